@@ -15,7 +15,7 @@ from autopipe.config.load import load
 from autopipe.environment.environment import Environment, Host, Stack, requirement, version
 from autopipe.environment.facet import Facet
 from autopipe.environment.toolchain import is_foreign
-from autopipe.errors import SetupError, StoreError
+from autopipe.errors import ConfigError, SetupError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import addresses, little
 from autopipe.host.refusal import OUT_OF_MEMORY
@@ -24,9 +24,11 @@ from autopipe.lock.rebuild import Rebuilding
 from autopipe.pipeline.events import Event, RunFinished, Warn
 from autopipe.pipeline.executor import Executor, Remote
 from autopipe.pipeline.forecast import Outlook, forecast
+from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
 from autopipe.pipeline.plan import Plan, build_plan, require
 from autopipe.processes.interrupt import exit_code
+from autopipe.report.wording import without_traceback
 from autopipe.signing.signers import Signers
 from autopipe.stages import PRELOADED, stages_of
 from autopipe.store.artifact import Artifact, Kind
@@ -56,6 +58,8 @@ class Flow:
     host: Environment
     isolate: Zygote
     locking: Locking
+    history: History
+    """What the pipeline file ran last."""
 
 
 def run(  # noqa: PLR0913 -- one for each option of the command
@@ -80,29 +84,29 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     the `signers`. Raises an AutopipeError with its `exit_code`.
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
-    start, code, package, lock = time.monotonic(), 0, None, None
+    start, code, reason, package, lock = time.monotonic(), 0, None, None, None
     patience = Patience(waiting(emit), lock_timeout)
     try:
         with (
             opened(file, overrides, store, until, force, mode, patience, signers, ask=True) as flow,
             _sharing(flow, file.absolute().parent, emit) as remote,
         ):
+            _check_owner(flow, output)
             artifacts = _run(flow, force, emit, remote, told=not overrides)
             if reproducible:
                 Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
-            for artifact in artifacts.values():
-                if artifact.kind is Kind.PACKAGE:
-                    package = str(publish(artifact.path, output))
+            package = _publish(flow, artifacts, output)
             if until is None and not overrides:
                 lock = flow.locking.write(artifacts, flow.store)
             return artifacts
     except BaseException as error:
-        code = exit_code(error)
+        code, reason = exit_code(error), without_traceback(str(error)) or type(error).__name__
         raise
     finally:
         seconds = time.monotonic() - start
-        emit(RunFinished(exit_code=code, seconds=seconds, package=package, lock=lock and str(lock)))
+        ended = RunFinished(exit_code=code, seconds=seconds, error=reason, package=package)
+        emit(ended.model_copy(update={"lock": lock and str(lock)}))
 
 
 def plan(  # noqa: PLR0913 -- one for each option of the command
@@ -118,8 +122,8 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
     with opened(file, overrides, store, until, force, Mode.AUTO, Patience(waiting(emit))) as flow:
         outlooks = forecast(
             flow.plan,
-            flow.store,
             flow.host,
+            flow.history,
             force=force,
             warn=lambda text: emit(Warn(stage="store", message=text)),
         )
@@ -159,7 +163,9 @@ def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...
         told.update([event.message] if isinstance(event, Warn) else ())
         emit(event)
 
-    artifacts = Executor(flow.store, flow.host, flow.isolate, note).run(flow.plan)
+    artifacts = Executor(flow.store, flow.host, flow.isolate, note, history=flow.history).run(
+        flow.plan
+    )
     folder = artifacts["tasks"].path
     tasks = read_tasks(folder)
     vain = (*unmatched(tasks, flow.pipeline.tasks), *idle_rules(tasks, flow.pipeline.schedules))
@@ -196,7 +202,8 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
         locking = begin(file, pipeline, stages, host, store.contents, mode, signers, ask=ask)
         steps = build_plan(locking.stages(stages, force), until=until)
-        yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking)
+        history = History.of(store, file, pipeline.name)
+        yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking, history)
 
 
 def _zygote(tmp: Path) -> Zygote:
@@ -209,6 +216,28 @@ def waiting(emit: Callable[[Event], None]) -> Callable[[str], None]:
     return lambda who: emit(Warn(stage="store", message=f"waiting for {who}"))
 
 
+def _publish(flow: Flow, artifacts: Mapping[str, Artifact], output: Path) -> str | None:
+    """Publish the package of a run; return its path, null where none was made."""
+    for artifact in artifacts.values():
+        if artifact.kind is Kind.PACKAGE:
+            package = publish(artifact.path, output)
+            flow.history.remember_package(package)
+            return str(package)
+    return None
+
+
+def _check_owner(flow: Flow, output: Path) -> None:
+    """Raise ConfigError where publishing would overwrite the package of another pipeline file."""
+    packs = any(step.stage.produces is Kind.PACKAGE for step in flow.plan.steps)
+    package = output / f"{flow.pipeline.name}.tar"
+    owner = flow.history.owner(package) if packs else None
+    if owner is not None:
+        raise ConfigError(
+            f"{package} is the package of {owner}, whose name is {flow.pipeline.name}, too: give"
+            f" {flow.history.file.name} another `name`, or choose another --output"
+        )
+
+
 def _run(
     flow: Flow,
     force: Collection[str],
@@ -219,12 +248,12 @@ def _run(
 ) -> dict[str, Artifact]:
     """Run the stages of an opened flow, as its lock has them."""
     look = Evidence(flow.store.root, flow.host, flow.pipeline.gates, emit)
-    executor = Executor(flow.store, flow.host, flow.isolate, emit, remote, look)
+    executor = Executor(flow.store, flow.host, flow.isolate, emit, remote, look, flow.history)
     triple = str(flow.host.facts([Facet.TARGET])[Facet.TARGET]["mtriple"])  # a lock may name it
     cross.check_linker(flow.pipeline.target, flow.plan, triple)
     cross.check_compiler(flow.pipeline.target, flow.plan)
     if is_foreign(triple) and remote is None:  # where what can not be done here may be
-        outlooks = forecast(flow.plan, flow.store, flow.host, force=force, warn=lambda _: None)
+        outlooks = forecast(flow.plan, flow.host, flow.history, force=force, warn=lambda _: None)
         cross.check_stages(flow.plan, outlooks, triple)
     if text := cross.unverified(flow.plan, triple):
         emit(Warn(stage="verify", message=text))

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -74,12 +75,13 @@ def init(
     if path.suffix in _PIPELINES:
         raise ConfigError(f"{model}: a pipeline file, and no model; next: autopipe run {model}")
     output = output or Path(f"{_name(path)}.yaml")
-    if output.exists() and not overwrite:
+    if output.exists() and not (overwrite and output.is_file()):  # a pipe has no end
         raise ConfigError(
             f"{output}: is there already; say --overwrite, or choose another --output"
         )
     written = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
-    inputs, closed, text = _starter(path, written, shapes, open_sizes=open_sizes)
+    name = _name(output)
+    inputs, closed, text = _starter(path, written, shapes, name=name, open_sizes=open_sizes)
     try:
         with output.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
@@ -89,20 +91,26 @@ def init(
 
 
 def starter(
-    model: Path, written: str, shapes: Sequence[str] = (), *, open_sizes: bool = False
+    model: Path,
+    written: str,
+    shapes: Sequence[str] = (),
+    *,
+    name: str = "",
+    open_sizes: bool = False,
 ) -> tuple[Mapping[str, InputSizes], str]:
     """Return what is known of the inputs of a model, and the text of a pipeline file for it.
 
-    `written` is the model's path in that file. A size that nobody gave is marked as open, but for
-    the batch, which is assumed to be 1; with `open_sizes` both have a name. Raises ModelError for
-    a file that can not be used, ConfigError for a shape that does not fit.
+    `written` is the model's path in that file, `name` the pipeline's, by default the model's. Sizes
+    that nobody gave are marked as open, but for the batch, assumed to be 1; with `open_sizes` both
+    have a name. Raises ModelError for a file without use, ConfigError for a shape that is wrong.
     """
-    inputs, _, text = _starter(model, written, shapes, open_sizes=open_sizes)
+    name = name or _name(model)
+    inputs, _, text = _starter(model, written, shapes, name=name, open_sizes=open_sizes)
     return inputs, text
 
 
 def _starter(
-    model: Path, written: str, shapes: Sequence[str], *, open_sizes: bool
+    model: Path, written: str, shapes: Sequence[str], *, name: str, open_sizes: bool
 ) -> tuple[Mapping[str, InputSizes], Mapping[str, str], str]:
     """Return what `starter` does, and what to say of each dimension that has one size only."""
     from autopipe.compiler.frontends.onnx import outline
@@ -120,11 +128,8 @@ def _starter(
     closed = {name: _closed(model, inputs, found, name) for name in only}
     inputs = {name: known.at(only) for name, known in inputs.items()}
     lines = [
-        "version: 1",
-        f"name: {_name(model)}",
-        "model:",
-        f"  path: {_quoted(written)}",
-        "  inputs:",
+        *("version: 1", f"name: {name}"),
+        *("model:", f"  path: {_quoted(written)}", "  inputs:"),
         *(f"    # {_plain(told)}" for told in closed.values()),
         *(
             line
@@ -261,9 +266,11 @@ def _tuning(layers: int) -> list[str]:
     ]
 
 
-def _name(model: Path) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.stem).lstrip("._-")[:100]
-    return name or "model"
+def _name(path: Path) -> str:
+    """Return the name of a pipeline for the name of a file, letters without their accents."""
+    letters = unicodedata.normalize("NFKD", path.stem)
+    plain = "".join(c for c in letters if not unicodedata.combining(c))
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).lstrip("._-")[:100] or "model"
 
 
 def _quoted(text: str) -> str:

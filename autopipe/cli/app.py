@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Compile, tune, verify and package a machine-learning model from one YAML file.",
@@ -272,6 +272,22 @@ def version() -> None:
     from importlib.metadata import version as installed
 
     show(f"{name} {installed(name)}" for name in ("autopipe", "apache-tvm", "apache-tvm-ffi"))
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 -- as typer calls it
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="As `version`"),
+    ] = False,
+) -> None: ...
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import typer
 from autopipe.cli.options import Pipeline, Remote, StoreRoot, Url, patient, remote_of
 from autopipe.cli.terminal import complain, show
 from autopipe.errors import ConfigError, GateError, StoreError
+from autopipe.pipeline.history import pipelines
 from autopipe.report.units import plural
 from autopipe.store.gc import collect, entries, parse_size, verify
 from autopipe.store.store import Store, default_root, open_store
@@ -23,12 +24,17 @@ app = typer.Typer(no_args_is_help=True, help="Look after the store, and share it
 
 @app.command("ls")
 def cache_ls(store: StoreRoot = None) -> None:
-    """List what is in the store, the most recently used last."""
+    """List what is in the store, the most recently used last.
+
+    The pipelines are those whose last run has used it.
+    """
     with _store(store) as opened:
         rows = sorted(entries(opened).items(), key=lambda item: item[1].used)
+        names = pipelines(opened)
     show(
         f"{key[:16]}  {entry.action['stage']:<10} {entry.size / 2**20:10.1f} MiB  "
-        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(entry.used / 1e9))}"
+        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(entry.used / 1e9))}  "
+        f"{', '.join(names.get(key, ['-']))}"
         for key, entry in rows
     )
 
@@ -41,6 +47,10 @@ def cache_gc(
         str | None, typer.Option(help="Then delete the least used beyond this, such as 20G")
     ] = None,
     remote: Remote = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how much would be deleted")
+    ] = False,
 ) -> None:
     """Delete what nobody used for long.
 
@@ -49,12 +59,15 @@ def cache_gc(
     Of a remote, what is older: that it was used can not be seen there.
     """
     if remote is not None:
+        if dry_run:
+            raise ConfigError("--dry-run is for a store, and not for a remote")
         _gc_remote(remote, keep_days, max_size)
         return
     limit = None if max_size is None else parse_size(max_size)
     with _store(store) as opened:
-        swept = collect(opened, keep_days=keep_days, max_size=limit)
-    show([f"deleted {swept.entries} entries, {swept.bytes / 2**20:.1f} MiB"])
+        swept = collect(opened, keep_days=keep_days, max_size=limit, dry_run=dry_run)
+    verb = "would delete" if dry_run else "deleted"
+    show([f"{verb} {swept.entries} entries, {swept.bytes / 2**20:.1f} MiB"])
 
 
 @app.command("verify")

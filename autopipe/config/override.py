@@ -1,17 +1,26 @@
 """`--set a.b.c=value`: the command line beats the file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from autopipe.config.document import REFUSED, Document, read
+from autopipe.config.gates import SHARES
 from autopipe.config.problem import Diagnostic, Field, Place, shown
 from autopipe.config.scalar import quoted
+
+_GATED: Final[Mapping[Field, Sequence[str]]] = {
+    ("tuning",): tuple(SHARES),
+    ("benchmark",): ("max_slowdown", "regression"),
+}
+"""The gates that each stage checks."""
 
 
 def override(document: Document, setting: str) -> Document:
     """Return the document with one `path=value` applied; what is wrong joins its problems.
 
-    The value is YAML under the same rules as the file, such as `64`, `null` or `[ansor]`.
+    The value is YAML under the same rules as the file, such as `64`, `null` or `[ansor]`. A stage
+    that is switched off takes along the gates that it would check.
     """
     path, equals, text = setting.partition("=")
     option = f"--set {shown(path or setting)}"
@@ -19,6 +28,8 @@ def override(document: Document, setting: str) -> Document:
         at = _field(document.value, _names(path, equals))
         part = read(text, at, option)
         value = _replaced(document.value, at, part.value)
+        if part.value is None and at in _GATED:
+            value = _without_gates(value, _GATED[at])
     except ValueError as error:
         problem = Diagnostic(Place(option, 1, 1), (), str(error))
         return replace(document, problems=[*document.problems, problem])
@@ -29,6 +40,15 @@ def override(document: Document, setting: str) -> Document:
         values=made | _outside(document.values, at) | part.values,
         problems=document.problems + part.problems,
     )
+
+
+def _without_gates(value: object, names: Sequence[str]) -> object:
+    """Leave out the gates that only a stage could check which the command line switches off."""
+    gates = value.get("gates") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(gates, dict):
+        return value
+    kept = {name: limit for name, limit in gates.items() if name not in names}
+    return {**value, "gates": kept}
 
 
 def _names(path: str, equals: str) -> list[str]:

@@ -9,6 +9,8 @@ from autopipe.backends import BACKENDS
 from autopipe.config.backend_name import TargetKind
 from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.frozen import Frozen, Sparse
+from autopipe.config.processors import ARCHITECTURES, PROCESSORS
+from autopipe.config.suggestion import closest
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[+-][A-Za-z0-9_.-]+$")]
@@ -83,6 +85,11 @@ class Target(Sparse, frozen=True):
     def _contradictions(self) -> Iterator[Contradiction]:
         """Yield each field that is not for this kind, or says what others deny."""
         yield from self._impossible_hardware()
+        listed = self.mtriple is None or self.mtriple.startswith(ARCHITECTURES)
+        if listed and self.mcpu not in {"native", *PROCESSORS}:
+            near = closest(self.mcpu, PROCESSORS)
+            hint = f"; did you mean {near!r}?" if near else ""
+            yield ("mcpu",), self.mcpu, f"is no processor that LLVM knows{hint}"
         others = [one for kind, one in BACKENDS.items() if kind != self.kind]
         for name, why in (field for other in others for field in other.fields.items()):
             value = getattr(self, name)

@@ -130,6 +130,8 @@ class RunFinished(_Event, frozen=True):
     event: Literal["run_finished"] = "run_finished"
     exit_code: int
     seconds: float
+    error: str | None = None
+    """What ended it, where it failed: the message of the command, without a traceback."""
     package: str | None = None
     """Path of the packaged file, if one was made."""
     lock: str | None = None

@@ -18,6 +18,7 @@ from autopipe.pipeline.events import (
     StageStarted,
     Warn,
 )
+from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Isolate, Killed
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
@@ -62,6 +63,8 @@ class Executor:
     remote: Remote | None = None
     look: Look = _nothing
     """Looks at what is there after each stage, cached or not; may raise GateError."""
+    history: History | None = None
+    """Remembers what the pipeline file ran last; null where a run is nobody's."""
 
     def run(self, plan: Plan, *, force: Collection[str] = ()) -> dict[str, Artifact]:
         """Run every step in order and return the artifact of each, by stage name."""
@@ -81,6 +84,16 @@ class Executor:
         facts = self.environment.facts(step.stage.reads)
         digests = {name: artifact.digest for name, artifact in inputs.items()}
         document = action(step.stage, digests, facts, self.store.contents)
+        key = digest(document)
+        artifact = self._made(step, inputs, document, fresh=fresh)
+        if self.history is not None:
+            self.history.remember_action(step.name, key)
+        return artifact
+
+    def _made(
+        self, step: Step, inputs: Mapping[str, Artifact], document: Document, *, fresh: bool
+    ) -> Artifact:
+        """Return the artifact of an action: looked up, fetched, or made."""
         key = digest(document)
         hit = None if fresh else self._lookup(step, key)
         if hit is not None:

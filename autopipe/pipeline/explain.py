@@ -1,12 +1,10 @@
-"""Why a stage runs: the difference between what it would do and what was done before."""
+"""Why a stage runs: the difference between what it would do and what it did last."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from autopipe.errors import StoreError
 from autopipe.store.canonical import Document
-from autopipe.store.store import Store
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
@@ -26,21 +24,13 @@ def changes(old: Document, new: Document) -> list[str]:
     ]
 
 
-def nearest(store: Store, document: Document) -> list[str] | None:
-    """Return the changes since the most similar earlier action of this stage, None without one.
-
-    Among equally similar ones the last used counts.
-    """
-    candidates = []
-    for key in store.actions():
-        try:
-            entry = store.entry(key)
-        except StoreError:  # damaged; a run will say so
-            continue
-        if entry is not None and _kind(entry.action) == _kind(document):
-            difference = changes(entry.action, document)
-            candidates.append((len(difference), -entry.used, difference))
-    return min(candidates)[2] if candidates else None
+def since(last: Document | None, document: Document) -> list[str] | None:
+    """Return the changes since the last action of a stage, None where there is none like it."""
+    if last == {}:
+        return ["what it did last is no longer in the store"]
+    if last is None or _kind(last) != _kind(document):
+        return None
+    return changes(last, document)
 
 
 def _kind(document: Document) -> tuple[object, ...]:

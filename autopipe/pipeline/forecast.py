@@ -7,7 +7,8 @@ from typing import Final, Literal
 from autopipe.environment.environment import Environment
 from autopipe.pipeline import attempt
 from autopipe.pipeline.executor import measured_before
-from autopipe.pipeline.explain import nearest
+from autopipe.pipeline.explain import since
+from autopipe.pipeline.history import History
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
 from autopipe.store.canonical import Document, digest
@@ -33,13 +34,17 @@ class Outlook:
 
 def forecast(
     plan: Plan,
-    store: Store,
     environment: Environment,
+    history: History,
     *,
     force: Collection[str] = (),
     warn: Callable[[str], None],
 ) -> tuple[Outlook, ...]:
-    """Look every step up as a run would; what comes after a miss is not known before it ran."""
+    """Look every step up as a run would; what comes after a miss is not known before it ran.
+
+    The `history` says what this pipeline file ran last.
+    """
+    store = history.store
     made: dict[str, str | None] = {}
     outlooks = []
     for step in plan.steps:
@@ -50,7 +55,7 @@ def forecast(
         elif step.name in force:
             outlook, made[step.name] = _outlook(step, document, store, "forced"), None
         else:
-            outlook, made[step.name] = _look(step, document, store, warn)
+            outlook, made[step.name] = _look(step, document, history, warn)
         outlooks.append(outlook)
     return tuple(outlooks)
 
@@ -82,16 +87,20 @@ def _known(step: Step, key: str, document: Document) -> Outlook:
 
 
 def _look(
-    step: Step, document: Document, store: Store, warn: Callable[[str], None]
+    step: Step,
+    document: Document,
+    history: History,
+    warn: Callable[[str], None],
 ) -> tuple[Outlook, str | None]:
     """Look one action up; return also the digest of its result, if there is one."""
+    store = history.store
     waits = [f"after {name}" for name, made in document["inputs"].items() if made is None]
     if not waits:
         key = digest(document)
         hit = store.lookup(key, warn)
         if hit is not None:
             return _known(step, key, document), hit.digest
-    changes = nearest(store, document)
+    changes = since(history.last_action(step.name), document)
     if not waits:
         changes = [NEVER] if changes is None else changes or ["its result is gone"]
     return _outlook(step, document, store, *waits, *(changes or ())), None

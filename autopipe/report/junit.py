@@ -23,7 +23,8 @@ class _TestCase:
     result: Literal["passed", "failure", "error", "skipped"] = "passed"
     message: str = ""
     """Why it did not pass, or what there is to say."""
-    seconds: float = 0.0
+    seconds: float | None = None
+    """Null where only the whole suite was timed."""
 
 
 def junit(report: RunReport) -> str:
@@ -31,12 +32,15 @@ def junit(report: RunReport) -> str:
     name = report.pipeline or "pipeline"
     root = Element("testsuites", name=_text(name), time=f"{report.seconds:.3f}")
     every = []
-    for suite, cases in (
-        ("stages", _stages(report)), ("verify", _verified(report)), ("gates", _gates(report)),
-    ):  # fmt: skip
+    times = {stage.stage: stage.seconds for stage in report.stages}
+    for suite, cases, seconds in (
+        ("stages", _stages(report), sum(seconds or 0.0 for seconds in times.values())),
+        ("verify", _verified(report), times.get("verify")),
+        ("gates", _gates(report), times.get("benchmark")),
+    ):
         if cases:
             every += cases
-            _suite(root, f"{name}.{suite}", cases)
+            _suite(root, f"{name}.{suite}", cases, seconds)
     _count(root, every)
     indent(root)
     body = tostring(root, encoding="unicode")
@@ -52,7 +56,8 @@ def _stages(report: RunReport) -> list[_TestCase]:
 
 def _stage(stage: StageReport, exit_code: int) -> _TestCase:
     if stage.state in {"failed", "interrupted"}:
-        return _TestCase(stage.stage, _fault(exit_code), stage.error or stage.state)
+        error = stage.error or stage.state
+        return _TestCase(stage.stage, _fault(exit_code), error, stage.seconds or 0.0)
     if stage.state in {"skipped", "not_run"}:
         return _TestCase(stage.stage, "skipped", stage.summary or "not run")
     said = stage.summary or stage.state
@@ -97,13 +102,15 @@ def _gates(report: RunReport) -> list[_TestCase]:
     ]
 
 
-def _suite(root: Element, name: str, cases: list[_TestCase]) -> None:
+def _suite(root: Element, name: str, cases: list[_TestCase], seconds: float | None) -> None:
     suite = SubElement(root, "testsuite", name=_text(name))
-    suite.set("time", f"{sum(case.seconds for case in cases):.3f}")
+    if seconds is not None:
+        suite.set("time", f"{seconds:.3f}")
     _count(suite, cases)
     for case in cases:
         element = SubElement(suite, "testcase", name=_text(case.name), classname=_text(name))
-        element.set("time", f"{case.seconds:.3f}")
+        if case.seconds is not None:
+            element.set("time", f"{case.seconds:.3f}")
         if case.result != "passed":
             inner = SubElement(element, case.result, message=_text(case.message.split("\n")[0]))
             inner.text = _text(case.message)

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import time
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from autopipe.pipeline.events import (
 )
 from autopipe.report import document
 from autopipe.report.document import Notice, RunReport, StageReport, TaskReport
+from autopipe.report.wording import without_traceback
 from autopipe.store import files
 from autopipe.tasks.shares import floored
 from autopipe.tasks.task import Task, read_tasks
@@ -64,11 +66,14 @@ class Recorder:
     _measured: BenchmarkReport | None = None
     _tuned: Tuned | None = None
     _end: RunFinished | None = None
+    _started: float = 0.0
+    """When the last stage began."""
 
     def __call__(self, event: Event, /) -> None:
         """Remember what the event says."""
         match event:
             case StageStarted(stage=name):
+                self._started = time.monotonic()
                 self._stages[name] = StageReport(stage=name, state="interrupted")
             case StageCached(stage=name, digest=digest):
                 self._stages[name] = StageReport(stage=name, state="cached", digest=digest)
@@ -82,7 +87,10 @@ class Recorder:
                 self._read(name, digest)
             case StageFailed(stage=name, error=error):
                 self._stages[name] = StageReport(
-                    stage=name, state="failed", error=_without_traceback(error)
+                    stage=name,
+                    state="failed",
+                    error=without_traceback(error),
+                    seconds=self._seconds(name),
                 )
             case Measured(document=found):
                 self._measured = BenchmarkReport.model_validate(found)
@@ -106,7 +114,7 @@ class Recorder:
             configuration=about.configuration and dict(about.configuration),
             exit_code=exit_code,
             outcome=_outcome(exit_code),
-            error=None if error is None else _without_traceback(str(error) or type(error).__name__),
+            error=None if error is None else without_traceback(str(error) or type(error).__name__),
             seconds=end.seconds,
             stages=tuple(rows),
             warnings=tuple(self._warnings),
@@ -124,6 +132,10 @@ class Recorder:
             machine=about.machine and dict(about.machine),
         )
         return RunReport.model_validate(impersonal(report.model_dump(mode="json"), about.places))
+
+    def _seconds(self, stage: str) -> float | None:
+        """Return how long a stage has run that ends now; null for one that was never begun."""
+        return time.monotonic() - self._started if stage in self._stages else None
 
     def _read(self, stage: str, digest: str) -> None:
         folder = self.artifact(digest)
@@ -195,8 +207,3 @@ def _outcome(exit_code: int) -> document.Outcome:
     if exit_code == 0:
         return "finished"
     return "interrupted" if exit_code > 128 else "failed"  # noqa: PLR2004 -- 128 and the signal
-
-
-def _without_traceback(error: str) -> str:
-    """Leave the traceback of a bug out: it is full of this machine's folders."""
-    return error.rstrip().splitlines()[-1] if "Traceback (most recent" in error else error

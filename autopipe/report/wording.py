@@ -54,6 +54,11 @@ def wording(event: Event) -> str:  # noqa: C901 -- a case an event
     return text
 
 
+def without_traceback(error: str) -> str:
+    """Leave the traceback of a bug out: it is full of this machine's folders."""
+    return error.rstrip().splitlines()[-1] if "Traceback (most recent" in error else error
+
+
 def _claims(stage: str) -> list[str]:
     return ["its times are claims"] if stage == "tune" else []
 
@@ -91,6 +96,8 @@ def _end(event: RunFinished) -> str:
     if event.exit_code in INTERRUPTED:
         return f"interrupted after {seconds(event.seconds)} (exit code {event.exit_code})"
     if event.exit_code:
-        return f"failed after {seconds(event.seconds)} (exit code {event.exit_code})"
+        text = f"failed after {seconds(event.seconds)} (exit code {event.exit_code})"
+        reason = (event.error or "").partition("\n")[0]
+        return f"{text}: {escape(reason)}" if reason else text
     made = [escape(path, PATH_LIMIT) for path in (event.package, event.lock) if path is not None]
     return f"done in {seconds(event.seconds)}" + (f": {', '.join(made)}" if made else "")

@@ -32,11 +32,13 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> SweptStore:
+def collect(
+    store: Store, *, keep_days: float, max_size: int | None = None, dry_run: bool = False
+) -> SweptStore:
     """Delete entries not used for `keep_days`, then the least used beyond `max_size` bytes.
 
     What a run that is still going has used or made is kept, and what a later release wrote. Damaged
-    records and objects that no record names go as well.
+    records and objects that no record names go as well. With `dry_run`, nothing is deleted.
     """
     with files.guard(store.root):
         with locks.shared(store.gate, store.patience, alone=True):
@@ -48,16 +50,18 @@ def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> S
             newer = _newer(store)
             doomed = _doomed(store, {*newer.values(), *(e.digest for e in kept.values())}, live)
             freed = sum(map(_size, doomed))
-            for number, path in enumerate(doomed):
-                if path.is_dir() and not path.is_symlink():
-                    path.chmod(0o700)
-                path.rename(store.tmp / f"doomed-{number}")
-                store.contents.forget(path)
             gone = [
                 path
                 for path in (store.root / "actions").glob("*.json")
                 if path.stem not in kept and path.stem not in newer
             ]
+            if dry_run:
+                return SweptStore(len(gone), freed)
+            for number, path in enumerate(doomed):
+                if path.is_dir() and not path.is_symlink():
+                    path.chmod(0o700)
+                path.rename(store.tmp / f"doomed-{number}")
+                store.contents.forget(path)
             for path in gone:
                 files.remove(path)
             _sweep_leftovers(store, kept, cutoff)
@@ -135,8 +139,8 @@ def _size(tree: Path) -> int:
 
 
 def _sweep_leftovers(store: Store, kept: Iterable[str], cutoff: int) -> None:
-    """Delete old scratch, logs, quarantine and fingerprints, and locks nobody needs."""
-    for folder in ("work", "logs", "quarantine", "fingerprints"):
+    """Delete old scratch, logs, quarantine, fingerprints and histories, and locks nobody needs."""
+    for folder in ("work", "logs", "quarantine", "fingerprints", "runs"):
         for path in (store.root / folder).iterdir():
             lock = store.root / "locks" / path.name
             busy = folder == "work" and lock.exists() and not locks.free(lock)

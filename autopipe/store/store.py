@@ -5,6 +5,7 @@
     work/<key>/          what an interrupted attempt left
     logs/                what the last attempt of each stage printed, and failed of
     records/             tuning records
+    runs/                what each pipeline file ran last
     environments/        what was found out about TVM, once for each installation
     fingerprints/ locks/ tmp/ quarantine/
 
@@ -32,7 +33,7 @@ from autopipe.store.locks import FOR_EVER, Patience
 
 _FOLDERS: Final = (
     "actions", "environments", "fingerprints", "locks", "logs", "objects", "quarantine", "records",
-    "tmp", "work",
+    "runs", "tmp", "work",
 )  # fmt: skip
 
 

@@ -40,9 +40,9 @@ def test_a_file_that_runs(tmp_path):
         [tensor("kernel", 4, 3, 3, 3, fill=0.02)],
     )
     path = save(made, folder, "my model, v1.onnx")
-    output = tmp_path / "pipeline.yaml"
+    output = tmp_path / "my pipeline, v1.yaml"
     pipeline = written(path, output)
-    assert pipeline.name == "my-model-v1"
+    assert pipeline.name == "my-pipeline-v1"
     assert pipeline.model.inputs == {"a: #\"'\u2028{x}": Input(shape=(1, 3, 8, 8), dtype="float32")}
     assert pipeline.model.weights == Weights()
     assert pipeline.layout == {"conv2d": ("NHWC", "HWIO")}
@@ -51,6 +51,19 @@ def test_a_file_that_runs(tmp_path):
     out = tmp_path / "out"
     assert ImportStage.of(pipeline, tmp_path).sources()["model"].samefile(path)
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("other", "other"),
+        ("r\u00e9sum\u00e9", "resume"),
+        ("e\u0301t\u00e9", "ete"),
+        ("\u6a21\u578b", "model"),
+    ],
+)
+def test_a_pipeline_is_called_after_its_file(tmp_path, file, name):
+    assert written(save(dense(), tmp_path), tmp_path / f"{file}.yaml").name == name
 
 
 def test_nothing_that_is_not_needed(tmp_path):

@@ -224,6 +224,54 @@ def test_plan_and_explain(cli: Cli, file: Path) -> None:
     assert cli("explain", file, "atc", do="write").returncode == 2
 
 
+def test_a_package_of_another_pipeline_file_is_kept(cli: Cli, file: Path) -> None:
+    assert cli("run", file).returncode == 0
+    other = file.with_name("other.yaml")
+    other.write_text(file.read_text() + "tuning: {seed: 1}\n")
+    done = cli("run", other)
+    assert done.returncode == 2
+    said = f"dist/demo.tar is the package of {file}, whose name is demo, too: give other.yaml"
+    assert f"error: {said} another `name`, or choose another --output\n" in done.stderr
+    assert cli("run", other, "--until", "import").returncode == 0
+    assert cli("run", other, "--output", "elsewhere").returncode == 0
+    assert cli("run", file).returncode == 0
+    file.unlink()
+    assert cli("run", other).returncode == 0
+
+
+def test_cache_ls_names_pipelines_and_a_dry_gc_deletes_nothing(cli: Cli, file: Path) -> None:
+    cli("run", file)
+    other = file.with_name("other.yaml")
+    other.write_text(file.read_text().replace("demo", "other"))
+    cli("run", other, "--until", "import")
+    rows = [line.split() for line in cli("cache", "ls").stdout.splitlines()]
+    assert {(row[1], " ".join(row[6:])) for row in rows} >= {
+        ("import", "demo, other"), ("package", "demo"),
+    }  # fmt: skip
+    done = cli("cache", "gc", "--keep-days", "0", "--dry-run")
+    assert done.stdout.startswith(f"would delete {len(rows)} entries, ")
+    assert len(cli("cache", "ls").stdout.splitlines()) == len(rows)
+    assert cli("cache", "gc", "--keep-days", "0").stdout.startswith(f"deleted {len(rows)} entries")
+    assert cli("cache", "ls").stdout == ""
+
+
+def test_the_usual_options_are_there(cli: Cli) -> None:
+    assert cli("--version").stdout == cli("version").stdout
+    for arguments in (["-h"], ["run", "-h"], ["cache", "gc", "-h"]):
+        done = cli(*arguments)
+        assert (done.returncode, done.stdout[:6]) == (0, "Usage:")
+    assert "_AUTOPIPE_COMPLETE" in cli("--show-completion", "bash").stdout
+
+
+def test_a_failure_is_told_where_it_failed(cli: Cli, file: Path) -> None:
+    done = cli("run", file, do="setup", note="not here")
+    assert done.stdout.splitlines()[-1].endswith(f": {done.stderr.splitlines()[0][7:]}")
+    last = json.loads(
+        cli("run", file, "--json", do="setup", note="not here").stdout.splitlines()[-1]
+    )
+    assert last["error"] == done.stderr.removeprefix("error: ").rstrip("\n")
+
+
 def test_tasks_shows_a_table(cli: Cli, file: Path) -> None:
     assert "fused_dense" in cli("tasks", file).stdout
     task, _ = json.loads(cli("tasks", file, "--json").stdout)

@@ -31,6 +31,17 @@ def test_null_switches_a_stage_off_and_a_field_switches_it_on(read):
     assert read(off, "tuning.budget.trials=5").tuning.budget.trials == 5
 
 
+def test_a_stage_that_is_switched_off_takes_its_gates_along(read):
+    gates = "gates: {searched_share: 0.5, max_slowdown: {best: 2}, regression: {baseline: b.json}}"
+    file = GOOD.replace("gates: {max_slowdown: {onnxruntime: 1.5}}", gates)
+    assert gates in file
+    left = read(file, "benchmark=null").gates
+    assert (left.searched_share, left.max_slowdown, left.regression) == (0.5, {}, None)
+    left = read(file, "tuning=null").gates
+    assert (left.searched_share, left.max_slowdown) == (None, {"best": 2})
+    assert read(GOOD, "benchmark=null", "tuning=null").benchmark is None
+
+
 def test_the_value_may_hold_an_equals_sign(read):
     assert read(GOOD, "model.path=a=b.onnx").model.path == "a=b.onnx"
 

@@ -92,9 +92,9 @@ def test_a_gate_on_tuning_needs_tuning(refused):
     ]
 
 
-@pytest.mark.parametrize("benchmark", ["benchmark=null", "benchmark.against=[]"])
+@pytest.mark.parametrize("benchmark", ["null", "{against: []}"])
 def test_a_gate_on_a_rival_needs_the_rival(refused, benchmark):
-    (said,) = refused(GOOD, benchmark)
+    (said,) = refused(GOOD + f"benchmark: {benchmark}\n")
     assert said.startswith("f:8:37: gates.max_slowdown.onnxruntime: 1.5 can not be checked: ")
     assert said.endswith("`benchmark.against` does not name onnxruntime")
 
@@ -120,7 +120,8 @@ def test_a_gate_on_a_rival_needs_a_model_that_it_runs(refused):
 
 
 def test_all_contradictions_are_told_at_once(refused):
-    assert len(refused(GOOD, "tuning=null", "gates.tuned_share=1", "benchmark=null")) == 2
+    off = GOOD + "benchmark: null\n"
+    assert len(refused(off, "tuning=null", "gates.tuned_share=1")) == 2
 
 
 def test_a_rule_that_can_not_be_reached_is_refused(refused):
@@ -185,6 +186,20 @@ def test_a_linker_that_can_not_be_is_refused(refused, fields, said):
     assert said in found
 
 
+@pytest.mark.fault("A12")
+def test_a_processor_that_llvm_does_not_know_is_refused(refused):
+    said = "f:9:16: target.mcpu: 'znver9' is no processor that LLVM knows; did you mean 'znver5'?"
+    assert refused(GOOD + "target: {mcpu: znver9}\n") == [said]
+    assert "LLVM knows" in refused(GOOD + "target: {mcpu: z, mtriple: aarch64-linux-gnu}\n")[0]
+
+
+@pytest.mark.parametrize(
+    "fields", ["mcpu: cortex-a72", "mcpu: x86-64-v3", "mcpu: any, mtriple: avr-unknown-none"]
+)
+def test_a_processor_of_any_architecture_may_be_compiled_for(read, fields):
+    assert read(GOOD + f"target: {{{fields}}}\n").target.mcpu in fields
+
+
 def test_a_target_without_a_linker_is_written_as_ever(read):
     assert {"linker", "sysroot"}.isdisjoint(read(GOOD).target.model_dump())
 
@@ -228,7 +243,7 @@ def test_fields_of_a_processor_are_not_those_of_a_gpu(refused, fields, said):
 )
 def test_a_regression_needs_rounds_to_tell_noise_by(refused, read, benchmark, said):
     gates = "gates={regression: {baseline: p.baseline.json}}"
-    (line,) = refused(GOOD, gates, f"benchmark={benchmark}")
+    (line,) = refused(GOOD + f"benchmark: {benchmark}\n", gates)
     assert line.endswith(f": 'p.baseline.json' {said}")
     assert read(GOOD, gates).gates.regression.max == 1.05
 

@@ -15,6 +15,7 @@ from autopipe.environment.facet import Facet, Facts
 from autopipe.errors import GateError, ModelError, SetupError
 from autopipe.pipeline.events import Event, Progress
 from autopipe.pipeline.executor import Executor
+from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Here, Isolate
 from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Context, Need, Stage
@@ -26,6 +27,10 @@ FACTS: Facts = {
     Facet.TARGET: {"kind": "llvm", "num_cores": 2},
     Facet.DEVICE: {"cpu": "x"},
 }
+
+
+FILE = Path("demo.yaml")
+"""The pipeline file that runs belong to."""
 
 
 class Fixed:
@@ -243,11 +248,15 @@ def go(
     isolate: Isolate | None = None,
     environment: Environment | None = None,
     events: list[Event] | None = None,
+    file: Path = FILE,
 ) -> tuple[list[str], dict[str, Artifact]]:
     """Run, and return what happened as `run import`, `cached lower`, `warning ...`."""
     events = [] if events is None else events
     with open_store(root) as store:
-        executor = Executor(store, environment or Fixed(facts), isolate or Here(), events.append)
+        executor = Executor(
+            store, environment or Fixed(facts), isolate or Here(), events.append,
+            history=History.of(store, file, file.stem),
+        )  # fmt: skip
         artifacts = executor.run(build_plan(stages, until=until), force=force)
     return told(events), artifacts
 

@@ -11,12 +11,13 @@ from autopipe.errors import GateError, StageError
 from autopipe.pipeline.attempt import Attempt, fail, last
 from autopipe.pipeline.events import Event, StageResumed
 from autopipe.pipeline.forecast import Outlook, forecast
+from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Killed, Zygote
 from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Context
 from autopipe.store.artifact import Kind
 from autopipe.store.store import open_store
-from tests.pipeline.fakes import Act, Fake, Fixed, go
+from tests.pipeline.fakes import FILE, Act, Fake, Fixed, go
 
 
 class Spend(Fake, frozen=True):
@@ -52,7 +53,8 @@ def ends(monkeypatch):
 def look(root: Path, *force: str) -> Outlook:
     with open_store(root) as store:
         plan = build_plan([Spend()])
-        (found,) = forecast(plan, store, Fixed(), force=force, warn=pytest.fail)
+        history = History.of(store, FILE, "demo")
+        (found,) = forecast(plan, Fixed(), history, force=force, warn=pytest.fail)
         return found
 
 
@@ -153,7 +155,8 @@ def test_one_that_is_running_is_told_with_its_process(root, ends):
     interrupted(root)
     (key,) = (path.name for path in (root / "work").iterdir())
     with open_store(root) as store, store.lock(key, lambda _: None):
-        (found,) = forecast(build_plan([Spend()]), store, Fixed(), warn=pytest.fail)
+        history = History.of(store, FILE, "demo")
+        (found,) = forecast(build_plan([Spend()]), Fixed(), history, warn=pytest.fail)
     assert (found.last, found.why) == ("running", (f"process {os.getpid()} is running it",))
 
 

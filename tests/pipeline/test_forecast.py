@@ -6,10 +6,11 @@ import pytest
 from autopipe.environment.facet import Facet, Facts
 from autopipe.pipeline.explain import changes
 from autopipe.pipeline.forecast import Outlook, forecast
+from autopipe.pipeline.history import History
 from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Stage
 from autopipe.store.store import open_store
-from tests.pipeline.fakes import FACTS, Fixed, Measure, Upper, demo, go
+from tests.pipeline.fakes import FACTS, FILE, Fixed, Measure, Upper, demo, go
 
 
 @pytest.fixture
@@ -30,11 +31,16 @@ class Unknown(Fixed):
 
 
 def look(
-    stages: list[Stage], root: Path, environment: Fixed | None = None, force: Iterable[str] = ()
+    stages: list[Stage],
+    root: Path,
+    environment: Fixed | None = None,
+    force: Iterable[str] = (),
+    file: Path = FILE,
 ) -> dict[str, Outlook]:
     with open_store(root) as store:
+        history = History.of(store, file, file.stem)
         outlooks = forecast(
-            build_plan(stages), store, environment or Fixed(), force=set(force), warn=pytest.fail
+            build_plan(stages), environment or Fixed(), history, force=set(force), warn=pytest.fail
         )
     return {outlook.stage: outlook for outlook in outlooks}
 
@@ -57,12 +63,31 @@ def test_everything_is_there(source: Path, root: Path) -> None:
     assert summary(look(demo(source), root)) == [("cached",)] * 3
 
 
-def test_a_parameter_changed(source: Path, root: Path) -> None:
+def test_the_last_run_is_compared_with_and_not_the_most_similar(source: Path, root: Path) -> None:
     go(demo(source, trials=64), root)
     go(demo(source, trials=7), root, facts={**FACTS, Facet.DEVICE: {"cpu": "y"}})
     outlooks = look(demo(source, trials=128), root)
-    assert outlooks["tune"].why == ("params.trials: 64 -> 128",)
+    assert outlooks["tune"].why == ("facts.device.cpu: y -> x", "params.trials: 7 -> 128")
     assert outlooks["tune"].key is not None
+    assert go(demo(source, trials=64), root)[0][-1] == "cached tune"
+    assert look(demo(source, trials=128), root)["tune"].why == ("params.trials: 64 -> 128",)
+
+
+def test_another_pipeline_file_is_not_compared_with(source: Path, root: Path) -> None:
+    go(demo(source, trials=64), root, file=Path("other.yaml"))
+    outlooks = look(demo(source, trials=128), root)
+    assert [outlook.state for outlook in outlooks.values()] == ["cached", "cached", "run"]
+    assert outlooks["tune"].why == ("never run before",)
+    again = look(demo(source, trials=128), root, file=Path("other.yaml"))
+    assert again["tune"].why == ("params.trials: 64 -> 128",)
+
+
+def test_what_the_store_has_lost_is_said(source: Path, root: Path) -> None:
+    go(demo(source, trials=64), root)
+    for record in root.glob("actions/*.json"):
+        record.unlink()
+    gone = "what it did last is no longer in the store"
+    assert look(demo(source, trials=128), root)["import"].why == (gone,)
 
 
 def test_a_source_changed_and_a_parameter_after_it(source: Path, root: Path) -> None:

@@ -45,13 +45,24 @@ def test_counts_and_times_are_there_for_those_who_sum_up():
     }  # fmt: skip
 
 
+def test_what_was_not_timed_has_no_time_and_its_suite_the_stages():
+    stages = tuple(stage.model_copy(update={"stage": "verify"}) for stage in full().stages[1:2])
+    root = ET.fromstring(junit(full(stages=stages)))
+    times = {suite.get("name"): suite.get("time") for suite in root}
+    assert times == {"demo.stages": "1.500", "demo.verify": "1.500", "demo.gates": None}
+    for suite in root[1:]:
+        assert {case.get("time") for case in suite} == {None}
+
+
 @pytest.mark.parametrize(("exit_code", "tag"), [(1, "failure"), (4, "error"), (130, "error")])
 def test_a_check_that_says_no_fails_and_all_else_is_an_error(exit_code, tag):
     stages = list(full().stages)
-    stages[1] = stages[1].model_copy(update={"state": "failed", "error": "oh\nno"})
+    stages[1] = stages[1].model_copy(update={"state": "failed", "error": "oh\nno", "seconds": 7.0})
     report = full(stages=tuple(stages), exit_code=exit_code, error="oh\nno", outcome="failed")
     found = cases(report)
     assert found["demo.stages", "build"] == [(tag, "oh\nno")]
+    (build,) = ET.fromstring(junit(report)).findall(".//testcase[@name='build']")
+    assert build.get("time") == "7.000"
     assert ("demo.stages", "run") not in found
 
 

@@ -257,6 +257,27 @@ def test_a_wrong_graph_is_refused(tmp_path, change, told):
     assert told in refusal(made, tmp_path)
 
 
+def nameless(graph, op, inputs, **attributes):
+    graph.node.append(helper.make_node(op, inputs, ["made"], **attributes))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda g: nameless(g, "Conv", ["x"]), "node 'made' (Conv): "),
+        (lambda g: nameless(g, "Concat", ["x"]), "node 'made' (Concat): Requ"),
+        (lambda g: nameless(g, "Relu", ["x"], odd=1), "node 'made' (Relu): Un"),
+        (lambda g: nameless(g, "Softmax", ["x"], axis=9), "node name: made): "),
+        (lambda g: nameless(g, "Relu", ["nowhere"]), "'nowhere' of node: name: m"),
+        (lambda g: setattr(g.input[0], "name", ""), "input 0 of the graph has no name"),
+    ],
+)
+def test_what_the_checker_says_names_the_node_or_the_value(tmp_path, change, told):
+    made = dense()
+    change(made.graph)
+    assert told in refusal(made, tmp_path)
+
+
 @pytest.mark.fault("B11")
 def test_a_graph_in_a_circle_is_refused(tmp_path):
     nodes = [node("Add", ["x", "b"], "a"), node("Relu", ["a"], "b")]

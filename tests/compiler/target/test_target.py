@@ -1,6 +1,9 @@
 import pytest
+import tvm
+from tvm.target import codegen
 
 from autopipe.compiler.target.target import backend_of, tvm_target
+from autopipe.config.processors import ARCHITECTURES, PROCESSORS
 from autopipe.errors import TargetError
 from autopipe.schedules.conditions import Conditions
 
@@ -34,6 +37,16 @@ def test_the_facts_are_tvms_attributes():
 def test_what_llvm_does_not_know_is_refused(changes, message):
     with pytest.raises(TargetError, match=message):
         tvm_target(facts(**changes))
+
+
+def test_the_list_of_processors_is_that_of_llvm():
+    found = set()
+    for architecture in ("x86_64", "i686", "aarch64", "arm", "riscv32", "riscv64", "s390x",
+                         "powerpc64"):  # fmt: skip
+        assert architecture.startswith(ARCHITECTURES)
+        target = tvm.target.Target({"kind": "llvm", "mtriple": f"{architecture}-linux-gnu"})
+        found |= set(map(str, codegen.llvm_get_cpu_archlist(target)))
+    assert found == PROCESSORS
 
 
 def gpu(arch):

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from tvm import relax
 
-from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 from autopipe.config.problem import shown
 from autopipe.errors import ModelError
 
@@ -56,13 +55,6 @@ class Named:
 def named(converters: Mapping[str, Any]) -> dict[str, Any]:
     """Return converters by operator, whose errors say which node it was."""
     return {op: Named(op, converter) for op, converter in converters.items()}
-
-
-def name_nodes(graph: Proto) -> None:
-    """Call each node that has no name after what it makes."""
-    for inner in graphs(graph):
-        for node in inner.node:
-            node.name = node.name or next(iter(node.output), "")
 
 
 def plain(error: Exception) -> str:

@@ -100,7 +100,7 @@ def check(graph: Proto) -> None:
 
 
 def check_functions(model: Proto) -> None:
-    """Refuse calls of local functions that are named like operators: ONNX leaves open which is meant.
+    """Refuse calls of local functions named like operators: ONNX leaves open which is meant.
 
     A name that the operator set of the model does not have yet is the function's.
     """

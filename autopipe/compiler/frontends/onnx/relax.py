@@ -16,9 +16,9 @@ from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.converters import hide
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.converters import replaced
-from autopipe.compiler.frontends.onnx.named import NodeError, name_nodes, plain
+from autopipe.compiler.frontends.onnx.named import NodeError, plain
 from autopipe.compiler.frontends.onnx.open.extents import Extents, FoundSize
-from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
+from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name, name_nodes
 from autopipe.compiler.open_sizes import FOUND_SIZES
 from autopipe.config.dimension import Dimension, Sizes, size_of
 from autopipe.errors import ModelError

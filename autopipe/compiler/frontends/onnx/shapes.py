@@ -16,6 +16,7 @@ from autopipe.compiler.frontends.onnx.tensors import (
     dtype_name,
     elements,
     graphs,
+    name_nodes,
 )
 from autopipe.config.model import Input
 from autopipe.config.suggestion import closest
@@ -25,6 +26,10 @@ _LONGEST = 500
 _MOST_FIXED = 1024
 """Elements of an input that is one number everywhere."""
 _FOUR_BITS = (TensorProto.INT4, TensorProto.UINT4)
+_ERRORS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+_CONTEXT = re.compile(
+    r"^(.*) ==> Context: Bad node spec for node\. Name: (.*) OpType: (\w+)( ==> Context.*)?$"
+)
 _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
@@ -177,9 +182,13 @@ def infer(model: Proto) -> Proto:
     """
     del model.graph.value_info[:]  # a note of whoever wrote the file, often out of date
     try:
-        onnx.checker.check_model(_with_output_shapes(model))
-        return _inferred(model)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        return _checked(model)
+    except _ERRORS:  # once more, so that the message says where
+        _check_values(model.graph)
+        name_nodes(model.graph)
+    try:
+        return _checked(model)
+    except _ERRORS as error:
         raise ModelError(_plain(str(error))) from error
 
 
@@ -209,6 +218,22 @@ def check_types(graph: Proto) -> None:
             for name in node.output:
                 if types.get(name, 0) not in known:
                     dtype_name(types[name], f"output {name!r} of {called(node)}")
+
+
+def _checked(model: Proto) -> Proto:
+    onnx.checker.check_model(_with_output_shapes(model))
+    return _inferred(model)
+
+
+def _check_values(graph: Proto) -> None:
+    """Refuse inputs and outputs without a name or a type, of which onnx says not which it is."""
+    for kind, values in (("input", graph.input), ("output", graph.output)):
+        for place, value in enumerate(values):
+            if not value.name:
+                raise ModelError(f"{kind} {place} of the graph has no name")
+            typed = value.type.WhichOneof("value") == "tensor_type"
+            if typed and not value.type.tensor_type.elem_type:
+                raise ModelError(f"{kind} {value.name!r} has no element type")
 
 
 def static(graph: Proto) -> dict[str, tuple[int, ...]]:
@@ -261,6 +286,7 @@ def _with_output_shapes(model: Proto) -> Proto:
 def _plain(message: str) -> str:
     """Return onnx's account of an error as one line: the first node, which the others follow."""
     text = " ".join(_TAGS.sub("", message).split())
+    text = _CONTEXT.sub(r"node '\2' (\3): \1", text)
     first, *others = re.split(r" (?=\(op_type:)", text)
     more = f" (and {len(others)} more nodes)" if others else ""
     return first[: _LONGEST - len(more)] + more

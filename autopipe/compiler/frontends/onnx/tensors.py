@@ -71,6 +71,13 @@ def called(node: Proto) -> str:
     return f"{node.op_type} {node.name or next(iter(node.output), '')!r}"
 
 
+def name_nodes(graph: Proto) -> None:
+    """Call each node that has no name after what it makes."""
+    for inner in graphs(graph):
+        for node in inner.node:
+            node.name = node.name or next(iter(node.output), "")
+
+
 def constant(node: Proto) -> Proto | None:
     """Return the tensor of a Constant node, under the name of the node's output."""
     if node.op_type != "Constant" or len(node.attribute) != 1 or len(node.output) != 1:

@@ -8,7 +8,6 @@ they are given. Folding a scale into weights rounds the product of the two inste
 from typing import Final
 
 from autopipe.compiler.frontends.onnx import operators
-from autopipe.compiler.frontends.onnx.named import name_nodes
 from autopipe.compiler.frontends.onnx.simplify import (
     fold_affine,
     fold_constants,
@@ -18,7 +17,7 @@ from autopipe.compiler.frontends.onnx.simplify import (
 )
 from autopipe.compiler.frontends.onnx.simplify.graph_view import drop_dead
 from autopipe.compiler.frontends.onnx.simplify.value_types import note_types
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.tensors import Proto, name_nodes
 
 _MOST_ROUNDS: Final = 1000
 """Each round leaves fewer nodes, or fewer unknown shapes."""

@@ -1,0 +1,108 @@
+"""What a pipeline file ran last: the action of each stage, and its package. Kept in the store.
+
+The keys of actions say nothing of who ran them. So `explain` would compare a file with whatever
+another file did last, and two files of one name would overwrite each other's package.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from autopipe.errors import StoreError
+from autopipe.store import files
+from autopipe.store.canonical import Document, digest, seal, unseal
+from autopipe.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The runs of one pipeline file in one store."""
+
+    store: Store
+    file: Path
+    """The pipeline file."""
+    name: str
+    """Name of the pipeline."""
+
+    @classmethod
+    def of(cls, store: Store, file: Path, name: str) -> Self:
+        """Return the history of a pipeline file."""
+        return cls(store, file.absolute(), name)
+
+    def last_action(self, stage: str) -> Document | None:
+        """Return the last action of a stage, None if this file never ran it.
+
+        An action that is no longer in the store is an empty document.
+        """
+        key = self._read()["stages"].get(stage)
+        if not isinstance(key, str):
+            return None
+        try:
+            entry = self.store.entry(key)
+        except StoreError:  # damaged; a run will say so
+            entry = None
+        return {} if entry is None else entry.action
+
+    def remember_action(self, stage: str, key: str) -> None:
+        """Remember the action of a stage that is done, whether it was run or cached."""
+        known = self._read()
+        self._write({**known, "stages": {**known["stages"], stage: key}})
+
+    def remember_package(self, package: Path) -> None:
+        """Remember where the package was published."""
+        self._write({**self._read(), "package": self._relative(package)})
+
+    def owner(self, package: Path) -> Path | None:
+        """Return the other pipeline file, still there, that a published package is of."""
+        wanted, own = self._relative(package), self._relative(self.file)
+        for document in _documents(self.store):
+            other = Path(os.path.normpath(self.store.root / document["file"]))
+            owned = document.get("package") == wanted and document["file"] != own
+            if owned and other.is_file() and package.exists():
+                return other
+        return None
+
+    @property
+    def _path(self) -> Path:
+        return self.store.root / "runs" / f"{digest(self._relative(self.file))}.json"
+
+    def _relative(self, path: Path) -> str:
+        """Return a path as it is from the store: it holds where both are copied together."""
+        return os.path.relpath(path.resolve(), self.store.root.resolve())
+
+    def _read(self) -> Document:
+        with files.guard(self._path):
+            return _document(self._path) or {"stages": {}}
+
+    def _write(self, document: Document) -> None:
+        document = {**document, "file": self._relative(self.file), "name": self.name}
+        with files.guard(self._path):
+            if document == _document(self._path):
+                os.utime(self._path)  # or `cache gc` takes it for one that nobody used
+            else:
+                files.replace(self._path, seal(document), self.store.tmp)
+
+
+def pipelines(store: Store) -> Mapping[str, list[str]]:
+    """Return the names of the pipelines whose last run used an action, by its key."""
+    names: dict[str, set[str]] = {}
+    for document in _documents(store):
+        for key in document["stages"].values():
+            names.setdefault(str(key), set()).add(str(document["name"]))
+    return {key: sorted(used) for key, used in names.items()}
+
+
+def _documents(store: Store) -> Iterator[Document]:
+    with files.guard(store.root):
+        found = [_document(path) for path in sorted((store.root / "runs").glob("*.json"))]
+    return (document for document in found if document is not None)
+
+
+def _document(path: Path) -> Document | None:
+    """Read what was remembered of a file; None where it is missing or damaged."""
+    document: dict[str, Any] | None = unseal(files.recall(path) or b"")
+    if document is None or not isinstance(document.get("stages"), dict):
+        return None
+    return document if isinstance(document.get("file"), str) else None
