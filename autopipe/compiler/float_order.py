@@ -16,9 +16,9 @@ from tvm.ir import Expr
 
 # ruff: noqa: ANN401  TVM's tensors and calls have no types
 
-_SINGLE: Final = ("int32", 0x7FFFFFFF, 0x7F800000)
-_DOUBLE: Final = ("int64", 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000)
-"""Type of the integers, all bits but the sign, and the bits of infinity."""
+_SINGLE: Final = ("int32", 0x7FFFFFFF)
+_DOUBLE: Final = ("int64", 0x7FFFFFFFFFFFFFFF)
+"""Type of the integers, and all bits but the sign."""
 
 FLOATS: Final = ("float16", "float32", "float64")
 
@@ -28,23 +28,23 @@ _LEVEL: Final = 11
 
 def ordered(x: te.Tensor, *, nan_first: bool = False) -> te.Tensor:
     """Return integers in the order of the floats of a tensor, NaN last or first."""
-    kind, magnitude, infinity = _DOUBLE if str(x.dtype) == "float64" else _SINGLE
+    kind, magnitude = _DOUBLE if str(x.dtype) == "float64" else _SINGLE
 
     def at(*index: Any) -> Expr:
-        value = x[index].astype("float32") if str(x.dtype) == "float16" else x[index]
-        bits = tirx.reinterpret(kind, value)
-        size = bits & tirx.const(magnitude, kind)
-        zero = tirx.const(0, kind)
+        value = x(*index).astype("float32") if str(x.dtype) == "float16" else x(*index)
+        size = tirx.reinterpret(kind, value) & tirx.const(magnitude, kind)
         nan = tirx.const(-magnitude if nan_first else magnitude, kind)
-        number = tirx.Select(bits < zero, zero - size, size)
-        return tirx.Select(size > tirx.const(infinity, kind), nan, number)
+        # Conditions are of floats: TVM widens integers in conditions to those of indices.
+        is_negative = value < tirx.const(0, str(value.ty))
+        number = tirx.Select(is_negative, tirx.const(0, kind) - size, size)
+        return tirx.Select(tirx.isnan(value), nan, number)
 
     return te.compute(x.shape, at, name="ordered")
 
 
 def restored(keys: te.Tensor, dtype: str) -> te.Tensor:
     """Return the floats of a type that `ordered` made integers of."""
-    kind, _, _ = _DOUBLE if dtype == "float64" else _SINGLE
+    kind, _ = _DOUBLE if dtype == "float64" else _SINGLE
 
     def at(*index: Any) -> Expr:
         key, sign = keys[index], tirx.min_value(kind)
