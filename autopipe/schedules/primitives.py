@@ -7,9 +7,9 @@ from typing import Final
 from tvm.ir import Var
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.tirx import Stmt, stmt_seq
+from tvm.tirx import IntImm, Stmt, stmt_seq
 
-from autopipe.schedules.analysis.blocks import extents_of
+from autopipe.schedules.analysis.blocks import extent_of, extents_of
 
 PRODUCTS: Final = 1 << 20
 """Multiply-adds below which one thread ends before a second one has started: microseconds."""
@@ -59,8 +59,21 @@ def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:
     """Compute a block in parallel, in vectors of at most `most` elements."""
     *outer, last = sch.get_loops(block)
     rest, vector = sch.split(last, [None, math.gcd(int(sch.get(last).extent), most)])
-    spread(sch, block, sch.fuse(*outer, rest), ELEMENTS)
+    spread(sch, block, _joined(sch, [*outer, rest]), ELEMENTS)
     sch.vectorize(vector)
+
+
+def _joined(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
+    """Return the loop for threads: all of them fused, or else the first one of several steps.
+
+    The index of fused loops is divided by all extents but the first. To see what is written of a
+    buffer, TVM then divides by an open one before the loops, where it may be 0.
+    """
+    extents = [sch.get(loop).extent for loop in loops]
+    if all(isinstance(extent, IntImm) for extent in extents[1:]):
+        return sch.fuse(*loops)
+    several = (loop for loop, n in zip(loops, extents, strict=True) if extent_of(n) != 1)
+    return next(several, loops[0])
 
 
 def spread(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:

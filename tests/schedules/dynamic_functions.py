@@ -9,9 +9,13 @@ from random import Random
 from typing import Any, Final
 
 import tvm
+import tvm_ffi
 from tvm import te, tirx, topi
+from tvm.s_tir import SBlock
 
 from autopipe.compiler import open_sizes
+from autopipe.schedules.analysis.blocks import SPATIAL
+from autopipe.schedules.analysis.expressions import among
 
 Tensors = list[Any]
 """Parameters of a function, its result last."""
@@ -304,10 +308,6 @@ FAMILIES: Final[dict[str, Callable[[Shapes], Tensors]]] = {
 }  # fmt: skip
 
 
-LOOSE: Final = ("copies", "elementwise", "gathers")
-"""Families that may have no elements. A reduction over none leaves its result as it was."""
-
-
 def drawn(family: str, seed: int) -> tvm.IRModule:
     """Return a function of a family, with what is known of its sizes."""
     random = Random(f"{family} {seed}")
@@ -319,13 +319,24 @@ def drawn(family: str, seed: int) -> tvm.IRModule:
     free = [1] if family in ("products", "convolutions") and _is_static(given[1]) else []
     if random.random() < 0.7:
         function = function.with_attr("layout_free_buffers", free)
-    known = []
-    for _ in open_sizes.open_variables(function):
+    reduced, known = _reduced(function), []
+    for size in open_sizes.open_variables(function):
         largest = random.choice((9, 17, 33, 40))
-        smallest = random.choice((1, 1, 0, 2)) if family in LOOSE else random.choice((1, 1, 2))
+        # a reduction over nothing leaves its result as it was
+        smallest = random.choice((1, 1, 2) if among(size, reduced) else (1, 1, 0, 2))
         likely = random.choice((1, 1, 2, 3, 8, 16, 17, 24))
         known.append([smallest, max(1, smallest, min(likely, largest)), largest])
-    return tvm.IRModule({"main": function.with_attr(open_sizes.SIZES, known)})
+    if known:
+        function = function.with_attr(open_sizes.SIZES, known)
+    return tvm.IRModule({"main": function})
+
+
+def _reduced(function: tirx.PrimFunc) -> list[Any]:
+    """Return the sizes that decide how much is reduced."""
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    axes = [axis for block in blocks for axis in block.iter_vars if axis.iter_type != SPATIAL]
+    return [size for axis in axes for size in tirx.analysis.undefined_vars(axis.dom.extent)]
 
 
 def _is_static(tensor: Any) -> bool:

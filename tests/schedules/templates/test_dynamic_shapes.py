@@ -17,7 +17,7 @@ from autopipe.measure.cases import instances
 from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer, checked
 from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import TEMPLATES, open_rows
+from autopipe.schedules.templates import TEMPLATES, contraction, open_rows
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import fitted
 from tests.schedules.dynamic_functions import FAMILIES, drawn
@@ -123,6 +123,20 @@ def test_a_row_that_reads_another_row_is_for_another_template():
     y = te.compute((n, 40), lambda i, j: x[i, j] - total[n - 1 - i])
     workload = module([x, y], [[1, 1, 40]])
     assert fitted(workload, open_rows)[1] is None
+
+
+def test_an_operand_that_is_copied_may_have_no_elements():
+    """A process that divides by its size, to see what is written of the copy, ends by SIGFPE."""
+    n, m = te.var("n", "int64"), te.var("m", "int64")
+    x, w = te.placeholder((9, n, n * 8), name="x"), te.placeholder((9, n * 8, m * 9 - 1), name="w")
+    k = te.reduce_axis((0, n * 8), "k")
+    y = te.compute((9, n, m * 9 - 1), lambda b, i, j: te.sum(x[b, i, k] * w[b, k, j], k))
+    workload = module([x, w, m, topi.nn.relu(y)], [[0, 3, 9], [2, 3, 9]])
+    _, found = fitted(workload, contraction)
+    packed = next(each for each in contraction.settings(found, HARDWARE) if each.packed)
+    sch, found = fitted(workload, contraction)
+    contraction.apply(sch, found, packed)
+    checked(workload, sch.mod, TARGET)
 
 
 def test_a_schedule_is_checked_far_above_the_likely_sizes():
