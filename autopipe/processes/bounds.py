@@ -29,6 +29,14 @@ def bound(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
+@contextmanager
+def held(memory: int) -> Iterator[None]:
+    """Keep this process to that many bytes of its own more than it has, for a while."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+    with lowered(resource.RLIMIT_DATA, pages * resource.getpagesize() + memory):
+        yield
+
+
 def addresses() -> int:
     """Return how many bytes of addresses this process has."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])

@@ -24,6 +24,7 @@ class ImportStage(Stage, frozen=True):
     name: ClassVar[str] = "import"
     version: ClassVar[int] = 10
     produces: ClassVar[Kind] = Kind.MODEL
+    seconds: ClassVar[float | None] = 10 * 60.0
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})
 
     format: Literal["onnx", "tvmscript"]

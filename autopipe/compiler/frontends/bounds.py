@@ -27,6 +27,13 @@ class Bounds:
     """The first layers of a network widen its input by about ten."""
     weights: int = 2**32
     """Of weights that are drawn, since the file holds none."""
+    imported: int = 2**32
+    """That import may take beside the model, for graphs, shapes and constants."""
+    imported_share: int = 16
+    """Copies of the weights: as they are read, folded, and in the module, in float64 at times."""
+    nodes: int = 2**17
+    """Of a graph, once local functions are put in place; the largest that are published have a
+    sixth of it."""
     machine_share: int = 2
     """No more than one part in so many of the machine's memory: a stage holds a model twice."""
 
@@ -70,6 +77,19 @@ def check(
         told = f"{step.what}: the tensors that are alive with its results take"
         _within(alive, limit, told)
         _within(alive, available() // bounds.machine_share, told, "half of this machine, ")
+
+
+def check_nodes(count: int, bounds: Bounds = BOUNDS) -> None:
+    """Raise `ModelError` for a graph of absurdly many nodes."""
+    if count > bounds.nodes:
+        raise ModelError(f"the model has {count} nodes, more than {bounds.nodes}")
+
+
+def of_import(stored: int, bounds: Bounds = BOUNDS) -> int:
+    """Return how many bytes the import of a model may take whose weights take `stored`."""
+    return min(
+        bounds.imported + bounds.imported_share * stored, available() // bounds.machine_share
+    )
 
 
 def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:

@@ -4,6 +4,7 @@ The checks run in a child process first. What gets through it does so again in t
 on the same bytes, so that nothing the child made has to be trusted.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, numpy_helper
 
+from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import (
     expand,
@@ -151,7 +153,8 @@ def parse(data: bytes) -> Proto:
     operators.check_ir(model.ir_version)
     if model.functions:
         operators.check_functions(model)
-        _check_acyclic(model)
+    bounds.check_nodes(_count_inlined(model))
+    if model.functions:
         model = _inlined(model)
     exported.settle(model)
     return model
@@ -170,21 +173,32 @@ def _inlined(model: Proto) -> Proto:
     return inliner.inline_local_functions(model)
 
 
-def _check_acyclic(model: Proto) -> None:
-    """Refuse local functions that end up calling themselves: inlining one never ends."""
+def _count_inlined(model: Proto) -> int:
+    """Count the nodes of a model whose local functions are inlined.
+
+    Refuses functions that end up calling themselves: inlining one never ends.
+    """
     calls = {
-        (function.domain, function.name): {
+        (function.domain, function.name): Counter(
             (node.domain, node.op_type) for inner in tensors.graphs(function) for node in inner.node
-        }
+        )
         for function in model.functions
     }
+    counts: dict[tuple[str, str], int] = {}
     while calls:
-        leaves = [name for name, called in calls.items() if not called & calls.keys()]
+        leaves = [name for name, called in calls.items() if not called.keys() & calls.keys()]
         if not leaves:
             names = ", ".join(f"{domain}::{name}" for domain, name in sorted(calls))
             raise ModelError(f"local functions call each other in a circle: {names}")
         for name in leaves:
-            del calls[name]
+            counts[name] = sum(
+                times * counts.get(called, 1) for called, times in calls.pop(name).items()
+            )
+    return sum(
+        counts.get((node.domain, node.op_type), 1)
+        for inner in tensors.graphs(model.graph)
+        for node in inner.node
+    )
 
 
 def _check_tensors(graph: Proto, data: bytes, path: Path) -> None:

@@ -1,12 +1,14 @@
 """From an ONNX file to a Relax module: gate, weights, clean-up, conversion."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
+from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
 from autopipe.compiler.frontends.onnx.cleanup import clean
@@ -18,6 +20,8 @@ from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
+from autopipe.host.refusal import starved
+from autopipe.processes.bounds import held
 
 
 def load(
@@ -47,9 +51,10 @@ def _load(
         raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
     vetted = gate.admit(data, path, inputs, dimensions)
     given, warnings = _weights(vetted, path, weights)
-    cleaned, kept = clean(vetted.model, given)
-    finite.note(cleaned, kept)
-    module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions)
+    with _bounded(sum(values.nbytes for values in given.values())):
+        cleaned, kept = clean(vetted.model, given)
+        finite.note(cleaned, kept)
+        module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions)
     if source.digest(source.read(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
     outputs = relax.outputs(module, vetted.model.graph)
@@ -69,6 +74,19 @@ def _load(
         ),
         write_reference=partial(write_reference, vetted.model, given),
     )
+
+
+@contextmanager
+def _bounded(stored: int) -> Iterator[None]:
+    """Bound what a model takes that passed the gate, and may still unroll and fold to anything."""
+    limit = bounds.of_import(stored)
+    try:
+        with held(limit):
+            yield
+    except Exception as error:
+        if starved(error) is None:
+            raise
+        raise ModelError(f"the model needs more than {limit >> 20} MiB to be imported") from error
 
 
 def _weights(

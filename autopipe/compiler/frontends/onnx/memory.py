@@ -41,11 +41,12 @@ def _steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterato
         constant = varying.isdisjoint(read)
         if not constant:
             varying |= set(node.output)
+        is_alias = node.op_type == "Identity" and constant  # clean-up gives it no memory
         what = f"{node.op_type} {node.name!r}" if node.name else f"node {index}, {node.op_type}"
         yield Computation(
             what,
             tuple(filter(None, read)),
-            {name: known.get(name, 0) for name in node.output if name},
+            {name: 0 if is_alias else known.get(name, 0) for name in node.output if name},
             constant,
         )
 

@@ -35,14 +35,15 @@ def flatten(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
         )
         if not any(changed):
             return model
-        graph = _inferred(model).graph
+        # to propagate data takes a message for each element of a list: the size comes first
+        graph = _inferred(model, data_prop=False).graph
         stored = {tensor.name for tensor in graph.initializer}
         memory.check(graph, {value.name for value in graph.input} - stored, stored)
         simplify(model)
 
 
-def _inferred(model: Proto) -> Proto:
+def _inferred(model: Proto, *, data_prop: bool = True) -> Proto:
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+        return onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes can not be inferred: {error}") from error

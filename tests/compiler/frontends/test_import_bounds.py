@@ -1,0 +1,110 @@
+"""What the import of a small file may take: memory, nodes, copies of weights."""
+
+import dataclasses
+import itertools
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from autopipe.compiler.frontends import bounds
+from autopipe.compiler.frontends.onnx import gate
+from autopipe.compiler.frontends.onnx.cleanup import clean
+from autopipe.compiler.frontends.onnx.load import load
+from autopipe.errors import ModelError
+from tests.compiler.frontends.models import ints, model, node, save, tensor, value
+from tests.support.table import each_row
+
+
+def doubling(state):
+    """Return a model whose loop doubles a state 28 times, in plain sight."""
+    body = helper.make_graph(
+        [node("Concat", ["s", "s"], "t", axis=0), node("Identity", ["c"], "d")],
+        "body",
+        [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("s", None)],
+        [value("d", [], TensorProto.BOOL), value("t", None)],
+    )
+    nodes = [
+        node("Loop", ["rounds", "", state], "r", body=body),
+        node("ReduceSum", ["r"], "sum", keepdims=0), node("Add", ["x", "sum"]),
+    ]  # fmt: skip
+    stored = [numpy_helper.from_array(np.array(28), "rounds"), tensor("w", 4)]
+    return model(nodes, [value("x", [4])], [value("y", [4])], stored)
+
+
+@each_row("state, said", [
+    ("x", "the tensors that are alive with its results take 3072 MiB"),
+    ("w", "what is computed of constants alone comes to 2048 MiB"),
+])  # fmt: skip
+def test_a_state_that_doubles_is_bounded_before_its_data_is_propagated(state, said, tmp_path):
+    tracemalloc.start()
+    with pytest.raises(ModelError, match=said):
+        load(save(doubling(state), tmp_path), {}, None, None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**28
+
+
+def chained(depth, calls):
+    """Return a model of functions that each call the one before so many times."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ours", 1)]
+    functions = []
+    for number in range(depth):
+        names = ["a", *(f"m{at}" for at in range(calls - 1)), "b"]
+        kind, domain = (f"f{number - 1}", "ours") if number else ("Neg", "")
+        nodes = [
+            helper.make_node(kind, [one], [other], domain=domain)
+            for one, other in itertools.pairwise(names)
+        ]
+        functions.append(helper.make_function("ours", f"f{number}", ["a"], ["b"], nodes, opsets))
+    nodes = [helper.make_node(f"f{depth - 1}", ["x"], ["y"], domain="ours")]
+    ends = [value("x", [4])], [value("y", [4])]
+    return model(nodes, *ends, functions=functions, opsets=opsets)
+
+
+def test_the_nodes_of_inlined_functions_are_bounded():
+    with pytest.raises(ModelError, match=r"the model has 16777216 nodes, more than 131072"):
+        gate.parse(chained(24, 2).SerializeToString())
+    assert len(gate.parse(chained(8, 2).SerializeToString()).graph.node) == 2**8
+    assert len(gate.parse(chained(90, 1).SerializeToString()).graph.node) == 1
+
+
+def test_import_has_a_bound_of_its_own(tmp_path, monkeypatch):
+    nodes = [node("ReduceSum", ["c", "axes"], "sum", keepdims=0), node("Add", ["x", "sum"])]
+    nodes = [node("Expand", ["one", "shape"], "c"), *nodes]
+    stored = [ints("shape", 4096, 4096), ints("axes", 0, 1), tensor("one", 1, 1)]
+    path = save(model(nodes, [value("x", [4])], [value("y", [4])], stored), tmp_path)
+    load(path, {}, None, None)
+    small = dataclasses.replace(bounds.BOUNDS, imported=2**24, imported_share=0)
+    monkeypatch.setattr(bounds.of_import, "__defaults__", (small,))
+    with pytest.raises(ModelError, match="the model needs more than 16 MiB to be imported"):
+        load(path, {}, None, None)
+
+
+@each_row("kind, attributes, weights", [
+    ("Identity", {}, 2), ("Cast", {"to": TensorProto.FLOAT}, 2),
+    ("Transpose", {"perm": [1, 0]}, 2), ("Neg", {}, 2),
+])  # fmt: skip
+def test_what_is_made_of_a_shared_weight_is_stored_once(kind, attributes, weights):
+    nodes, last = [], "x"
+    for number in range(40):
+        nodes.append(node(kind, [f"w{number % 2}"], f"v{number}", **attributes))
+        nodes.append(node("MatMul", [last, f"v{number}"], f"y{number}"))
+        last = f"y{number}"
+    stored = [tensor("w0", 64, 64), tensor("w1", 64, 64, fill=2)]
+    made = model(nodes, [value("x", [1, 64])], [value(last, [1, 64])], stored)
+    vetted = gate.vet(made.SerializeToString(), Path("m.onnx"), {})
+    given = {name: numpy_helper.to_array(each) for name, each in vetted.weights.items()}
+    assert len(clean(vetted.model, given)[1]) == weights
+
+
+def test_other_names_of_a_weight_take_no_memory():
+    """Of 40 MB, 60 times: more than constants may come to, if each were another tensor."""
+    nodes = [node("Identity", ["w" if at == 0 else f"v{at - 1}"], f"v{at}") for at in range(60)]
+    nodes += [node("MatMul", ["x", "v59"])]
+    shape = [3200, 3200]
+    weight = numpy_helper.from_array(np.zeros(shape, "f"), "w")
+    made = model(nodes, [value("x", [1, 3200])], [value("y", [1, 3200])], [weight])
+    gate.vet(made.SerializeToString(), Path("m.onnx"), {})
