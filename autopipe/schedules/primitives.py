@@ -59,15 +59,15 @@ def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:
     """Compute a block in parallel, in vectors of at most `most` elements."""
     *outer, last = sch.get_loops(block)
     rest, vector = sch.split(last, [None, math.gcd(int(sch.get(last).extent), most)])
-    spread(sch, block, _joined(sch, [*outer, rest]), ELEMENTS)
+    spread(sch, block, join(sch, [*outer, rest]), ELEMENTS)
     sch.vectorize(vector)
 
 
-def _joined(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
+def join(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
     """Return the loop for threads: all of them fused, or else the first one of several steps.
 
     The index of fused loops is divided by all extents but the first. To see what is written of a
-    buffer, TVM then divides by an open one before the loops, where it may be 0.
+    buffer, TVM then divides by an open one before the loops, where it may be 0, or gives up.
     """
     extents = [sch.get(loop).extent for loop in loops]
     if all(isinstance(extent, IntImm) for extent in extents[1:]):

@@ -26,7 +26,7 @@ from autopipe.schedules.guarded import guard
 from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, join, spread
 from autopipe.schedules.replay import dump
 from autopipe.schedules.write_out import write_out
 
@@ -107,10 +107,10 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
         return
     lanes = max(1, width // bits(sch.get(block)))
     if not reduction and len(spatial) > 1 and extents_of(sch.get(block))[-1] < 0:
-        spread(sch, block, sch.fuse(*spatial[:-1]), ELEMENTS)  # LLVM makes vectors of the rest
+        spread(sch, block, join(sch, [*spatial[:-1]]), ELEMENTS)  # LLVM makes vectors of the rest
     elif not reduction:
         outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
-        spread(sch, block, sch.fuse(*spatial[:-1], outer), ELEMENTS)
+        spread(sch, block, join(sch, [*spatial[:-1], outer]), ELEMENTS)
         sch.vectorize(vector)
     elif _contiguous(sch.get(block)) and not _tiles(sch.get(block)):
         _columns(sch, name, (spatial, reduction), LONG * lanes)
@@ -134,7 +134,7 @@ def _rows(
 ) -> None:
     """Schedule a reduction along memory, such as in softmax: its rows run in parallel."""
     sch.reorder(*spatial, *reduction)
-    spread(sch, block, sch.fuse(*spatial), ELEMENTS)
+    spread(sch, block, join(sch, [*spatial]), ELEMENTS)
 
 
 def _columns(
@@ -144,7 +144,7 @@ def _columns(
     spatial, reduction = loops
     outer, vector = _split(sch, spatial[-1], most)
     sch.reorder(*spatial[:-1], outer, *reduction, vector)
-    spread(sch, sch.get_sblock(name), sch.fuse(*spatial[:-1], outer), ELEMENTS)
+    spread(sch, sch.get_sblock(name), join(sch, [*spatial[:-1], outer]), ELEMENTS)
     sch.vectorize(vector)
     init = sch.decompose_reduction(sch.get_sblock(name), reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
