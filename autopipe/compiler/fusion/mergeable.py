@@ -6,14 +6,16 @@
         return add(lv1, lv)
 
 With open sizes `FuseTIR` fails on some groups: it defines a size twice that is a number of one
-kernel and an extent of another, or takes two forms of an extent for two. The kernels that take
+kernel and an extent of another. Two forms of an extent it matches part by part: of `n + m + n` and
+`n * 2 + m` it takes the last `n` for `m`, and makes buffers of a wrong size. The kernels that take
 numbers become opaque there, and if that is not enough, all of the group.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.relax.transform import FuseTIR
 
@@ -54,11 +56,38 @@ def _is_open(module: tvm.IRModule) -> bool:
 
 def _merges(module: tvm.IRModule) -> bool:
     """Tell whether TVM can make a kernel of each group."""
+    functions = (function for _, function in module.functions_items())
+    groups = [one for one in functions if isinstance(one, relax.Function) and is_fused(one)]
+    calls = [one.value for group in groups for one in bindings(group)]
+    named = ((name, call) for call in calls if (name := callee(call)) is not None)
+    if not all(_has_same_forms(module[name], call.args[1].fields) for name, call in named):
+        return False
     try:
         FuseTIR()(module)
     except (RuntimeError, ValueError, TypeError):
         return False
     return True
+
+
+def _has_same_forms(kernel: tirx.PrimFunc, arguments: Sequence[Any]) -> bool:
+    """Tell whether extents of parameters have the form of those of what a kernel is called with."""
+    pairs: list[tuple[Any, Any]] = []
+    for param, argument in zip(kernel.params, arguments, strict=False):
+        if not isinstance(param.ty, tirx.BufferType):
+            pairs.append((param, argument))
+        elif isinstance(getattr(argument.ty, "shape", None), relax.ShapeExpr):
+            pairs += zip(param.ty.shape, argument.ty.shape.values, strict=True)
+    values = [(extent, given) for extent, given in pairs if isinstance(extent, tirx.Var)]
+
+    def bound(variable: tvm.ir.Var) -> Any:  # noqa: ANN401 - TVM's expressions
+        return next((given for one, given in values if one.same_as(variable)), variable)
+
+    return all(
+        isinstance(given, tirx.IntImm)
+        or tvm_ffi.structural_equal(tvm_ffi.structural_map(extent, (tvm.ir.Var, bound)), given)
+        for extent, given in pairs
+        if not isinstance(extent, tirx.Var | tirx.IntImm)
+    )
 
 
 def _culprits(module: tvm.IRModule, fused: tvm.IRModule) -> list[str]:

@@ -2,8 +2,9 @@
 
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 from tvm.relax import transform
+from tvm.s_tir import Schedule
 
 from autopipe.compiler.fusion.mergeable import mergeable
 from autopipe.compiler.module_io import prim_funcs
@@ -39,6 +40,29 @@ def test_what_can_not_be_merged_stays_apart():
     merged = transform.FuseTIR()(mergeable(module, FUSE))
     names = [name for name, _ in prim_funcs(merged)]
     assert any("add" in name and name.startswith("fused") for name in names), names
+
+
+def test_two_forms_of_an_extent_are_not_taken_for_each_other():
+    """Of `n * 2 + m` for `n + m + n`, TVM takes the last `n` for `m`."""
+    n, m = (tirx.Var(name, "int64") for name in ("n", "m"))
+    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
+    y = relax.Var("y", relax.TensorType([m, 4], "float32"))
+    builder = relax.BlockBuilder()
+
+    def doubled(data, *_):
+        return te.compute(data.shape, lambda *index: data[index] * 2.0, "doubled")
+
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            both = builder.emit(relax.op.concat([x, y, x]))
+            made = builder.emit_te(doubled, both, n, m)
+            found = builder.emit_output(relax.op.nn.relu(made))
+        builder.emit_func_output(found)
+    with host(1):
+        steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
+        module = tvm.transform.Sequential(steps)(builder.get())
+    for _, function in prim_funcs(transform.FuseTIR()(mergeable(module, FUSE))):
+        Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
 
 
 def test_groups_of_fixed_sizes_are_not_looked_at():
