@@ -35,6 +35,8 @@ _TVMS: Final = {
 }  # fmt: skip
 """Ways to find a place in the input that TVM has too."""
 
+_CUTS: Final = (np.minimum, np.maximum)
+
 _PASSED_ON: Final = (
     "antialias", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
     "extrapolation_value", "mode", "nearest_mode",
@@ -108,10 +110,23 @@ CONVERTERS: Final = {each.__name__: each for each in (Resize, Upsample)}
 
 
 def _as_opset_10(converter: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-    """Resize by an image and its scales alone, as it was first defined."""
-    fixed = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
-    given = onnx_frontend.onnx_input([inputs[0], None, inputs[1]])
-    return converter._impl_v18(bb, given, {**attr, **fixed}, params)  # noqa: SLF001 - TVM's interface
+    """Resize by an image and its scales alone, as it was first defined.
+
+    ONNX left open which neighbour is the nearest. As in onnxruntime it is the one before, and the
+    one behind along an axis that becomes shorter.
+    """
+    image, scales = inputs[:2]
+    steps = [(scales, b"floor")]
+    found = known.values(scales, params)
+    if found is not None and (found < 1).any() and (_text(attr, "mode") or "nearest") == "nearest":
+        shorter, longer = (relax.const(cut(found, found.dtype.type(1))) for cut in _CUTS)
+        steps = [(shorter, b"ceil"), (longer, b"floor")]
+    for scale, nearest in steps:
+        fixed = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
+        given = onnx_frontend.onnx_input([image, None, scale])
+        image = converter._impl_v18(bb, given, {**attr, **fixed}, params)  # noqa: SLF001 - TVM's interface
+        image = bb.normalize(image)
+    return image
 
 
 def _numbers(value: Any, params: Any) -> list[float] | None:

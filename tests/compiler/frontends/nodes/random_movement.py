@@ -228,7 +228,7 @@ def where(draw: Draw, op: str) -> Node:
 
 def one_hot(draw: Draw, op: str) -> Node:
     """OneHot, places outside of the depth among it."""
-    shape, depth = draw.shape(0, 3), draw.number(1, 5)
+    shape, depth = draw.shape(1, 3), draw.number(1, 5)
     places = np.array(draw.array(shape, draw.pick("int64", "int32", "float32")))
     values = draw.array([2], draw.pick("float32", "int64", "int32"))
     attributes = {"axis": draw.axis(len(shape) + 1)} if draw.flip() else {}
