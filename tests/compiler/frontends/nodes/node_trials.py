@@ -81,10 +81,18 @@ def references(model: Any, feeds: Mapping[str, Any]) -> dict[str, list[Any]]:
         warnings.simplefilter("ignore")
         for name, evaluate in (("onnxruntime", run), ("onnx", _evaluated)):
             try:
-                found[name] = [np.asarray(each) for each in evaluate(model, dict(feeds))]
+                arrays = [np.asarray(each) for each in evaluate(model, dict(feeds))]
             except Exception:  # noqa: BLE001 - either refuses what it does not have
                 continue
+            if all(map(_has_type, arrays, model.graph.output)):
+                found[name] = arrays
     return found
+
+
+def _has_type(array: Any, output: Any) -> bool:
+    """Whether a result is of the dtype that ONNX infers: its evaluator changes some."""
+    kind = output.type.tensor_type.elem_type
+    return kind in {0, helper.np_dtype_to_tensor_dtype(array.dtype)}
 
 
 def _evaluated(model: Any, feeds: Mapping[str, Any]) -> list[Any]:

@@ -59,7 +59,7 @@ def pool(draw: Draw, op: str) -> Node:
 
 def whole_pool(draw: Draw, op: str) -> Node:
     """Global pooling."""
-    data = draw.array(image(draw, draw.number(1, 3)), draw.pick("float32", "float64"))
+    data = draw.array(image(draw, draw.number(1, 3)), "float32")
     attributes = chosen(draw, {"p": [1, 2, 3]}) if op == "GlobalLpPool" else {}
     return Node(op, 13, {"x": data}, attributes=attributes)
 
@@ -143,7 +143,8 @@ def normalization(draw: Draw, op: str) -> Node:
 def softmax(draw: Draw, op: str) -> Node:
     """Softmax and its like, over one axis or, before opset 13, over all that follow."""
     shape = draw.shape(1, 4)
-    data = draw.array(shape, draw.pick("float32", "float64"), draw.pick(3.0, 1e4))
+    dtype = "float32" if op == "Hardmax" else draw.pick("float32", "float64")
+    data = draw.array(shape, dtype, draw.pick(3.0, 1e4))
     return Node(
         op,
         draw.pick(11, 13),

@@ -264,7 +264,8 @@ def arranged(draw: Draw, op: str) -> Node:
     if op == "Transpose" and draw.flip(0.8):
         attributes = {"perm": draw.order(len(shape))} if shape else {}
     elif op == "Flatten":
-        attributes = {"axis": draw.number(-len(shape), len(shape))} if draw.flip(0.8) else {}
+        named = not shape or draw.flip(0.8)
+        attributes = {"axis": draw.number(-len(shape), len(shape))} if named else {}
     elif op == "Shape":
         opset = 15
         attributes = chosen(draw, {name: [*range(-5, 6), *FAR] for name in ("start", "end")})
