@@ -359,3 +359,11 @@ def test_a_cast_to_numbers_that_numpy_lacks_is_refused(to):
     made = model(nodes, [value("x", [4])], [value("y", [4])], opset=21)
     with pytest.raises(ModelError, match="output 'q' of Cast 'Cast of q' has element type"):
         gate.vet(made.SerializeToString(), Path("m.onnx"), {})
+
+
+def test_axes_from_the_end_are_refused_where_onnx_has_none(tmp_path):
+    nodes = [node("Squeeze", ["x"], axes=[-1])]
+    made = model(nodes, [value("x", [3, 1])], [value("y", [3])], opset=10)
+    assert "Squeeze 'Squeeze of y' counts axes from the end" in refusal(made, tmp_path)
+    made.opset_import[0].version = 11
+    assert vet(made, tmp_path).shapes["y"] == (3,)

@@ -10,7 +10,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import KINDS
 from autopipe.compiler.frontends.onnx.converters import OURS
 from autopipe.compiler.frontends.onnx.expand import BY_BODY, MICROSOFT_BY_BODY
 from autopipe.compiler.frontends.onnx.quantized import EXPANDED
-from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.tensors import Proto, called, graphs
 from autopipe.compiler.frontends.onnx.versions import FOLLOWED
 from autopipe.errors import ModelError
 
@@ -18,6 +18,7 @@ MIN_OPSET = 7
 """Before it, Add and its like broadcast by attributes, which TVM ignores."""
 MAX_OPSET = onnx.defs.onnx_opset_version()
 """The newest that the onnx library has schemas for; `versions` says which of them are followed."""
+_AXES_FROM_THE_END = 11
 MIN_IR = 3
 """What TVM requires."""
 
@@ -130,8 +131,21 @@ def check_definitions(graph: Proto, version: int) -> None:
             since = since_version(name, version)
             if since > FOLLOWED.get(name, since):
                 found[f"{name} as opset {since} defines it"] += 1
+        if version < _AXES_FROM_THE_END:
+            _check_squeezed(inner)
     if found:
         raise ModelError(f"operators that can not be imported: {_listed(found)}")
+
+
+def _check_squeezed(graph: Proto) -> None:
+    """Refuse a Squeeze whose axes count from the end: shape inference leaves them in place."""
+    for node in graph.node:
+        axes = [axis for field in node.attribute if field.name == "axes" for axis in field.ints]
+        if node.op_type == "Squeeze" and not node.domain and min(axes, default=0) < 0:
+            raise ModelError(
+                f"{called(node)} counts axes from the end, as it may since opset "
+                f"{_AXES_FROM_THE_END}; convert the model (onnx.version_converter)"
+            )
 
 
 def since_version(name: str, opset: int) -> int:
