@@ -180,6 +180,8 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
 
     ended: str
     """Why it ended."""
+    left_out: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    """What there was no time for, an entry a kind of work; left out where that is nothing."""
     seconds: Amount
     """How long it took."""
     session: str

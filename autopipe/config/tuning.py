@@ -29,7 +29,9 @@ class Budget(Frozen, frozen=True):
     trials_per_task: Count | None = None
     """Measured candidates of one task at most."""
     time: Duration | None = None
-    """Wall-clock time of tuning, resumed runs counted together."""
+    """Wall-clock time of tuning as a whole: checks, the comparison inside the model and waiting for
+    programs that time on this machine are part of it, and resumed runs count together. What there
+    is no time for is left out, and reported."""
     early_stop: Count | None = None
     """Leave a task once this many trials in a row brought no better schedule."""
 

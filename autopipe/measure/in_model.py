@@ -64,16 +64,17 @@ class ModelSource:
 class InModel:
     """A model in a child; whatever happens there ends there."""
 
-    def __init__(self, source: ModelSource, seconds: float) -> None:
-        """Take what it is made from, and how long an answer may take."""
-        self._child = Child(lambda: _WatchedModel(source).answer, seconds=seconds)
+    def __init__(self, source: ModelSource, left: Callable[[], float]) -> None:
+        """Take what it is made from; `left` returns the seconds that an answer may take."""
+        self._child = Child(lambda: _WatchedModel(source).answer)
+        self._left = left
         self._held = ExitStack()
         self._folder = self._held.enter_context(passing_folder())
         self._models: dict[Ranks, ShippedModel] = {}
 
     def build(self, place: Place) -> None:
         """Build the model that is watched, with one set of schedules. Raises Failed."""
-        self._child.ask({"do": "build", "place": dict(place)})
+        self._ask({"do": "build", "place": dict(place)})
 
     def add(self, rank: int, functions: Sequence[str]) -> None:
         """Compile a schedule, by its rank, of functions that are equal. Raises Failed.
@@ -81,21 +82,21 @@ class InModel:
         Of rank 0, which the model has, too: to call what was compiled alone takes half a
         microsecond more.
         """
-        self._child.ask({"do": "add", "rank": rank, "functions": list(functions)})
+        self._ask({"do": "add", "rank": rank, "functions": list(functions)})
 
     def round(self, places: Sequence[Place]) -> Sequence[Mapping[str, float]]:
         """Run the model with one set of schedules after the other. Raises Failed.
 
         Returns for each of them the seconds of all calls of each function in one run.
         """
-        return list(self._child.ask({"do": "round", "places": list(map(dict, places))}))
+        return list(self._ask({"do": "round", "places": list(map(dict, places))}))
 
     def unwatched(self) -> float:
         """Return seconds of a run of the model that was built, when nobody looks into it.
 
         Raises Failed.
         """
-        return float(self._child.ask({"do": "unwatched"}))
+        return float(self._ask({"do": "unwatched"}))
 
     def link(self, place: Place) -> None:
         """Build the library that a package with one set of schedules has. Raises Failed."""
@@ -109,9 +110,9 @@ class InModel:
         """
         models = [self._linked(place) for place in places]
         try:
-            return shipped.seconds(models, self._child.seconds / 2)
+            return shipped.seconds(models, self._left() / 2)
         except Failed:  # what fails does so twice
-            return shipped.seconds(models, self._child.seconds)
+            return shipped.seconds(models, self._left())
 
     def _linked(self, place: Place) -> ShippedModel:
         key = _ranks(place)
@@ -119,8 +120,12 @@ class InModel:
             folder = self._folder / str(len(self._models))
             folder.mkdir()
             request = {"do": "link", "place": dict(place), "folder": str(folder)}
-            self._models[key] = ShippedModel.of(self._child.ask(request))
+            self._models[key] = ShippedModel.of(self._ask(request))
         return self._models[key]
+
+    def _ask(self, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+        self._child.seconds = max(0.0, self._left())
+        return self._child.ask(request)
 
     def __enter__(self) -> Self:
         return self

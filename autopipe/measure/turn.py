@@ -4,6 +4,7 @@ Runs of one user take turns, whatever stores they have. The kernel ends the turn
 dies; one that is stopped disturbs nobody, and is passed.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +26,10 @@ _LONGEST: Final = 600.0
 """Seconds after which whoever has the turn is passed; the trials of a batch never take as long."""
 
 
+class TurnTimeout(Exception):  # noqa: N818 - says what happened
+    """The time of the run ended while another one was timing."""
+
+
 class Turn:
     """The turns of one run."""
 
@@ -37,13 +42,18 @@ class Turn:
         """
         self._warn = warn
         self._waiting = waiting
+        self.left: Callable[[], float] = lambda: math.inf
+        """Returns the seconds that the run has left, those in which it waits among them."""
         self._path = _place()
         self._told = False
         self._passed = ""
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Time alone while inside, as far as other runs can be kept from it."""
+        """Time alone while inside, as far as other runs can be kept from it.
+
+        Raises TurnTimeout where the time of this run ends before.
+        """
         with ExitStack() as held:
             if self._path is not None:
                 self._wait(held, self._path)
@@ -57,6 +67,8 @@ class Turn:
             except StoreError:  # somebody has it
                 if self._passes(path, monotonic() - begun):
                     return
+                if self.left() <= 0:
+                    raise TurnTimeout from None
             except OSError:  # it can not be written: nobody else can take turns either
                 return
             else:

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol, Self
@@ -15,7 +16,7 @@ from autopipe.errors import StageError, StoreError, TargetError
 from autopipe.measure import check
 from autopipe.pipeline.stage import Context
 from autopipe.processes.contained import Failed
-from autopipe.safety.checking import Checker, Outcome
+from autopipe.safety.checking import Checker, Outcome, Postponed
 from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.job import Piece
 from autopipe.safety.quarantine import Quarantine, Suspect
@@ -27,7 +28,8 @@ _LARGEST: Final = 1 << 20
 """Bytes of a verdict."""
 
 
-_NO_TIME: Final = Verdict(Finding.UNCHECKED, "there was no time for its check")
+NO_TIME: Final = Verdict(Finding.UNCHECKED, "there was no time for its check")
+"""What is said of a schedule that may be checked later."""
 
 
 class PieceChecker(Protocol):
@@ -73,12 +75,12 @@ class Inspector:
         ctx: Context,
         failures: Failures,
         elsewhere: PieceChecker | None = None,
-        patience: float | None = None,
+        patience: Callable[[], float] = lambda: math.inf,
     ) -> Self:
         """Return the inspector of a stage, which checks what this machine can run.
 
-        What it can not run is checked `elsewhere`, if there is such a place. A check here that
-        takes longer than `patience`, in seconds, is given up.
+        What it can not run is checked `elsewhere`, if there is such a place. `patience` returns the
+        seconds that a check here may take.
         """
         from autopipe.compiler.target import machine
 
@@ -105,7 +107,7 @@ class Inspector:
             name: self.failed.get(name)
             or self._recall(name)
             or self._hopeless(name, suspect)
-            or (_NO_TIME if suspect.task in self.given_up else None)
+            or (NO_TIME if suspect.task in self.given_up else None)
             for name, suspect in zip(names, suspects, strict=True)
         }
         new = {
@@ -120,11 +122,12 @@ class Inspector:
         self, name: str, suspect: Suspect, outcome: Outcome, checker: PieceChecker
     ) -> Verdict:
         """Return the verdict on what was checked once, and is once more if that failed."""
-        if isinstance(checker, Checker) and checker.lost_patience(outcome):
-            self.given_up.add(suspect.task)
-            return _NO_TIME
-        if not isinstance(outcome, Checked) and name not in self.suspected:
+        failed = not isinstance(outcome, Checked | Postponed)
+        if failed and name not in self.suspected:
             (outcome,) = checker.check([suspect.piece])
+        if isinstance(outcome, Postponed):
+            self.given_up.update([suspect.task] if outcome.begun else [])
+            return NO_TIME
         if isinstance(outcome, StoreError):
             raise outcome
         if isinstance(outcome, Failed):

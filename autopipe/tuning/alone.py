@@ -58,7 +58,7 @@ def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[s
     tuning = _in_time(config.Tuning.model_validate_json(argument["tuning"]), end - monotonic())
     policy = Policy((rule,), Schedules().fallback)
     fast = argument["fast_algorithms"]
-    tune(TuningPlan(tuning, policy, "round_robin", fast, whole=True), ctx)
+    tune(TuningPlan(tuning, policy, "round_robin", fast), ctx)
     return _outcome(task, ctx, Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=fast), end)
 
 
@@ -136,6 +136,8 @@ def suspect(
 def _judged(suspect: Suspect, ctx: Context, conditions: Conditions, end: float) -> Verdict:
     """Return what tuning found of the winner, or why it could not be checked."""
     failures = Failures.of(ctx, conditions, "tune", "fallback")
-    patience = None if math.isinf(end) else max(_LEAST, _CHECK * (end - monotonic()))
-    (verdict,) = Inspector.of(ctx, failures, patience=patience).judge([suspect])
+    inspector = Inspector.of(
+        ctx, failures, patience=lambda: max(_LEAST, _CHECK * (end - monotonic()))
+    )
+    (verdict,) = inspector.judge([suspect])
     return verdict

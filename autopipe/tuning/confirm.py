@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from autopipe.compiler import module_io
 from autopipe.processes.contained import Failed
 from autopipe.records.record import Record
-from autopipe.safety.inspection import ScheduleChecker
+from autopipe.safety.inspection import NO_TIME, ScheduleChecker
 from autopipe.safety.maker import Maker, Refused
 from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Finding
@@ -43,7 +43,7 @@ def confirm(
                 doubtful.append(state)
                 if verdict.finding is Finding.WRONG:
                     journal.store.quarantine(row, verdict.reason or "")
-            else:
+            elif verdict is not NO_TIME:
                 journal.sound.add(row.id)
     for state in states:
         best = journal.best(state)

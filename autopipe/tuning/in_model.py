@@ -11,6 +11,7 @@ from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import How
 from autopipe.tuning.confirm import confirm
+from autopipe.tuning.deadline import COMPARISONS
 from autopipe.tuning.final_models import Limits, TooLate, Wins
 from autopipe.tuning.finalists import Finalists, finalists, others
 from autopipe.tuning.finals import Decided, Finals
@@ -32,9 +33,10 @@ def decide(states: Sequence[TaskState], tools: Tools) -> tuple[Decided, ...]:
     journal, played = tools.journal, _models(tools)
     found: list[Decided] = []
     done: set[str] = set()
-    for model in played:
+    for at, model in enumerate(played):
         before = dict(journal.decided)  # who is tried in between, and does not win, is none
-        decided = _decided(model, done, states, tools, tools.finals / len(played))
+        seconds = min(tools.finals / len(played), tools.deadline.left() / (len(played) - at))
+        decided = _decided(model, done, states, tools, seconds)
         journal.decided = before | dict(decided.winners if decided else {})
         if decided is not None:
             found.append(decided)
@@ -46,6 +48,9 @@ def decide(states: Sequence[TaskState], tools: Tools) -> tuple[Decided, ...]:
 
 def _models(tools: Tools) -> Sequence[SizedModel]:
     if tools.lowered is None or tools.finals < _SHORTEST:
+        return ()
+    if tools.deadline.left() < _SHORTEST:
+        tools.deadline.left_out[COMPARISONS] += 1
         return ()
     return list(models(tools.lowered, tools.every))
 
@@ -67,7 +72,7 @@ def _decided(
     source = _source(model, entered, tools)
     limits = Limits(end - monotonic(), tools.turn.taken, partial(_right, states, tools))
     try:
-        with InModel(source, seconds) as built:
+        with InModel(source, tools.deadline.left) as built:
             try:
                 found = Finals(built, model.tasks, entered, limits).decide()
             except TooLate:
@@ -75,6 +80,8 @@ def _decided(
                 _keep_threads({entry.state.task.workload for entry in entered}, tools)
                 won = [_who_won(entry, tools.journal) for entry in entered]
                 found = Finals(built, model.tasks, won, limits).tell()
+    except TooLate:
+        return None
     except Failed as error:
         if error.how is How.HUNG:
             _give_up(tools, f"there is no time to build the model{at}")
@@ -112,6 +119,7 @@ def _at(model: SizedModel) -> str:
 
 
 def _give_up(tools: Tools, why: str) -> None:
+    tools.deadline.left_out[COMPARISONS] += 1
     tools.emit(Progress(stage="tune", message=f"the trials decide who wins: {why}"))
 
 

@@ -5,6 +5,7 @@ from time import monotonic
 from typing import Final, TypeVar
 
 from autopipe.measure.in_model import Place
+from autopipe.measure.turn import TurnTimeout
 from autopipe.tuning.final_models import Limits, TooLate
 
 _BUILDS: Final = 0.5
@@ -48,10 +49,20 @@ class Pace:
         The first round is not counted: storage is made, and threads begin. What is kept is for
         the `fewest` rounds, too. Raises TooLate where the time is too short for these.
         """
-        asked = monotonic()
+        try:
+            return self._rounds(ask, places, part, fewest, most)
+        except TurnTimeout:
+            raise TooLate from None
+
+    def _rounds(
+        self,
+        ask: Callable[[Sequence[Place]], Sequence[_Answer]],
+        places: Sequence[Place],
+        part: float,
+        fewest: int,
+        most: int,
+    ) -> list[tuple[_Answer, ...]]:
         with self._limits.taken():
-            begun = monotonic()
-            self._end += begun - asked  # while another run was timing
             ask(places)
             begun = monotonic()
             until, latest = begun + self.left() * part, begun + (self.left() + self.kept) * part

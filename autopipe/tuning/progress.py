@@ -21,11 +21,13 @@ class ProgressReporter:
         budget: int,
         emit: Callable[[Event], None],
         workers: Callable[[], int | None] = lambda: None,
+        left: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """Take what is counted; `budget` is the trials of all tasks together.
 
-        `workers` says how many machines of a farm measure.
+        `workers` says how many machines of a farm measure, `left` how many seconds there are.
         """
+        self._left = left
         self._workers = workers
         self._states = states
         self._budget = budget
@@ -52,10 +54,15 @@ class ProgressReporter:
                 budget=self._budget,
                 latency=latency(self._states),
                 rate=rate,
-                remaining=(self._budget - trials) / rate if rate else None,
+                remaining=self._remaining(self._budget - trials, rate),
                 workers=self._workers(),
             )
         )
+
+    def _remaining(self, trials: int, rate: float) -> float | None:
+        """Return the seconds until the trials or the time are spent; null if nobody knows."""
+        seconds = min(trials / rate if rate else math.inf, max(0.0, self._left()))
+        return seconds if seconds < math.inf else None
 
 
 def latency(states: Sequence[TaskState]) -> float | None:

@@ -46,6 +46,8 @@ class Results:
 
         `decided` is what came of each model that finals were played in.
         """
+        self.left_out: tuple[str, ...] = ()
+        """What there was no time for."""
         self.farm: FarmWord | None = None
         """What the times of a farm are worth; null where this machine measured."""
         self._reports = tuple(one.report for one in decided)
@@ -76,6 +78,7 @@ class Results:
             **_played(self._reports),
             **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
             **({"farm": self.farm} if self.farm else {}),
+            **({"left_out": self.left_out} if self.left_out else {}),
         )
         TuningResult(report, {row.record.workload: self._record(row) for row in found}).write(
             folder
@@ -92,8 +95,12 @@ class Results:
             return "no task to tune"
         return (
             f"{trials} trials ({failed} failed); {self._proven().told()}{speed};"
-            f" {ended}{self._failures.told()}{_worth(self.farm)}"
+            f" {ended}{self._untimed()}{self._failures.told()}{_worth(self.farm)}"
         )
+
+    def _untimed(self) -> str:
+        """Return what a summary says of work that there was no time for."""
+        return f"; no time for {', '.join(self.left_out)}" if self.left_out else ""
 
     def _proven(self) -> Shares:
         """Return how much of the time was searched, measured and steady, all of it here."""

@@ -6,6 +6,7 @@ from typing import Final
 from autopipe.environment.environment import version
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.pipeline.stage import Context
+from autopipe.tuning.deadline import CHECKS, TASKS
 from autopipe.tuning.first_round import reweigh, start
 from autopipe.tuning.in_model import decide
 from autopipe.tuning.over_sizes import best, families, guests
@@ -45,17 +46,30 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
             ended = search(states, tools)
             leave_out_libraries(states, tools)
             found = families(tools.open_tasks, states)
+            tools.deadline.kept = tools.finals
             settle(states, tools, guests(found, tools.journal, tools.maker))
             vetting = Vetting(tools.journal, tools.measurer, states)
             if not vetting.unmask(tools.trials(states).candidate):
                 break
             set_aside(states, plan.judge)
+        tools.deadline.kept = 0.0
         decided = decide(states, tools)
+        _count_left_out(states, tools)
         results = Results(
             states, tools.journal, tools.failures, best(found, tools.journal), decided
         )
+        results.left_out = tools.deadline.told()
         results.farm = vetting.word()
         return _write(results, tools, ctx, ended) + known + _unsteady(states, tools)
+
+
+def _count_left_out(states: Sequence[TaskState], tools: Tools) -> None:
+    """Count the tasks and winners that there was no time for."""
+    journal, left_out = tools.journal, tools.deadline.left_out
+    best = [journal.best(state) for state in states]
+    left_out[CHECKS] = sum(row is not None and row.id not in journal.sound for row in best)
+    if tools.trials(states).late():
+        left_out[TASKS] = sum(not state.trials for state in states)
 
 
 def _write(results: Results, tools: Tools, ctx: Context, ended: str) -> str:

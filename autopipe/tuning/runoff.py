@@ -15,6 +15,7 @@ from typing import Final
 
 import tvm
 
+from autopipe.measure.turn import TurnTimeout
 from autopipe.processes.contained import Failed
 from autopipe.records.record import Record
 from autopipe.records.store import StoredRecord
@@ -22,6 +23,7 @@ from autopipe.safety.maker import Refused
 from autopipe.schedules import one_thread
 from autopipe.schedules.policy import LOOPS, PLAIN, Contender
 from autopipe.tuning.confirm import confirm
+from autopipe.tuning.deadline import RUN_OFFS, Deadline
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.runners.runner import Rounds
 from autopipe.tuning.task_state import TaskState
@@ -81,23 +83,32 @@ def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
             return None
         return on_one_thread(state, fastest, tools.maker.replay)
 
-    run_off(tools.trials(states), tools.measurer, (plain, single), guests)
+    run_off(tools.trials(states), tools.measurer, (plain, single), guests, tools.deadline)
     confirm(states, tools.journal, tools.inspector, tools.maker)
 
 
 def run_off(
-    trials: Trials, measurer: Rounds, others: tuple[PlainLoops, Single], guests: Guests
+    trials: Trials,
+    measurer: Rounds,
+    others: tuple[PlainLoops, Single],
+    guests: Guests,
+    deadline: Deadline,
 ) -> None:
     """Settle who wins each task that has a record at all; the unsteady ones twice.
 
-    `others` make those who take part besides the fastest.
+    `others` make those who take part besides the fastest. The heaviest come first, as far as there
+    is time: of the others, the trials decide.
     """
-    journal = trials.journal
-    for state in trials.states:
+    journal, longest = trials.journal, 0.0
+    for state in sorted(trials.states, key=lambda state: -state.task.share):
         parts = _parts(state, journal, others, guests.get(state.task.workload, ()))
-        if not journal.resettle(state, parts):
-            _settle(state, parts, trials, measurer)
-    end = monotonic() + _PATIENCE
+        if not parts or journal.resettle(state, parts):
+            continue
+        begun = monotonic()
+        if deadline.left() <= longest or not _settle(state, parts, trials, measurer):
+            deadline.left_out[RUN_OFFS] += 1
+        longest = max(longest, monotonic() - begun)
+    end = monotonic() + min(_PATIENCE, deadline.left() - longest)
     for state in trials.states:
         before = journal.best(state)
         if before is None or not before.record.unsteady or monotonic() >= end:
@@ -109,12 +120,17 @@ def run_off(
             journal.settled[state.task.workload] = {row.id for row in rows}
 
 
-def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measurer: Rounds) -> None:
+def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measurer: Rounds) -> bool:
+    """Time who takes part in turn; return whether there was time for it."""
     if parts:
-        found = measurer.rounds([trials.candidate(state, part) for part in parts], ROUNDS)
+        try:
+            found = measurer.rounds([trials.candidate(state, part) for part in parts], ROUNDS)
+        except TurnTimeout:
+            return False
         trials.journal.settle(state, dict(zip(parts, found, strict=True)))
         if trials.vetting is not None:
             trials.vetting.disbelieve()
+    return True
 
 
 def _parts(

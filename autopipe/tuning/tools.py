@@ -1,10 +1,12 @@
 """What every step of tuning works with, made from the artifacts and facts of the stage."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Final, Literal, Self
 
 import tvm
@@ -28,6 +30,7 @@ from autopipe.schedules.policy import Policy
 from autopipe.tasks.task import Task, read_tasks
 from autopipe.tasks.weights import weights_in_all
 from autopipe.tuning.clock import clock_of, touched_by
+from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.journal import Journal, open_journal
 from autopipe.tuning.loop import batch_size
 from autopipe.tuning.progress import ProgressReporter
@@ -45,14 +48,17 @@ _LONGEST: Final = 60.0
 """Seconds that they may take where no budget of time is given."""
 
 _CHECK: Final = 1 / 5
-"""Part of a budget for all steps that the check of a schedule may take."""
+"""Part of a budget of time that the check of a schedule may take."""
 
 _SETTLING: Final = 2.0
 """How many times as long as the first round what comes after the search takes: it times three
 schedules instead of one, and checks two."""
 
 _MOST_SETTLING: Final = 0.4
-"""Part of a budget for all steps that is kept back for what comes after the search, at most."""
+"""Part of a budget of time that is kept back for what comes after the search, at most."""
+
+_START: Final = 1 / 4
+"""Part of it that is kept back before the first round has told how long a round takes."""
 
 _FEWEST: Final = 100
 """Trials of a budget: who gives fewer asks for a quick answer, and gets no finals."""
@@ -73,8 +79,6 @@ class TuningPlan:
     """Where the machines are that measure, if that is not this one."""
     linker: Linker | None = None
     """Who links kernels for another kind of machine."""
-    whole: bool = False
-    """Whether the budget of time is for all steps, and not only for the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,8 @@ class Tools:
     """The lowered model in which finalists are timed; null where the trials decide."""
     settling: float = 0.0
     """Seconds of the budget that are kept back for what comes after the search."""
+    deadline: Deadline = field(default_factory=Deadline)
+    """The end of the budget of time. What is kept of it changes from step to step."""
 
     @property
     def finals(self) -> float:
@@ -127,12 +133,16 @@ class Tools:
         tuning = self.plan.tuning
         return batch_size(tuning.budget.trials, len(self.tasks), tuning.batch)
 
-    def keeping_back(self, first_round: float) -> Self:
+    def keeping_back(self, first_round: float | None = None) -> Self:
         """Return tools that end the search in time, after a first round of so many seconds."""
         time = self.plan.tuning.budget.time
-        if not self.plan.whole or time is None:
+        if time is None:
             return self
-        return replace(self, settling=min(_SETTLING * first_round, _MOST_SETTLING * time))
+        after = _START * time
+        if first_round is not None:
+            after = min(_SETTLING * first_round, _MOST_SETTLING * time)
+        self.deadline.kept = self.finals + after
+        return replace(self, settling=after)
 
     def progress(self, states: Sequence[TaskState]) -> ProgressReporter:
         """Return who tells how a step goes."""
@@ -141,6 +151,7 @@ class Tools:
             self.plan.tuning.budget.trials,
             self.emit,
             lambda: getattr(self.measurer, "workers", None),  # who measures here has none
+            self.deadline.left,
         )
 
     def trials(
@@ -209,15 +220,19 @@ def _tools(
     }
     maker = Maker(modules, failures)
     time = plan.tuning.budget.time
-    patience = _CHECK * time if plan.whole and time else None
-    inspector = Inspector.of(ctx, failures, runner.checker, patience)
+    deadline = Deadline()
+    if time is not None:
+        deadline.end = monotonic() + time - journal.session.elapsed
+    wanted.turn.left = deadline.left
+    most = math.inf if time is None else _CHECK * time
+    inspector = Inspector.of(ctx, failures, runner.checker, lambda: min(most, deadline.left()))
     if wanted.measure.runner == "rpc":  # what a device computes counts, even if it could run here
         inspector.checker = runner.checker or inspector.checker
     return Tools(
         plan, tasks, open_tasks, texts, modules, conditions, journal, failures, maker, inspector,
         runner, wanted.turn, wanted.touched, ctx.emit, every, partial(_workload, folder),
-        _lowered(plan, ctx, every),
-    )  # fmt: skip
+        _lowered(plan, ctx, every), deadline=deadline,
+    ).keeping_back()  # fmt: skip
 
 
 def _lowered(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> Path | None:

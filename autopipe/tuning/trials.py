@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -10,6 +10,7 @@ from typing import Final
 
 from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Measurement, Repeatable
+from autopipe.measure.turn import TurnTimeout
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.replay import replay
 from autopipe.tuning.clock import surroundings
@@ -125,7 +126,7 @@ class Trials:
     def _finish(self, underway: "Underway") -> dict[int, Measurement]:
         """Return what was measured, by place: first come, first written."""
         found: dict[int, Measurement] = {}
-        with closing(underway.measurements) as measurements:
+        with closing(underway.measurements) as measurements, suppress(TurnTimeout):
             for place, measurement in measurements:
                 state, proposal = underway.proposals[place]
                 if measurement.by in self.journal.doubted:

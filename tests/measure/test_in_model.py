@@ -50,7 +50,7 @@ def source():
 
 
 def test_all_kernels_are_timed_with_each_schedule(source):
-    with InModel(source, 60.0) as model:
+    with InModel(source, lambda: 60.0) as model:
         model.build({})
         for name in source.bodies:
             model.add(0, [name])
@@ -71,7 +71,7 @@ def test_a_model_at_one_of_its_sizes_is_given_these_behind_the_inputs(source):
     lowered["main"] = relax.Function(
         params, main.body, main.ret_ty, main.is_pure, main.attrs
     ).with_attr("num_input", count + 1)
-    with InModel(replace(source, lowered=lowered), 60.0) as model:
+    with InModel(replace(source, lowered=lowered), lambda: 60.0) as model:
         model.build({})
         assert min(*model.round([{}])[0].values(), model.unwatched()) > 0
         model.link({})
@@ -81,7 +81,7 @@ def test_a_model_at_one_of_its_sizes_is_given_these_behind_the_inputs(source):
 
 def test_the_model_of_each_set_of_schedules_runs_as_a_package_does(source):
     places = [{}, dict.fromkeys(source.bodies, 1)]
-    with InModel(source, 60.0) as model:
+    with InModel(source, lambda: 60.0) as model:
         for place in places:
             model.link(place)
         assert min(model.whole(places)) > 0
@@ -96,7 +96,7 @@ def test_the_model_of_each_set_of_schedules_runs_as_a_package_does(source):
 def test_a_model_that_can_not_be_built_is_a_failure(source):
     name = next(iter(source.bodies))
     broken = replace(source, bodies={**source.bodies, name: (tvm.IRModule({}),)})
-    with InModel(broken, 60.0) as model, pytest.raises(Failed):
+    with InModel(broken, lambda: 60.0) as model, pytest.raises(Failed):
         model.build({})
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.measure import turn
-from autopipe.measure.turn import Turn
+from autopipe.measure.turn import Turn, TurnTimeout
 
 OTHER = """
 import sys, time
@@ -89,6 +89,16 @@ def test_one_that_never_ends_is_passed_in_the_end(tmp_path, monkeypatch):
         assert process.poll() is None
     assert len(said) == 2
     assert f"process {process.pid} has kept others" in said[1]
+
+
+@pytest.mark.fault("D17", "G13")
+def test_no_run_waits_longer_than_it_has_time(tmp_path):
+    ours = Turn(lambda _: None)
+    ours.left = lambda: 0.0
+    with other(tmp_path / "order"), pytest.raises(TurnTimeout), ours.taken():
+        pytest.fail("it is the turn of another")
+    with ours.taken():
+        pass
 
 
 @pytest.mark.fault("D17", "G13")

@@ -16,6 +16,7 @@ from autopipe.config import Pipeline, Tuning
 from autopipe.environment import environment
 from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError, TargetError
+from autopipe.measure.turn import Turn
 from autopipe.pipeline.events import TuningProgress, parse
 from autopipe.records.merge import take
 from autopipe.records.store import RecordStore
@@ -210,6 +211,16 @@ def test_a_budget_that_is_hardly_one_ends_well(tmp_path, trials, seconds, said):
     done = tune(tmp_path, trials, seconds)
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
+
+
+@pytest.mark.fault("D17", "D20")
+def test_a_budget_of_time_ends_while_another_program_times(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with Turn(pytest.fail).taken():
+        done = tune(tmp_path, 500, 2.0)
+    assert done.returncode == 0, done.stderr
+    assert "; the time is spent; no time for tasks (1)" in done.stdout
+    assert json.loads((tmp_path / "out/tuning.json").read_text())["left_out"] == ["tasks (1)"]
 
 
 @pytest.mark.fault("D20")

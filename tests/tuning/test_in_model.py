@@ -1,6 +1,7 @@
 """What the finals decide is the best record, and what breaks in them costs nothing."""
 
 from contextlib import nullcontext
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules import one_thread
 from autopipe.schedules.engines import default, static
 from autopipe.tuning import in_model
+from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.final_models import TooLate
 from autopipe.tuning.in_model import decide
 from autopipe.tuning.journal import Journal, Proposal
@@ -87,7 +89,7 @@ def world(tmp_path, monkeypatch):
                 journal=journal, maker=maker, inspector=Trusting(), emit=told.append, finals=30.0,
                 lowered=Path("lowered"), every=[state.task], conditions=CONDITIONS, told=told,
                 failures=failures(tmp_path), turn=SimpleNamespace(taken=nullcontext), touched=1,
-                plan=SimpleNamespace(tuning=SimpleNamespace(finalists=3)),
+                plan=SimpleNamespace(tuning=SimpleNamespace(finalists=3)), deadline=Deadline(),
             ),
         )  # fmt: skip
 
@@ -164,6 +166,16 @@ def test_without_time_for_finals_the_whole_is_told_with_who_wins_then(world, mon
     assert "no time to run" in tools.told[-1].message
 
 
+@pytest.mark.fault("D20")
+def test_where_the_budget_of_time_is_spent_no_model_is_built(world, monkeypatch):
+    state, tools = world
+    tools.deadline.end = 0.0
+    monkeypatch.setattr(in_model, "InModel", pytest.fail)
+    assert decide([state], tools) == ()
+    assert engine_of(state, tools) == "ansor"
+    assert tools.deadline.told() == ("comparisons in the model (1)",)
+
+
 @pytest.fixture
 def at_sizes(world, monkeypatch):
     """Return the same for a model that has the task at two sizes, and what was built of it."""
@@ -171,8 +183,8 @@ def at_sizes(world, monkeypatch):
     built: list[Any] = []
 
     class Sized(Model):
-        def __init__(self, source, seconds):
-            assert seconds == 15.0
+        def __init__(self, source, left):
+            assert left() == inf
             built.append({name: len(some) for name, some in source.bodies.items()})
 
     monkeypatch.setattr(in_model, "InModel", Sized)

@@ -10,6 +10,7 @@ from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.stages.build import _of_likely
+from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.over_sizes import best, families, guests
 from autopipe.tuning.runoff import run_off
@@ -80,7 +81,9 @@ def settled(journal, every, states, times, unfit=()):
             for name, at in zip(names, row, strict=True)
         }
     )
-    run_off(trials_of(journal, states), machine, (lambda _: [], lambda *_: None), invited)
+    run_off(
+        trials_of(journal, states), machine, (lambda _: [], lambda *_: None), invited, Deadline()
+    )
     return best(found, journal)
 
 

@@ -16,6 +16,7 @@ from autopipe.schedules.engines import default, serial, static
 from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay
 from autopipe.tuning import runoff
+from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.runoff import on_one_thread, run_off
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
@@ -61,6 +62,7 @@ def settled(journal, machine, states):
         machine,
         (lambda _: [Proposal(SERIAL, "plain")], lambda *_: None),
         {},
+        Deadline(),
     )
     best = journal.best(states[0])
     return best and (best.record.engine, best.record.schedule, best.record.median)
@@ -129,7 +131,7 @@ def test_the_fastest_setting_takes_part_on_one_thread(journal):
     trials(journal, each, t1=(4e-6,), t2=(5e-6,))
     machine = Machine({"t1": 4e-6, "t2": 5e-6, "t1 alone": 2e-6, "plain": 3e-6})
     others = lambda _: [Proposal(SERIAL, "plain")], lambda _, fastest: f"{fastest.schedule} alone"
-    run_off(trials_of(journal, [each]), machine, others, {})
+    run_off(trials_of(journal, [each]), machine, others, {}, Deadline())
     assert machine.asked == [["t1", "t2", "t1 alone", "plain"]]
     best = journal.best(each).record
     assert (best.engine, best.schedule) == ("autotvm", "t1 alone")
@@ -145,6 +147,7 @@ def test_a_setting_on_one_thread_wins_only_where_it_may(journal):
         machine,
         (lambda _: [Proposal(SERIAL, "plain")], lambda *_: alone),
         {},
+        Deadline(),
     )
     assert journal.best(each).record.schedule == alone
     journal.threaded.add(each.task.workload)

@@ -1,0 +1,112 @@
+"""A budget of time is for all steps: what there is no time for is left out, and reported."""
+
+import math
+from contextlib import nullcontext
+from time import monotonic
+from types import SimpleNamespace
+
+import pytest
+import tvm
+
+from autopipe.config.schedules import Rule
+from autopipe.measure.measurement import Measurement
+from autopipe.measure.turn import TurnTimeout
+from autopipe.pipeline.events import TuningProgress
+from autopipe.records.record import Platform
+from autopipe.records.session import Session
+from autopipe.records.store import RecordStore
+from autopipe.safety.checking import Checker, Postponed
+from autopipe.safety.inspection import NO_TIME, Inspector
+from autopipe.safety.maker import Maker
+from autopipe.safety.quarantine import Suspect
+from autopipe.schedules.engines import static
+from autopipe.tuning.confirm import confirm
+from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.final_models import Limits, TooLate
+from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.pace import Pace
+from autopipe.tuning.progress import ProgressReporter
+from autopipe.tuning.runoff import run_off
+from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.made import failures
+from tests.schedules.tasks import CONDITIONS, task
+from tests.stages.small_tuning import FACTS
+from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of, trials_of
+
+NOBODY = (lambda _: None, lambda *_: None)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
+
+
+def test_what_is_kept_for_later_steps_is_not_left():
+    deadline = Deadline(end=monotonic() + 1000, kept=400)
+    assert 500 < deadline.left() <= 600
+    assert Deadline().left() == math.inf
+
+
+class Timer:
+    """Fails to get its turn, or must not be asked."""
+
+    def rounds(self, candidates, count):
+        raise TurnTimeout
+
+
+@pytest.mark.parametrize("end", [0.0, math.inf], ids=["no time", "no turn"])
+def test_the_trials_decide_where_there_is_no_time_to_repeat_them(journal, end):
+    deadline = Deadline(end=end)
+    state = state_of(task(flops=0.0), (ANSOR, TEMPLATES), rule=Rule())
+    journal.write(state, Proposal(ANSOR, "a1"), Measurement((2.0,)))
+    journal.write(state, Proposal(TEMPLATES, "t1"), Measurement((1.0,)))
+    run_off(trials_of(journal, [state]), Timer(), NOBODY, {}, deadline)
+    assert journal.best(state).record.median == 1.0
+    assert deadline.told() == ("repeated measurements (1)",)
+
+
+def test_a_winner_that_was_not_checked_for_lack_of_time_is_checked_later(journal, tmp_path):
+    module = module_of(*dense())
+    planned = static.plan(module, CONDITIONS)
+    state = state_of(task(), (ANSOR, TEMPLATES), rule=Rule(), text=tvm.ir.save_json(module))
+    journal.write(state, Proposal(TEMPLATES, planned.schedule), Measurement((1.0,)))
+    seconds = 0.0
+    kept = failures(tmp_path)
+    inspector = Inspector(tmp_path, FACTS, Checker(CONDITIONS, lambda: seconds), kept)
+    suspect = Suspect("t", *STATIC, planned.schedule, module, planned.module)
+    (outcome,) = inspector.checker.check([suspect.piece])
+    assert isinstance(outcome, Postponed)
+    assert inspector.judge([suspect]) == [NO_TIME]
+    with Maker({state.task.name: module}, kept) as maker:
+        confirm([state], journal, inspector, maker)
+        assert (state.best, journal.sound) == (1.0, set())
+        seconds = 60.0
+        confirm([state], journal, inspector, maker)
+    assert (state.best, len(journal.sound)) == (1.0, 1)
+
+
+def test_waiting_for_a_turn_ends_the_comparison_in_the_model():
+    def taken():
+        raise TurnTimeout
+
+    pace = Pace(Limits(100.0, taken, lambda _: ()))
+    with pytest.raises(TooLate):
+        pace.rounds(pytest.fail, [{}], 1.0, 1, 1)
+    pace = Pace(Limits(0.0, nullcontext, lambda _: ()))
+    with pytest.raises(TooLate):
+        pace.rounds(lambda places: [0.0] * len(places), [{}], 1.0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "left", "shown"), [(10, math.inf, "rate"), (10, 0.5, 0.5), (0, 9.0, 9.0)]
+)
+def test_the_time_left_is_the_smaller_of_both(monkeypatch, rate, left, shown):
+    heard: list[TuningProgress] = []
+    clock = iter((0.0, 0.0, 1.0))
+    monkeypatch.setattr("autopipe.tuning.progress.monotonic", lambda: next(clock))
+    state = SimpleNamespace(trials=0, failed=0, best=math.inf, task=task())
+    reporter = ProgressReporter([state], 30, heard.append, left=lambda: left)
+    state.trials = rate
+    reporter.emit()
+    assert heard[0].remaining == (2.0 if shown == "rate" else shown)
