@@ -1,0 +1,234 @@
+"""Lists the schedules that are put aside: `python benchmarks/put_aside.py pipelines/*.yaml`.
+
+A schedule that its check finds wrong, that fails, or whose template raises, is a bug of ours, even
+where another one takes its place. This checks the schedules that an untuned build begins with, each
+distinct function once: of pipelines, of models as `published.py` takes them (files, `pkg:` paths,
+wheels, with `@input=SHAPE`), and with `--operators` of the tests of the onnx package. `--settings`
+checks as many other settings of each template besides, which tuning may find. One line for each
+schedule that is put aside; the exit status is 1 if there is one.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from machine import target, workloads
+from operator_cases import OperatorCase, cases
+from published import models
+
+import autopipe
+from autopipe.errors import AutopipeError
+from autopipe.processes.contained import Child, Failed
+from autopipe.safety.failures import Failures
+from autopipe.safety.job import Piece
+from autopipe.tasks.task import Task
+
+_OPERATOR_SECONDS: Final = 60.0
+_TOGETHER: Final = 16
+"""Functions whose schedules are made, then checked."""
+
+Function = tuple[Task, Any]
+"""A task, and the module of its workload."""
+
+
+@dataclass
+class Inspection:
+    """Checks schedules, and counts."""
+
+    conditions: Any
+    settings: int
+    """Further settings of each template."""
+    folder: Path
+    """Where what is put aside is kept, with a script each that shows it."""
+    known: set[int] = field(default_factory=set)
+    """Structural hashes of the functions that were seen."""
+    checked: int = 0
+    unchecked: int = 0
+    aside: int = 0
+
+    def inspect(self, source: str, functions: Sequence[Function]) -> None:
+        """Check the schedules of functions that were not seen yet."""
+        fresh = []
+        for task, module in functions:
+            identity = _identity(module)
+            if identity not in self.known:
+                self.known.add(identity)
+                fresh.append((task, module))
+        for at in range(0, len(fresh), _TOGETHER):
+            self._inspect(source, fresh[at : at + _TOGETHER])
+
+    def report(self, source: str, text: str) -> None:
+        """Print a line for what is put aside."""
+        self.aside += 1
+        print(f"{source}: {' '.join(text.split())}", flush=True)
+
+    def _inspect(self, source: str, functions: Sequence[Function]) -> None:
+        from autopipe.compiler.op_info import described
+        from autopipe.safety.checking import Checker
+        from autopipe.safety.maker import Maker
+        from autopipe.safety.quarantine import Quarantine, Suspect
+        from autopipe.safety.verdict import Checked, Finding
+
+        quarantine = Quarantine(self.folder, target())
+        failures = Failures(quarantine, self.conditions, partial(self.report, source))
+        named = {task.name: described(module, task.info) for task, module in functions}
+        with Maker(named, failures) as maker:
+            pieces = [piece for name in named for piece in self._pieces(name, named[name], maker)]
+        for piece, outcome in zip(pieces, Checker(self.conditions).check(pieces), strict=True):
+            self.checked += 1
+            if isinstance(outcome, Checked) and outcome.finding is Finding.RIGHT:
+                continue
+            if isinstance(outcome, Checked) and outcome.finding is Finding.UNCHECKED:
+                self.unchecked += 1
+                continue
+            reason, kept = str(outcome), ""
+            if isinstance(outcome, Checked):
+                reason = str(outcome.reason)
+                suspect = Suspect(
+                    piece.task, piece.engine, piece.implementation, piece.schedule, piece.workload,
+                    piece.scheduled,
+                )  # fmt: skip
+                name = f"{_identity(piece.workload) & 0xFFFFFFFF:08x}{self.checked:08x}"
+                kept = f"; {quarantine.keep(name, suspect, outcome) / 'reproduce.py'} shows it"
+            self.report(source, f"task {piece.task}: {piece.who} {piece.schedule}: {reason}{kept}")
+
+    def _pieces(self, name: str, module: Any, maker: Any) -> Iterator[Piece]:  # noqa: ANN401
+        """Yield the schedules of a function: those of `static`, else of `default`."""
+        plans = list(maker.plans(name, "static")) or list(islice(maker.plans(name, "default"), 1))
+        engine = "static" if plans and '"template"' in plans[0].schedule else "default"
+        for planned in plans:
+            piece = Piece("checking", name, module, engine, planned.implementation)
+            yield self._piece(piece, planned.schedule, planned.module)
+        for planned in plans if engine == "static" else ():
+            by = engine, planned.implementation
+            implemented = maker.implementations(name)[planned.implementation]
+            for schedule in self._others(implemented):
+                piece = Piece("checking", name, module, *by)
+                yield self._piece(piece, schedule, maker.replay(name, by, schedule))
+
+    @staticmethod
+    def _piece(piece: Piece, schedule: str, scheduled: Any) -> Piece:  # noqa: ANN401
+        from dataclasses import replace
+
+        return replace(piece, schedule=schedule, scheduled=scheduled)
+
+    def _others(self, module: Any) -> Iterator[str]:  # noqa: ANN401
+        """Yield further settings of the template of a function, drawn at random."""
+        from autopipe.schedules.engines.knobs.space import Space
+        from autopipe.schedules.templates.serve import serve
+
+        served = serve(module, self.conditions.hardware) if self.settings else None
+        if served is not None:
+            space = Space.of(served, self.conditions.hardware, len(self.known))
+            yield from map(space.document, range(1, min(len(space.settings), self.settings + 1)))
+
+
+def main() -> None:
+    """Inspect what is asked for; exit with 1 if a schedule is put aside."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("models", nargs="*", help="pipeline files, models, or wheels of models")
+    parser.add_argument("--operators", nargs="?", const="", help="the onnx package's tests")
+    parser.add_argument("--settings", type=int, default=0, help="others of each template")
+    parser.add_argument("--keep", type=Path, help="folder for what is put aside")
+    options = parser.parse_args()
+    from autopipe.schedules.conditions import Conditions
+
+    with tempfile.TemporaryDirectory() as scratch:
+        conditions = Conditions.of(target(), fast_algorithms=True)
+        kept = options.keep or Path(scratch, "aside")
+        inspection = Inspection(conditions, options.settings, kept)
+        for source, functions in _sources(options, Path(scratch), inspection):
+            if sys.stderr.isatty():
+                print(f"{source}: {len(functions)} functions", file=sys.stderr)
+            inspection.inspect(source, functions)
+    print(
+        f"{inspection.aside} put aside of {inspection.checked} schedules of"
+        f" {len(inspection.known)} functions; {inspection.unchecked} cannot be checked"
+    )
+    sys.exit(bool(inspection.aside))
+
+
+def _sources(
+    options: argparse.Namespace, scratch: Path, inspection: Inspection
+) -> Iterator[tuple[str, Sequence[Function]]]:
+    pipelines = [Path(each) for each in options.models if each.endswith(".yaml")]
+    others = [each for each in options.models if not each.endswith(".yaml")]
+    for model, shapes in models(others, scratch):
+        pipelines.append(scratch / f"{len(pipelines)}-{Path(model).stem}.yaml")
+        arguments = ["init", model, "-o", pipelines[-1], *(f"--shape={each}" for each in shapes)]
+        command = [sys.executable, "-m", "autopipe", *map(str, arguments)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    for at, pipeline in enumerate(pipelines):
+        try:
+            run = autopipe.run(pipeline, store=scratch / f"store-{at}", until="tasks")
+        except AutopipeError as error:
+            print(f"{pipeline.stem}: not built: {error}", file=sys.stderr)
+            continue
+        yield pipeline.stem, list(workloads(run["tasks"].path))
+    if options.operators is not None:
+        yield from _operators(options.operators, inspection.conditions)
+
+
+def _operators(only: str, conditions: Any) -> Iterator[tuple[str, Sequence[Function]]]:  # noqa: ANN401
+    """Yield the functions of the onnx package's tests of operators, as far as they are taken."""
+    import tvm
+
+    for case in cases():
+        if only in case.name or only == case.operator:
+            with Child(partial(_begun, case, conditions), seconds=_OPERATOR_SECONDS) as child:
+                child.tell()
+                try:
+                    found = child.answer()
+                except (Failed, AutopipeError):  # `operators.py` tells of these
+                    continue
+            yield (
+                case.name,
+                [(Task.model_validate(task), tvm.ir.load_json(text)) for task, text in found],
+            )
+
+
+def _begun(case: OperatorCase, conditions: Any) -> Any:  # noqa: ANN401
+    return lambda _: _lowered(case, conditions)
+
+
+def _lowered(case: OperatorCase, conditions: Any) -> list[tuple[Mapping[str, Any], str]]:  # noqa: ANN401
+    """Return the tasks of a case with their workloads, as JSON."""
+    import tvm
+
+    from autopipe.compiler import passes, tasks
+    from autopipe.compiler.frontends.onnx.load import load
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "case.onnx")
+        path.write_bytes(case.model.SerializeToString())
+        model = load(path, {}, None, None)
+    goal = conditions.target
+    optimized = passes.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)
+    extracted, bodies = tasks.extract_tasks(passes.lower(optimized.module, goal))
+    return [
+        (json.loads(task.model_dump_json()), tvm.ir.save_json(bodies[task.workload]))
+        for task in extracted
+    ]
+
+
+def _identity(module: Any) -> int:  # noqa: ANN401
+    import tvm_ffi
+
+    from autopipe.tasks.op_info import ATTRIBUTE
+
+    function = module["main"].without_attr(ATTRIBUTE)
+    return int(tvm_ffi.structural_hash(function, map_free_vars=True))
+
+
+if __name__ == "__main__":
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    main()
