@@ -188,7 +188,8 @@ def _operators(only: str, conditions: Any) -> Iterator[tuple[str, Sequence[Funct
                 child.tell()
                 try:
                     found = child.answer()
-                except (Failed, AutopipeError):  # `operators.py` tells of these
+                except (Failed, AutopipeError) as error:
+                    print(f"{case.name}: not lowered: {error}", file=sys.stderr)
                     continue
             yield (
                 case.name,
@@ -210,7 +211,10 @@ def _lowered(case: OperatorCase, conditions: Any) -> list[tuple[Mapping[str, Any
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "case.onnx")
         path.write_bytes(case.model.SerializeToString())
-        model = load(path, {}, None, None)
+        try:
+            model = load(path, {}, None, None)
+        except AutopipeError:  # `operators.py` tells of these
+            return []
     goal = conditions.target
     optimized = passes.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)
     extracted, bodies = tasks.extract_tasks(passes.lower(optimized.module, goal))

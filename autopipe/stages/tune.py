@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from time import monotonic
 from typing import ClassVar, Literal, Self
 
 from autopipe.config import Pipeline, Tuning
@@ -83,6 +84,8 @@ class TuneStage(Stage, frozen=True):
         Raises TargetError where nothing can be timed, SetupError if an extension is broken, and
         StageError for a failure that is to end the run.
         """
+        begun = monotonic()  # what is imported here takes seconds of the budget, too
+
         from autopipe import extensions
         from autopipe.compiler.target import machine
         from autopipe.environment.toolchain import Linker
@@ -101,6 +104,6 @@ class TuneStage(Stage, frozen=True):
         policy = Policy(self.rules, self.fallback)
         plan = TuningPlan(
             self.tuning, policy, self.scheduler, self.fast_algorithms, self.judge,
-            self.on_task_failure, self.reach, Linker.of(self.linker, self.sysroot),
+            self.on_task_failure, self.reach, Linker.of(self.linker, self.sysroot), begun,
         )  # fmt: skip
         return tune(plan, ctx)

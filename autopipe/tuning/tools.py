@@ -57,6 +57,9 @@ schedules instead of one, and checks two."""
 _MOST_SETTLING: Final = 0.4
 """Part of a budget of time that is kept back for what comes after the search, at most."""
 
+_CLOSING: Final = 1 / 20
+"""Part of it in which nothing more is begun: what goes on is ended, and all is written."""
+
 _START: Final = 1 / 4
 """Part of it that is kept back before the first round has told how long a round takes."""
 
@@ -79,6 +82,8 @@ class TuningPlan:
     """Where the machines are that measure, if that is not this one."""
     linker: Linker | None = None
     """Who links kernels for another kind of machine."""
+    begun: float = field(default_factory=monotonic)
+    """From when on the budget of time counts, by the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +166,7 @@ class Tools:
         told = (progress or self.progress(states)).told
         budget = self.plan.tuning.budget
         if budget.time is not None:
-            kept = self.finals + self.settling
+            kept = self.finals + self.settling + _CLOSING * budget.time
             budget = budget.model_copy(update={"time": budget.time - kept})
         vetting = Vetting(self.journal, self.measurer, states)
         return Trials(states, budget, self.journal, self.measurer, self.conditions, told,
@@ -187,6 +192,7 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
         closing(open_runner(wanted)) as runner,
         open_journal(ctx, plan.tuning.budget.trials, clock_of(touched), runner.device) as journal,
     ):
+        journal.session.started = plan.begun
         for worker, why in journal.store.doubted().items():
             runner.doubts.told(worker, why)
         tools = _tools(plan, ctx, journal, every, (wanted, runner))
@@ -222,7 +228,7 @@ def _tools(
     time = plan.tuning.budget.time
     deadline = Deadline()
     if time is not None:
-        deadline.end = monotonic() + time - journal.session.elapsed
+        deadline.end = monotonic() + (1 - _CLOSING) * time - journal.session.elapsed
     wanted.turn.left = deadline.left
     most = math.inf if time is None else _CHECK * time
     inspector = Inspector.of(ctx, failures, runner.checker, lambda: min(most, deadline.left()))
