@@ -92,7 +92,7 @@ class Model:
             for task, module in self.tasks
             if task.workload in heavy
         ]
-        with InModel(self._source(chosen, tried), 600.0) as model:
+        with InModel(self._source(chosen, tried), lambda: 600.0) as model:
             model.build({})
             for one in tried:
                 for rank in range(len(one.modules) if len(one.modules) > 1 else 0):
@@ -120,7 +120,7 @@ class Model:
 
     def _heaviest(self, chosen: Mapping[str, tvm.IRModule], count: int) -> set[str]:
         """Return the workloads of the tasks that take most of the time."""
-        with InModel(self._source(chosen, ()), 600.0) as model:
+        with InModel(self._source(chosen, ()), lambda: 600.0) as model:
             model.build({})
             rounds = [model.round([{}])[0] for _ in range(5)]
         times = {

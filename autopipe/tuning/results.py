@@ -94,13 +94,13 @@ class Results:
         if not self._states:
             return "no task to tune"
         return (
-            f"{trials} trials ({failed} failed); {self._proven().told()}{speed};"
-            f" {ended}{self._untimed()}{self._failures.told()}{_worth(self.farm)}"
+            f"{trials} trials ({failed} failed){self._untimed()}; {self._proven().told()}{speed};"
+            f" {ended}{self._failures.told()}{_worth(self.farm)}"
         )
 
     def _untimed(self) -> str:
         """Return what a summary says of work that there was no time for."""
-        return f"; no time for {', '.join(self.left_out)}" if self.left_out else ""
+        return f", no time for {', '.join(self.left_out)}" if self.left_out else ""
 
     def _proven(self) -> Shares:
         """Return how much of the time was searched, measured and steady, all of it here."""

@@ -213,7 +213,7 @@ def test_what_a_device_has_shown_holds_where_the_target_is_not(inspector, tmp_pa
 
 
 def test_a_check_without_time_for_it_condemns_nothing_and_is_not_made_again(tmp_path, said, right):
-    hurried = Counting(CONDITIONS, 0.0)
+    hurried = Counting(CONDITIONS, lambda: 0.001)
     inspector = Inspector(tmp_path, FACTS, hurried, failures(tmp_path, said))
     for _ in range(2):
         (verdict,) = inspector.judge([right])

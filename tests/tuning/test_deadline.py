@@ -4,6 +4,7 @@ import math
 from contextlib import nullcontext
 from time import monotonic
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import tvm
@@ -11,7 +12,6 @@ import tvm
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.measure.turn import TurnTimeout
-from autopipe.pipeline.events import TuningProgress
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
@@ -69,13 +69,15 @@ def test_the_trials_decide_where_there_is_no_time_to_repeat_them(journal, end):
 def test_a_winner_that_was_not_checked_for_lack_of_time_is_checked_later(journal, tmp_path):
     module = module_of(*dense())
     planned = static.plan(module, CONDITIONS)
+    assert planned is not None
     state = state_of(task(), (ANSOR, TEMPLATES), rule=Rule(), text=tvm.ir.save_json(module))
     journal.write(state, Proposal(TEMPLATES, planned.schedule), Measurement((1.0,)))
     seconds = 0.0
     kept = failures(tmp_path)
-    inspector = Inspector(tmp_path, FACTS, Checker(CONDITIONS, lambda: seconds), kept)
+    checker = Checker(CONDITIONS, lambda: seconds)
+    inspector = Inspector(tmp_path, FACTS, checker, kept)
     suspect = Suspect("t", *STATIC, planned.schedule, module, planned.module)
-    (outcome,) = inspector.checker.check([suspect.piece])
+    (outcome,) = checker.check([suspect.piece])
     assert isinstance(outcome, Postponed)
     assert inspector.judge([suspect]) == [NO_TIME]
     with Maker({state.task.name: module}, kept) as maker:
@@ -92,20 +94,24 @@ def test_waiting_for_a_turn_ends_the_comparison_in_the_model():
 
     pace = Pace(Limits(100.0, taken, lambda _: ()))
     with pytest.raises(TooLate):
-        pace.rounds(pytest.fail, [{}], 1.0, 1, 1)
+        pace.rounds(seconds_of, [{}], 1.0, 1, 1)
     pace = Pace(Limits(0.0, nullcontext, lambda _: ()))
     with pytest.raises(TooLate):
-        pace.rounds(lambda places: [0.0] * len(places), [{}], 1.0, 1, 1)
+        pace.rounds(seconds_of, [{}], 1.0, 1, 1)
+
+
+def seconds_of(places):
+    return [0.0] * len(places)
 
 
 @pytest.mark.parametrize(
     ("rate", "left", "shown"), [(10, math.inf, "rate"), (10, 0.5, 0.5), (0, 9.0, 9.0)]
 )
 def test_the_time_left_is_the_smaller_of_both(monkeypatch, rate, left, shown):
-    heard: list[TuningProgress] = []
+    heard: list[Any] = []
     clock = iter((0.0, 0.0, 1.0))
     monkeypatch.setattr("autopipe.tuning.progress.monotonic", lambda: next(clock))
-    state = SimpleNamespace(trials=0, failed=0, best=math.inf, task=task())
+    state: Any = SimpleNamespace(trials=0, failed=0, best=math.inf, task=task())
     reporter = ProgressReporter([state], 30, heard.append, left=lambda: left)
     state.trials = rate
     reporter.emit()
