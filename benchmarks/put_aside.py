@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,10 +25,9 @@ from operator_cases import OperatorCase, cases
 from published import models
 
 import autopipe
-from autopipe.errors import AutopipeError
+from autopipe.environment.facet import Facet
+from autopipe.errors import AutopipeError, StageError
 from autopipe.processes.contained import Child, Failed
-from autopipe.safety.failures import Failures
-from autopipe.safety.job import Piece
 from autopipe.tasks.task import Task
 
 _OPERATOR_SECONDS: Final = 60.0
@@ -66,7 +64,7 @@ class Inspection:
         for at in range(0, len(fresh), _TOGETHER):
             self._inspect(source, fresh[at : at + _TOGETHER])
 
-    def report(self, source: str, text: str) -> None:
+    def _report(self, source: str, text: str) -> None:
         """Print a line for what is put aside."""
         self.aside += 1
         print(f"{source}: {' '.join(text.split())}", flush=True)
@@ -74,52 +72,42 @@ class Inspection:
     def _inspect(self, source: str, functions: Sequence[Function]) -> None:
         from autopipe.compiler.op_info import described
         from autopipe.safety.checking import Checker
+        from autopipe.safety.failures import Failures
+        from autopipe.safety.inspection import Inspector
         from autopipe.safety.maker import Maker
-        from autopipe.safety.quarantine import Quarantine, Suspect
-        from autopipe.safety.verdict import Checked, Finding
+        from autopipe.safety.quarantine import Quarantine
+        from autopipe.safety.verdict import Finding
 
-        quarantine = Quarantine(self.folder, target())
-        failures = Failures(quarantine, self.conditions, partial(self.report, source))
+        report = partial(self._report, source)
+        failures = Failures(Quarantine(self.folder / "failed", target()), self.conditions, report)
         named = {task.name: described(module, task.info) for task, module in functions}
         with Maker(named, failures) as maker:
-            pieces = [piece for name in named for piece in self._pieces(name, named[name], maker)]
-        for piece, outcome in zip(pieces, Checker(self.conditions).check(pieces), strict=True):
-            self.checked += 1
-            if isinstance(outcome, Checked) and outcome.finding is Finding.RIGHT:
-                continue
-            if isinstance(outcome, Checked) and outcome.finding is Finding.UNCHECKED:
-                self.unchecked += 1
-                continue
-            reason, kept = str(outcome), ""
-            if isinstance(outcome, Checked):
-                reason = str(outcome.reason)
-                suspect = Suspect(
-                    piece.task, piece.engine, piece.implementation, piece.schedule, piece.workload,
-                    piece.scheduled,
-                )  # fmt: skip
-                name = f"{_identity(piece.workload) & 0xFFFFFFFF:08x}{self.checked:08x}"
-                kept = f"; {quarantine.keep(name, suspect, outcome) / 'reproduce.py'} shows it"
-            self.report(source, f"task {piece.task}: {piece.who} {piece.schedule}: {reason}{kept}")
+            suspects = [one for name in named for one in self._suspects(name, named[name], maker)]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        facts = {Facet.TARGET: target()}
+        inspector = Inspector(self.folder, facts, Checker(self.conditions), failures)
+        try:
+            verdicts = inspector.judge(suspects)
+        except StageError as error:  # the plain loops themselves are broken
+            report(str(error))
+            return
+        self.checked += len(verdicts)
+        self.unchecked += sum(verdict.finding is Finding.UNCHECKED for verdict in verdicts)
 
-    def _pieces(self, name: str, module: Any, maker: Any) -> Iterator[Piece]:  # noqa: ANN401
-        """Yield the schedules of a function: those of `static`, else of `default`."""
-        plans = list(maker.plans(name, "static")) or list(islice(maker.plans(name, "default"), 1))
-        engine = "static" if plans and '"template"' in plans[0].schedule else "default"
+    def _suspects(self, name: str, module: Any, maker: Any) -> Iterator[Any]:  # noqa: ANN401
+        """Yield the schedules of a function: those of `static`, else that of `default`."""
+        from autopipe.safety.quarantine import Suspect
+
+        engine, plans = "static", list(maker.plans(name, "static"))
+        if not plans:
+            engine, plans = "default", list(maker.plans(name, "default"))
         for planned in plans:
-            piece = Piece("checking", name, module, engine, planned.implementation)
-            yield self._piece(piece, planned.schedule, planned.module)
-        for planned in plans if engine == "static" else ():
             by = engine, planned.implementation
+            yield Suspect(name, *by, planned.schedule, module, planned.module)
             implemented = maker.implementations(name)[planned.implementation]
-            for schedule in self._others(implemented):
-                piece = Piece("checking", name, module, *by)
-                yield self._piece(piece, schedule, maker.replay(name, by, schedule))
-
-    @staticmethod
-    def _piece(piece: Piece, schedule: str, scheduled: Any) -> Piece:  # noqa: ANN401
-        from dataclasses import replace
-
-        return replace(piece, schedule=schedule, scheduled=scheduled)
+            for schedule in self._others(implemented) if engine == "static" else ():
+                scheduled = maker.replay(name, by, schedule)
+                yield Suspect(name, *by, schedule, module, scheduled)
 
     def _others(self, module: Any) -> Iterator[str]:  # noqa: ANN401
         """Yield further settings of the template of a function, drawn at random."""

@@ -33,7 +33,7 @@ from tests.schedules.tasks import CONDITIONS, task
 from tests.stages.small_tuning import FACTS
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of, trials_of
 
-NOBODY = (lambda _: None, lambda *_: None)
+NOBODY: Any = (lambda _: [], lambda *_: None)
 
 
 @pytest.fixture

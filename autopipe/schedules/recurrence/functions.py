@@ -66,7 +66,7 @@ def _tanh(x: Expr, divisor: Expr | None = None) -> Expr:
     """Return tanh(x), divided by `divisor` if there is one, as one fraction."""
 
     def fraction(x: Expr, over: Expr, under: Expr) -> Expr:
-        numerator = _bounded(x * over, (-under, under))
+        numerator = let(x * over, partial(_within, under))
         return numerator / (under if divisor is None else under * divisor)
 
     def ratio(x: Expr) -> Expr:
@@ -75,8 +75,8 @@ def _tanh(x: Expr, divisor: Expr | None = None) -> Expr:
         )
         return let(under, lambda under: fraction(x, over, under))
 
-    end = single(elementary.TANH_END)
-    return let(_bounded(x, (-end, end)), ratio)
+    end = elementary.TANH_END
+    return let(_bounded(x, -end, end), ratio)
 
 
 def _one_and_exp(x: Expr) -> Expr:
@@ -96,14 +96,18 @@ def _one_and_exp(x: Expr) -> Expr:
         shifted = y * single(1.4426950408889634) + single(arithmetic.ROUND)
         return let(shifted, lambda shifted: scaled(shifted, y))
 
-    low, high = map(single, _EXP_RANGE)
-    return let(_bounded(-x, (low, high)), exp)
+    low, high = _EXP_RANGE
+    return let(_bounded(-x, low, high), exp)
 
 
-def _bounded(x: Expr, ends: tuple[Expr, Expr]) -> Expr:
+def _bounded(x: Expr, low: float, high: float) -> Expr:
     """Return a number clamped to a range; NaN stays NaN.
 
     A minimum or maximum is its second argument where one of the two is NaN.
     """
-    low, high = ends
-    return tirx.max(low, tirx.min(high, x))
+    return tirx.max(single(low), tirx.min(single(high), x))
+
+
+def _within(end: Expr, x: Expr) -> Expr:
+    """Return a number clamped to -end and end, which is positive; NaN stays NaN."""
+    return tirx.Select(x > end, end, tirx.Select(x < -end, -end, x))
