@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,9 @@ PLAIN = "plain"
 
 MODEL = "reference.onnx"
 """What `ENGINES` run, in the artifact of *import*; a model that is not ONNX has none."""
+
+ORIGINAL = "original.onnx"
+"""The model as its author wrote it, beside it: where onnxruntime takes that, it is what counts."""
 
 STORED = "reference.weights"
 """Its weights, beside it."""
@@ -180,9 +183,21 @@ def _onnxruntime(model: str) -> tuple[list[str], _Run]:
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry(*EXACT_BYTES)
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = _open(onnxruntime, Path(model), options)
     names = [output.name for output in session.get_outputs()]
     return names, lambda inputs: session.run(names, inputs)
+
+
+def _open(onnxruntime: Any, model: Path, options: object) -> Any:  # noqa: ANN401 - its module
+    """Return a session of the model as its author wrote it, or of `model` where that is refused."""
+    providers = ["CPUExecutionProvider"]
+    original = model.with_name(ORIGINAL)
+    if original.exists():
+        try:
+            return onnxruntime.InferenceSession(str(original), options, providers=providers)
+        except Exception:  # noqa: BLE001, S110 - what it says of `model` is told
+            pass
+    return onnxruntime.InferenceSession(str(model), options, providers=providers)
 
 
 def _onnx(model: str) -> tuple[list[str], _Run]:

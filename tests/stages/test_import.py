@@ -38,7 +38,8 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
     assert line == "small: opset 17, 16 weights read"
     assert events == []
     assert sorted(file.name for file in out.iterdir()) == [
-        "model.json", "module.json", "reference.onnx", "reference.weights", "weights.safetensors",
+        "model.json", "module.json", "original.onnx", "reference.onnx", "reference.weights",
+        "weights.safetensors",
     ]  # fmt: skip
     text = (out / "model.json").read_text()
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"

@@ -106,7 +106,7 @@ def test_a_model_of_bytes_that_takes_integers_may_round_as_moved_weights_do(tmp_
         for name, values in weights.items()
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    write_reference(model, weights, tmp_path)
+    write_reference(model, weights, None, tmp_path)
     build = create_autospec(LoadedModel, instance=True)
     build.signature = Signature(inputs=(x,), outputs=(y,), weights=(), threads=1)
     build.rounded, build.short = (), None

@@ -26,7 +26,7 @@ def verified(tmp_path, compute, forged=None, **options):
     opset = helper.make_opsetid("", 17)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
     onnx.checker.check_model(model)
-    write_reference(model, {"w": W}, tmp_path)
+    write_reference(model, {"w": W}, None, tmp_path)
     if forged:
         (tmp_path.parent / "outside").write_bytes(W.tobytes())
         written = onnx.load(tmp_path / "reference.onnx", load_external_data=False)

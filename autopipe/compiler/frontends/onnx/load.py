@@ -55,6 +55,8 @@ def _load(
         cleaned, kept = clean(vetted.model, given)
         finite.note(cleaned, kept)
         module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions)
+    # drawn weights may be in bodies and functions, where the original holds its own
+    original = None if weights is not None else gate.original(data, path, inputs, given)
     if source.digest(source.read(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
     outputs = relax.outputs(module, vetted.model.graph)
@@ -72,7 +74,7 @@ def _load(
             *warn_of_deciding_inputs(vetted.model.graph, vetted.inputs),
             *relax.misdeclared(outputs, vetted.model.graph),
         ),
-        write_reference=partial(write_reference, vetted.model, given),
+        write_reference=partial(write_reference, vetted.model, given, original),
     )
 
 

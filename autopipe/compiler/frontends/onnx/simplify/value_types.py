@@ -48,8 +48,9 @@ def note_types(model: Proto) -> None:
 
     Only shapes of tensors reach inference, so that no weight is copied.
     """
+    plain = _without_data(model)
     try:
-        inferred = onnx.shape_inference.infer_shapes(_without_data(model), data_prop=True)
+        inferred = _inferred(plain)
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes cannot be inferred: {error}") from error
     for graph, known in zip(graphs(model.graph), graphs(inferred.graph), strict=True):
@@ -57,6 +58,14 @@ def note_types(model: Proto) -> None:
         graph.value_info.extend(known.value_info)
     for value, known in zip(model.graph.output, inferred.graph.output, strict=True):
         value.type.CopyFrom(known.type)
+
+
+def _inferred(model: Proto) -> Proto:
+    """Return the model with types; an error of propagated data alone is none of the model."""
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        return onnx.shape_inference.infer_shapes(model)
 
 
 def read_types(graph: Proto) -> dict[str, ValueType]:
