@@ -19,7 +19,9 @@ from autopipe.schedules.analysis.blocks import (
     is_copy,
     is_product,
     is_spatial,
+    is_static,
 )
+from autopipe.schedules.analysis.movement import movement
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.guarded import guard
@@ -106,8 +108,8 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
     if not spatial:
         return
     lanes = max(1, width // bits(sch.get(block)))
-    if not reduction and len(spatial) > 1 and extents_of(sch.get(block))[-1] < 0:
-        spread(sch, block, join(sch, [*spatial[:-1]]), ELEMENTS)  # LLVM makes vectors of the rest
+    if not reduction and len(spatial) > 1 and _is_left_to_llvm(sch.get(block)):
+        spread(sch, block, join(sch, [*spatial[:-1]]), ELEMENTS)
     elif not reduction:
         outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
         spread(sch, block, join(sch, [*spatial[:-1], outer]), ELEMENTS)
@@ -127,6 +129,17 @@ def _tiles(block: SBlock) -> bool:
     wrong places.
     """
     return is_product(block) and min(extents_of(block)[1:], default=0) >= 0
+
+
+def _is_left_to_llvm(block: SBlock) -> bool:
+    """Tell whether LLVM makes better vectors of the last axis than TVM does."""
+    if extents_of(block)[-1] < 0:
+        return True
+    sizes = [size for read in block.reads for size in read.source.shape]
+    if not is_static(block) or not all(isinstance(size, tvm.tirx.IntImm) for size in sizes):
+        return False
+    found = movement(block)
+    return found is not None and found.scattered
 
 
 def _rows(

@@ -1,10 +1,11 @@
 """A function's own loops are schedules, too, and templates leave to them what vectors only slow."""
 
+import tvm
 import tvm_ffi
 from tvm import te
 
 from autopipe.api.compute import declared
-from autopipe.schedules.engines import loops
+from autopipe.schedules.engines import default, loops
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import elementwise
 from autopipe.schedules.templates.template import blank
@@ -66,6 +67,17 @@ def test_vectors_of_what_no_stride_leads_to_are_left_to_llvm(index):
     assert found is not None
     assert found.scattered
     assert elementwise.fill(found, CONDITIONS.hardware).width == 1
+    planned = default.plan(read_at(index), CONDITIONS)
+    assert planned is not None
+    assert "T.vectorized" not in planned.module.script()
+
+
+def test_a_table_of_any_size_is_no_obstacle():
+    table = te.placeholder((te.var("n"), SIZE), name="table")
+    rows = te.placeholder((SIZE,), "int32", name="rows")
+    y = te.compute((SIZE, SIZE), lambda i, j: table[rows[j], i] * 2.0)
+    module = tvm.IRModule({"main": te.create_prim_func([table, rows, y])})
+    assert default.plan(module, CONDITIONS) is not None
 
 
 @each_row(
