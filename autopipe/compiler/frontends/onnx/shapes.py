@@ -30,6 +30,8 @@ _ERRORS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 _CONTEXT = re.compile(
     r"^(.*) ==> Context: Bad node spec for node\. Name: (.*) OpType: (\w+)( ==> Context.*)?$"
 )
+_PROPAGATED = "Invalid rank for"
+"""Begins what onnx says of arithmetic on propagated lists of different lengths."""
 _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
@@ -193,14 +195,16 @@ def infer(model: Proto) -> Proto:
 
 
 def _inferred(model: Proto) -> Proto:
-    """Return the model with types; an error of propagated data alone is none of the model.
+    """Return the model with types; what ONNX propagates of arithmetic is no error of the model.
 
-    ONNX propagates the shape of a list through Unsqueeze and Sub as if it were what the list holds.
+    It propagates the shape of a list through Unsqueeze and Sub as if it were what the list holds.
     """
     infer_shapes = onnx.shape_inference.infer_shapes
     try:
         return infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError:
+    except onnx.shape_inference.InferenceError as error:
+        if _PROPAGATED not in str(error):
+            raise
         infer_shapes(model, check_type=True, strict_mode=True)
         return infer_shapes(model, data_prop=True)
 
