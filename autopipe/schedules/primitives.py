@@ -72,8 +72,10 @@ def join(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
     extents = [sch.get(loop).extent for loop in loops]
     if all(isinstance(extent, IntImm) for extent in extents[1:]):
         return sch.fuse(*loops)
-    several = (loop for loop, n in zip(loops, extents, strict=True) if extent_of(n) != 1)
-    return next(several, loops[0])
+    place = next((at for at, n in enumerate(extents) if extent_of(n) != 1), 0)
+    if place:  # a loop that is not the outermost one is not guarded
+        sch.reorder(loops[place], *loops[:place])
+    return loops[place]
 
 
 def spread(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:
