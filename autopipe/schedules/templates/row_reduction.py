@@ -24,7 +24,7 @@ from typing import Final
 
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.tirx import For, Stmt
+from tvm.tirx import For, Stmt, Var
 
 from autopipe.schedules.analysis.blocks import bits, extents_of, is_spatial
 from autopipe.schedules.analysis.choices import chooses_by_place
@@ -278,15 +278,16 @@ def _guard(sch: Schedule, lane: LoopRV, row: int) -> None:
     `compute_at` of TVM 0.27 drops the predicate that `split` made for this, without an error.
     """
     sref = sch.get_sref(lane)
-    lanes = int(sref.stmt.extent)
+    first, lanes = sref.stmt.loop_var, int(sref.stmt.extent)
 
-    def guarded(stmt: Stmt) -> Stmt:
+    def guarded(stmt: Stmt, turn: Var) -> Stmt:
         if isinstance(stmt, SBlockRealize):
-            inside = stmt.iter_values[-1] * lanes + stmt.iter_values[0] < row
+            inside = turn * lanes + first < row  # an axis of one step has no loop among the turns
             return SBlockRealize(stmt.iter_values, inside, stmt.block)
-        return For(stmt.loop_var, stmt.min, stmt.extent, stmt.kind, guarded(stmt.body))
+        body = guarded(stmt.body, stmt.loop_var)
+        return For(stmt.loop_var, stmt.min, stmt.extent, stmt.kind, body)
 
-    sch.state.replace(sref, guarded(sref.stmt))
+    sch.state.replace(sref, guarded(sref.stmt, first))
 
 
 def _reads_often(block: SBlock) -> bool:

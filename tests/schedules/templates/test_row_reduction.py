@@ -279,3 +279,15 @@ def test_a_row_that_is_cut_by_a_condition_has_each_element_once():
     )
     kept = autopipe.auto_schedule([x, read], target=autopipe.hardware(num_cores=1))
     assert "loop_partition" in kept.module.script()  # what is read is no place
+
+
+def test_a_row_with_an_axis_of_one_step_ends_where_it_does():
+    """Vectors of 4 do not divide 9 steps, and the last axis that is summed has a single one."""
+    x = te.placeholder((32, 9, 1), "float64", name="x")
+    k, one = te.reduce_axis((0, 9)), te.reduce_axis((0, 1))
+    guard = lambda i: te.if_then_else(i > 2, x[i, k, one] * 2.0, 0.0)  # noqa: E731
+    y = te.compute((32,), lambda i: te.sum(guard(i), axis=[k, one]))
+    values = np.random.default_rng(0).random((32, 9, 1))
+    (found,) = autopipe.auto_schedule([x, y])(values)
+    right = np.where(np.arange(32) > 2, 2 * values.sum((1, 2)), 0)
+    np.testing.assert_allclose(found, right)
