@@ -18,6 +18,7 @@ from autopipe.pipeline.events import (
     StageStarted,
     Warn,
 )
+from autopipe.pipeline.explain import kind
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Isolate, Killed
 from autopipe.pipeline.keys import action
@@ -87,7 +88,7 @@ class Executor:
         key = digest(document)
         artifact = self._made(step, inputs, document, fresh=fresh)
         if self.history is not None:
-            self.history.remember_action(step.name, key)
+            self.history.remember_action(kind(document), key)
         return artifact
 
     def _made(

@@ -25,17 +25,15 @@ def changes(old: Document, new: Document) -> list[str]:
 
 
 def since(last: Document | None, document: Document) -> list[str] | None:
-    """Return the changes since the last action of a stage, None where there is none like it."""
+    """Return the changes since the last action of a stage, None where there is none."""
     if last == {}:
         return ["what it did last is no longer in the store"]
-    if last is None or _kind(last) != _kind(document):
-        return None
-    return changes(last, document)
+    return None if last is None else changes(last, document)
 
 
-def _kind(document: Document) -> tuple[object, ...]:
+def kind(document: Document) -> str:
     """Tell stages apart, and tuning from the reading of a lock in its place."""
-    return document["stage"], *document["sources"]
+    return " ".join([document["stage"], *document["sources"]])
 
 
 def _flatten(document: Document, prefix: str = "") -> Iterator[tuple[str, object]]:

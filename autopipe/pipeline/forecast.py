@@ -7,7 +7,7 @@ from typing import Final, Literal
 from autopipe.environment.environment import Environment
 from autopipe.pipeline import attempt
 from autopipe.pipeline.executor import measured_before
-from autopipe.pipeline.explain import since
+from autopipe.pipeline.explain import kind, since
 from autopipe.pipeline.history import History
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
@@ -100,7 +100,7 @@ def _look(
         hit = store.lookup(key, warn)
         if hit is not None:
             return _known(step, key, document), hit.digest
-    changes = since(history.last_action(step.name), document)
+    changes = since(history.last_action(kind(document)), document)
     if not waits:
         changes = [NEVER] if changes is None else changes or ["its result is gone"]
     return _outlook(step, document, store, *waits, *(changes or ())), None

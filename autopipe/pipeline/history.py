@@ -31,12 +31,12 @@ class History:
         """Return the history of a pipeline file."""
         return cls(store, file.absolute(), name)
 
-    def last_action(self, stage: str) -> Document | None:
-        """Return the last action of a stage, None if this file never ran it.
+    def last_action(self, kind: str) -> Document | None:
+        """Return the last action of a kind, None if this file never ran one.
 
         An action that is no longer in the store is an empty document.
         """
-        key = self._read()["stages"].get(stage)
+        key = self._read()["stages"].get(kind)
         if not isinstance(key, str):
             return None
         try:
@@ -45,10 +45,10 @@ class History:
             entry = None
         return {} if entry is None else entry.action
 
-    def remember_action(self, stage: str, key: str) -> None:
-        """Remember the action of a stage that is done, whether it was run or cached."""
+    def remember_action(self, kind: str, key: str) -> None:
+        """Remember an action that is done, whether it was run or cached."""
         known = self._read()
-        self._write({**known, "stages": {**known["stages"], stage: key}})
+        self._write({**known, "stages": {**known["stages"], kind: key}})
 
     def remember_package(self, package: Path) -> None:
         """Remember where the package was published."""
