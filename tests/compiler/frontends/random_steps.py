@@ -118,7 +118,8 @@ def _reshape(graph):
         shape = shape[::-1]
     made = graph.add("Reshape", [name, graph.constant(np.array(shape, np.int64))])
     if made is not None and graph.chance(0.4):
-        graph.add("Reshape", [*made, graph.constant(np.array(value.shape, np.int64))])
+        again = [0, -1] if graph.values[made[0]].ndim and graph.chance() else value.shape
+        graph.add("Reshape", [*made, graph.constant(np.array(again, np.int64))])
 
 
 def _axes(graph):
