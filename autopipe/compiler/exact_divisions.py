@@ -202,9 +202,34 @@ def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 
         return tirx.Select(dividend < end, plus(dividend, -first), plus(dividend, -last))
     lift = max(0, -first)
     if isinstance(division, tirx.FloorMod):
-        return tirx.truncmod(plus(dividend, lift), divisor)
+        if not _falls(dividend):
+            return tirx.truncmod(plus(dividend, lift), divisor)
+        return write_out_division(tirx.FloorMod(_rising(dividend, size), divisor), known)
     quotient = tirx.truncdiv(plus(dividend, lift), divisor)
     return quotient - tirx.const(lift, str(division.ty)) if lift else quotient
+
+
+def _falls(expr: Expr) -> bool:
+    """Tell whether a sum has a negative term: TVM's vectors of its remainders are wrong."""
+    if isinstance(expr, tirx.Add):
+        return _falls(expr.a) or _falls(expr.b)
+    if isinstance(expr, tirx.Mul):
+        sides = (expr.a, expr.b)
+        return any(int(one) < 0 if isinstance(one, IntImm) else _falls(one) for one in sides)
+    return isinstance(expr, tirx.Sub)
+
+
+def _rising(expr: Expr, size: int) -> Expr:
+    """Return a sum with the same remainder and without negative terms: 3 - 2 * i as 3 + 6 * i."""
+    if isinstance(expr, tirx.Add):
+        return _rising(expr.a, size) + _rising(expr.b, size)
+    if isinstance(expr, tirx.Sub):
+        return _rising(expr.a, size) + _rising(expr.b, size) * (size - 1)
+    if isinstance(expr, tirx.Mul) and _falls(expr):
+        number, other = (expr.a, expr.b) if isinstance(expr.a, IntImm) else (expr.b, expr.a)
+        factor = int(number) % size if isinstance(number, IntImm) else number
+        return _rising(other, size) * factor
+    return expr
 
 
 def _once_around(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 - TVM's expressions

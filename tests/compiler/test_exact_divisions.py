@@ -24,6 +24,7 @@ MAPS = {
     "windows, reversed": lambda i, j: ((15 - i) // 2, (7 - j) // 4 + j % 2),
     "both axes in one": lambda i, j: ((i * 8 + j + 5) // 8 % 16, (i * 8 + j + 5) % 8),
     "two offsets of one axis": lambda i, j: ((i + 1) // 2, (i + 3) % 8),
+    "falling in steps": lambda i, j: ((3 - 2 * i) % 16, (3 - 2 * j) % 8),
     "blocks": lambda i, j: (i // 4 * 4 + (i + 1) % 4, j),
 }
 
