@@ -185,9 +185,8 @@ def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 
     if not isinstance(division, _DIVISIONS):
         return division
     dividend, divisor = division.a, division.b
-    if not isinstance(divisor, IntImm):
-        return _once_around(division, known)
-    size, bound = int(divisor), known.const_int_bound(dividend)
+    size = int(divisor) if isinstance(divisor, IntImm) else 0
+    bound = known.const_int_bound(dividend)
     low, high = int(bound.min_value), int(bound.max_value)
     limit = _INDICES[str(division.ty)]
     if size <= 0 or max(abs(low), abs(high)) + size >= limit:
@@ -202,9 +201,10 @@ def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 
         return tirx.Select(dividend < end, plus(dividend, -first), plus(dividend, -last))
     lift = max(0, -first)
     if isinstance(division, tirx.FloorMod):
-        if not _falls(dividend):
+        rising = _rising(dividend, size)
+        if _falls(rising) or not _falls(dividend):
             return tirx.truncmod(plus(dividend, lift), divisor)
-        return write_out_division(tirx.FloorMod(_rising(dividend, size), divisor), known)
+        return write_out_division(tirx.FloorMod(rising, divisor), known)
     quotient = tirx.truncdiv(plus(dividend, lift), divisor)
     return quotient - tirx.const(lift, str(division.ty)) if lift else quotient
 
