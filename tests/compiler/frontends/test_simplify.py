@@ -217,7 +217,7 @@ def test_joined_axes_are_those_of_both():
     assert simplified(made) == {"Unsqueeze": 1, "Neg": 1}
 
 
-@each_row("shape, joins", [([6, 4], True), ([-1, 2], True), ([0, -1], False)])
+@each_row("shape, joins", [([6, 4], True), ([-1, 2], True), ([0, 2, -1], False)])
 def test_a_zero_in_a_shape_is_a_size_of_what_is_reshaped(shape, joins):
     nodes = [node("Reshape", ["x", "one"], "a"), node("Reshape", ["a", "two"])]
     stored = [ints("one", 3, 8), ints("two", *shape)]
