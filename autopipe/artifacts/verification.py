@@ -1,5 +1,6 @@
 """`verify.json`: what the stage *verify* found."""
 
+from collections import Counter
 from enum import StrEnum
 from typing import ClassVar
 
@@ -60,7 +61,7 @@ class CaseOutcome(StrEnum):
 class CheckedCase(Sparse, Part, frozen=True):
     """One case and how each output compared on it."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"sizes", "generic"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"sizes", "generic", "reference"})
 
     name: str
     """Name of the case."""
@@ -72,6 +73,9 @@ class CheckedCase(Sparse, Part, frozen=True):
     """An edge case outside the model's domain: the reference is not finite on it, or refuses it."""
     crashed: bool = False
     """Whether the build did not survive it."""
+    reference: str | None = None
+    """The reference that it was compared with, where that is another one: the first one refuses
+    the case, or contradicts this one, with which the build agrees."""
     outputs: tuple[OutputComparison, ...]
     """The outputs, in order; none if the case was skipped."""
 
@@ -126,6 +130,14 @@ class Verification(Sparse, ArtifactDocument, frozen=True):
         """Return one line for people."""
         used = [output.used or 0.0 for case in self.cases for output in case.outputs]
         return (
-            f"equal to {self.reference} {self.reference_version} on {self.extent}, "
+            f"equal to {self._references()} on {self.extent}, "
             f"{max(used):.2%} of the allowed error used"
         ) + ("" if self.rounded_by is None else f"; {self.rounded_by:.2%} off by bfloat16")
+
+    def _references(self) -> str:
+        """Name the references, with the number of cases that each decided if there are several."""
+        main = f"{self.reference} {self.reference_version}"
+        counts = Counter(case.reference or main for case in self.cases if not case.skipped)
+        if set(counts) <= {main}:
+            return main
+        return " and ".join(f"{name} (on {count})" for name, count in counts.most_common())

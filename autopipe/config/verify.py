@@ -17,7 +17,8 @@ class Verify(Sparse, frozen=True):
     reference: Literal["auto", "onnxruntime", "onnx", "plain"] = "auto"
     """Who computes the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), `plain`
     (the model as imported, compiled by TVM as plain loops), or `auto` for the first of the former
-    two that is installed and can run the model, and `plain` for a model that is not ONNX."""
+    two that is installed and can run the model, with the others as a second opinion where a build
+    differs, and `plain` for a model that is not ONNX."""
     cases: Annotated[int, Field(ge=1, le=1000)] = 3
     """Seeded random inputs; edge inputs (zeros, ones, large, small) come on top."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

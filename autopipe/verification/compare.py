@@ -10,7 +10,7 @@ magnitude of the whole output: the defaults are multiplied by its root mean squa
 over a thousand classes would pass with any values. An `atol` that the user gives is literal.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -106,6 +106,28 @@ def magnitude(array: np.ndarray) -> float:
     values = values[np.isfinite(values)]
     peak = float(values.max(initial=0.0))
     return peak * float(np.sqrt(np.mean((values / peak) ** 2))) if peak else 0.0
+
+
+def where_defined(
+    given: Iterable[np.ndarray], ours: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return outputs as the reference has them where ONNX does not define them.
+
+    What `inf - inf` and `0 * inf` are, ONNX leaves open: there the reference has what is not a
+    number, though none was given.
+    """
+    if any(array.dtype.kind == "f" and np.isnan(array).any() for array in given):
+        return dict(ours)
+    return {
+        name: np.where(np.isnan(reference[name]), reference[name], array)
+        if array.dtype.kind == "f" and _is_comparable(array, reference.get(name))
+        else array
+        for name, array in ours.items()
+    }
+
+
+def _is_comparable(one: np.ndarray, other: np.ndarray | None) -> bool:
+    return other is not None and (one.shape, one.dtype) == (other.shape, other.dtype)
 
 
 def check_names(ours: Sequence[str], reference: Sequence[str]) -> None:

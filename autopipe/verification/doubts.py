@@ -1,5 +1,6 @@
 """What of a comparison proves nothing, or less than it seems to."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from autopipe.artifacts.verification import CheckedCase
@@ -37,6 +38,19 @@ def of_crashes(special: Sequence[CheckedCase]) -> Iterator[str]:
     for case in special:
         if case.crashed:
             yield f"case {case.name!r}: {case.outputs[0].failure}; never give it such numbers"
+
+
+def of_references(
+    checked: Sequence[CheckedCase], known: Sequence[ReferenceAnswer]
+) -> Iterator[str]:
+    """Yield which references contradict each other, and with which one the build agrees."""
+    found = defaultdict[tuple[str, str], list[str]](list)
+    for case, answer in zip(checked, known, strict=True):
+        if case.reference not in {None, answer.engine}:
+            found[answer.engine, str(case.reference)].append(repr(case.name))
+    for (first, other), names in found.items():
+        agrees = f"{other} computes what the build does"
+        yield f"the reference {first} differs on {', '.join(names)}: {agrees}"
 
 
 def _noise(case: CheckedCase) -> Iterator[str]:

@@ -13,7 +13,7 @@ from autopipe.errors import AutopipeError
 from autopipe.store import arrays
 from autopipe.verification import reference
 from autopipe.verification.inputs import ARBITRARY_INTEGERS, draw
-from autopipe.verification.reference import ENGINES, MODEL
+from autopipe.verification.reference import MODEL, RUNTIMES
 
 _BOUNDS: Final = tuple(ARBITRARY_INTEGERS >> halvings for halvings in range(8))
 _INTEGERS: Final = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
@@ -39,7 +39,7 @@ def input_limits(model: Path, ports: Sequence[Port]) -> dict[str, int]:
         tried = {bound: _tried(Path(work), ports, limits, free, bound) for bound in _BOUNDS}
         files = [file for pair in tried.values() for file in pair]
         try:
-            refused = reference.expect(ENGINES[:1], model, files, files).refused
+            refused = reference.expect(RUNTIMES, model, files, files).refused
         except AutopipeError:  # it is not installed, or does not take the model
             return limits
     taken = [

@@ -36,6 +36,9 @@ _QUANTIZES = ("DynamicQuantize", "QAttention", "QGemm", "QLinear", "QuantizeLine
 _HALVES, _FLOATS = {10, 16}, {1, 11}
 """ONNX's numbers of float16 and bfloat16, and of float32 and float64."""
 
+_SUMS = {"Add", "Identity", "Neg", "Sub", "Sum"}
+"""Operators whose results are sums of their operands."""
+
 _CHOOSES = {"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 """Operators that choose elements by their values, or order them."""
 
@@ -118,8 +121,11 @@ class Operators:
 
         `finite` says whether the reference is, everywhere.
         """
-        if case in USUAL and finite and not self.kinds & _NEAR_ZERO:
-            return True
+        if case in USUAL:
+            if finite and not self.kinds & _NEAR_ZERO:
+                return True
+        elif any(map(self._cancels, self._makers.values())):
+            return False
         exact = (
             EXACT_SPECIALS - COMPARE if case == NAN and self._device != "cpu" else EXACT_SPECIALS
         )
@@ -129,6 +135,30 @@ class Operators:
     def propagate(self) -> bool:
         """Whether references may lose NaN that a build has to propagate."""
         return not NAN_LOST.isdisjoint(self.kinds) and self.promised(NAN, finite=False)
+
+    def _cancels(self, node: Any) -> bool:  # noqa: ANN401  protobuf
+        """Tell whether a node subtracts what is part of its operands, as `x - (x + 1)` does.
+
+        ONNX defines no order of roundings, and -1 is a right answer at every number: TVM gives it
+        at an infinity, too, of which onnxruntime makes what is not a number.
+        """
+        if node.op_type != "Sub":
+            return False
+        left, right = (self._terms(name) for name in node.input)
+        return not left.isdisjoint(right)
+
+    def _terms(self, name: str) -> set[str]:
+        """Return the computed values that a value is a sum of, itself among them."""
+        found, waiting = set[str](), [name]
+        while waiting:
+            term = waiting.pop()
+            if term in found or term in self._stored:
+                continue
+            found.add(term)
+            node = self._makers.get(term)
+            if node is not None and node.op_type in _SUMS:
+                waiting += node.input
+        return found
 
     def floor(self, output: str, dtype: np.dtype) -> float:
         """Return the absolute difference below which values of an output tell nothing."""

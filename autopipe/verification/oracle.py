@@ -1,13 +1,14 @@
 """The reference as verification asks it: cases in, and what it answers to each."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from safetensors import safe_open
 
 from autopipe.config.dimension import with_sizes
-from autopipe.errors import ModelError
+from autopipe.errors import AutopipeError, ModelError
 from autopipe.store import arrays
 from autopipe.verification import reference
 from autopipe.verification.inputs import Case
@@ -19,6 +20,8 @@ class ReferenceAnswer(dict[str, np.ndarray]):
     """The outputs of the reference for one case, or why it refused it."""
 
     refusal: str | None = None
+    engine: str = ""
+    """The engine that computed them."""
 
 
 class Oracle:
@@ -43,9 +46,10 @@ class Oracle:
             arrays.save(case.arrays, paths[-1])
             self._asked += 1
         pairs = list(zip(wanted, paths, strict=True))
-        optional = [path for case, path in pairs if case.edge or case.sizes]
-        expected = reference.expect(self.engines, model or self._imported, paths, optional)
-        self.engines = (expected.engine,)
+        optional = [path for case, path in pairs if case.edge]
+        sized = [path for case, path in pairs if case.sizes]
+        expected = reference.expect(self.engines, model or self._imported, paths, optional, sized)
+        self.engines = tuple(one for one in self.engines if one not in expected.failed)
         answers = [_answer(file, expected) for file in expected.files]
         for path in (*paths, *expected.files):
             path.unlink(missing_ok=True)
@@ -57,6 +61,23 @@ class Oracle:
                     "model.dimensions has to leave such sizes out, by min, max or multiple"
                 )
         return answers, expected
+
+    def others(self) -> Iterator["Oracle"]:
+        """Yield an oracle of each engine behind the first one, which may contradict it."""
+        for engine in self.engines[1:]:
+            yield Oracle(self._imported, (engine,), self._work)
+
+    def plain(self) -> "Oracle":
+        """Return the oracle that runs the plain loops of TVM."""
+        return Oracle(self._imported, (reference.PLAIN,), self._work)
+
+    def opinions(self, wanted: Sequence[Case]) -> list[ReferenceAnswer | None]:
+        """Return the outputs for each case; None where the reference fails."""
+        try:
+            answers, _ = self.ask([replace(case, edge=True) for case in wanted])
+        except AutopipeError:
+            return [None] * len(wanted)
+        return [answer if answer.refusal is None else None for answer in answers]
 
     def better(
         self, drawn: Iterator[Case], answer: ReferenceAnswer
@@ -86,6 +107,7 @@ def finite_share(answer: ReferenceAnswer) -> float:
 def _answer(file: Path, expected: Expected) -> ReferenceAnswer:
     answer = ReferenceAnswer()
     answer.refusal = expected.refused.get(file)
+    answer.engine = expected.engines.get(file, expected.engine)
     if answer.refusal is None:
         with safe_open(file, framework="np") as stored:
             answer.update((name, stored.get_tensor(name)) for name in expected.outputs)

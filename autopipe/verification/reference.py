@@ -20,7 +20,10 @@ from autopipe.errors import ConfigError, ModelError, SetupError, StageError
 from autopipe.processes import call
 from autopipe.store import arrays
 
-ENGINES = ("onnxruntime", "onnx")
+RUNTIMES = ("onnxruntime", "unoptimized onnxruntime")
+"""The runtime, and once more without its optimizations, of which some refuse valid models."""
+
+ENGINES = (*RUNTIMES, "onnx")
 """Those that run ONNX models, in the order of `auto`."""
 
 PLAIN = "plain"
@@ -46,26 +49,38 @@ EXACT_BYTES: Final = ("session.x64quantprecision", "1")
 """Where a processor lacks VNNI, onnxruntime adds products of bytes in 16 bits, which overflow,
 unless it is told not to. As a rival it may be so fast; as a reference it has to be right."""
 
-_PACKAGES = {"onnxruntime": "onnxruntime", "onnx": "onnx", PLAIN: "apache-tvm"}
+_PACKAGES = {**dict.fromkeys(RUNTIMES, "onnxruntime"), "onnx": "onnx", PLAIN: "apache-tvm"}
 _PROGRAMS = {PLAIN: "autopipe.compiler.library.plain"}
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The outputs that a reference computed."""
+    """The outputs that references computed."""
 
     engine: str
-    """The engine that computed them."""
-    version: str
-    """Its version."""
+    """The engine that computed the first case that any did."""
     outputs: tuple[str, ...]
     """Names of the outputs, in order."""
     files: tuple[Path, ...]
     """The outputs of each case, as safetensors."""
     refusals: tuple[str, ...]
-    """Why the engines before this one could not."""
+    """Why engines could not compute some case, or any, and which ones took their place."""
+    failed: frozenset[str] = frozenset()
+    """Engines that do not take the model at all."""
     refused: Mapping[Path, str] = field(default_factory=dict)
-    """Why it did not take some case that it may refuse, by file; the file is missing then."""
+    """Why none took some case that may be refused, by file; the file is missing then."""
+    engines: Mapping[Path, str] = field(default_factory=dict)
+    """The engine that computed a file, where it is another one."""
+
+    @property
+    def version(self) -> str:
+        """Return the version of the engine."""
+        return version_of(self.engine)
+
+
+def version_of(engine: str) -> str:
+    """Return the version of the package of an engine."""
+    return version(_PACKAGES[engine])
 
 
 _Run = Callable[[dict[str, np.ndarray]], Sequence[object]]
@@ -82,8 +97,11 @@ def choose(wanted: str, model: Path) -> tuple[str, ...]:
         raise ConfigError(
             f"verify.reference: {wanted} runs ONNX models, and this is none; did you mean 'plain'?"
         )
-    candidates = (wanted,) if wanted != "auto" else ENGINES if is_onnx else (PLAIN,)
-    installed = tuple(engine for engine in candidates if engine == PLAIN or find_spec(engine))
+    by_name = RUNTIMES if wanted == RUNTIMES[0] else (wanted,)
+    candidates = by_name if wanted != "auto" else ENGINES if is_onnx else (PLAIN,)
+    installed = tuple(
+        engine for engine in candidates if engine == PLAIN or find_spec(_PACKAGES[engine])
+    )
     if not installed:
         raise SetupError(
             f"the reference {wanted!r} is not installed: pip install {candidates[0]}, "
@@ -97,61 +115,123 @@ def expect(
     model: Path,
     cases: Sequence[Path],
     optional: Collection[Path] = (),
+    doubtful: Collection[Path] = (),
 ) -> Expected:
     """Compute the outputs for each case, a safetensors file, into a file beside it.
 
-    `model` is the artifact of *import*. The first engine that takes the model does it:
-    onnxruntime has kernels for fewer dtypes than ONNX has. It may refuse the `optional` cases, such
-    as a division by zero. Raises StageError where all of them refuse the model or another case, and
-    ModelError where a case takes longer than `SECONDS`.
+    `model` is the artifact of *import*. The first engine that takes a case computes it:
+    onnxruntime has kernels for fewer dtypes than ONNX has, and ends at a division by zero. The
+    `optional` cases it may refuse, the `doubtful` ones all engines may. Raises StageError where all
+    of them refuse the model or another case, and ModelError where a case takes longer than
+    `SECONDS`.
     """
-    files = tuple(case.with_suffix(".expected") for case in cases)
-    pairs = [(str(case), str(file)) for case, file in zip(cases, files, strict=True)]
-    refusals: list[str] = []
+    files = {case: case.with_suffix(".expected") for case in cases}
+    found = _Answers(list(cases))
     for engine in engines:
-        request = {
-            "engine": engine, "model": str(model), "cases": pairs,
-            "optional": [str(case) for case in optional], "seconds": SECONDS,
-        }  # fmt: skip
         try:
-            answer = call.call(_PROGRAMS.get(engine, __name__), request)
+            answer = _ask(engine, model, {case: files[case] for case in found.waiting})
         except StageError as error:
-            if _LATE in str(error):
-                raise ModelError(
-                    f"the model takes longer than {SECONDS:g} s for one case in {engine}: does a "
-                    "loop of it never end for drawn inputs? verify.inputs takes real ones"
-                ) from None
-            refusals.append(f"the reference {engine} failed: {error}")
-        else:
-            outputs = tuple(answer["outputs"])
-            refused = {
-                Path(case).with_suffix(".expected"): str(why)
-                for case, why in answer.get("refused", {}).items()
-            }
-            made = version(_PACKAGES[engine])
-            return Expected(engine, made, outputs, files, tuple(refusals), refused)
-    raise StageError("; ".join(refusals))
+            found.failed[engine] = str(error)
+            continue
+        reasons = {Path(case): str(why) for case, why in answer.get("refused", {}).items()}
+        found.take(engine, tuple(answer["outputs"]), reasons, optional)
+        if not found.waiting:
+            break
+    if not found.outputs or not set(found.waiting) <= set(doubtful):
+        raise StageError("; ".join(found.told()))
+    main = next(iter(found.engine_of.values()), "") or engine
+    return Expected(
+        engine=main,
+        outputs=found.outputs,
+        files=tuple(files.values()),
+        refusals=tuple(found.replacements()),
+        failed=frozenset(found.failed),
+        refused={files[case]: why for case, why in found.refused.items()},
+        engines={files[case]: by for case, by in found.engine_of.items() if by != main},
+    )
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What the engines answered so far."""
+
+    waiting: list[Path]
+    """Cases that the next engine is asked for."""
+    outputs: tuple[str, ...] = ()
+    engine_of: dict[Path, str] = field(default_factory=dict)
+    refused: dict[Path, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Engines that do not take the model, and why."""
+    partly: dict[str, str] = field(default_factory=dict)
+    """Engines that refuse a case that they should take, and why."""
+
+    def take(
+        self,
+        engine: str,
+        outputs: tuple[str, ...],
+        reasons: Mapping[Path, str],
+        optional: Collection[Path],
+    ) -> None:
+        """Note what an engine computed, and what it refused."""
+        self.outputs = outputs
+        self.engine_of |= {case: engine for case in self.waiting if case not in reasons}
+        self.refused |= reasons
+        self.waiting = [case for case in reasons if case not in optional]
+        for case in self.engine_of:
+            self.refused.pop(case, None)
+        if self.waiting:
+            self.partly[engine] = reasons[self.waiting[0]]
+
+    def told(self) -> Iterator[str]:
+        """Yield why engines failed, in their order, a reason that several have once."""
+        known: set[str] = set()
+        for engine, why in (self.failed | self.partly).items():
+            if why not in known:
+                where = " on a case" if engine in self.partly else ""
+                yield f"the reference {engine} failed{where}: {why}"
+            known.add(why)
+
+    def replacements(self) -> Iterator[str]:
+        """Yield why engines failed, and which ones took their place."""
+        doubted = self.failed | self.partly
+        stand_ins = [by for by in dict.fromkeys(self.engine_of.values()) if by not in doubted]
+        for text in self.told():
+            yield f"{text}; {' and '.join(stand_ins) or 'none'} took its place"
+
+
+def _ask(engine: str, model: Path, files: Mapping[Path, Path]) -> call.Answer:
+    """Have an engine compute cases, in a process of its own. Raises as `expect`."""
+    request = {
+        "engine": engine, "model": str(model), "seconds": SECONDS,
+        "cases": [(str(case), str(file)) for case, file in files.items()],
+    }  # fmt: skip
+    try:
+        return call.call(_PROGRAMS.get(engine, __name__), request)
+    except StageError as error:
+        if _LATE not in str(error):
+            raise
+        raise ModelError(
+            f"the model takes longer than {SECONDS:g} s for one case in {engine}: does a "
+            "loop of it never end for drawn inputs? verify.inputs takes real ones"
+        ) from None
 
 
 def _answer(request: call.Answer) -> call.Answer:
     from safetensors.numpy import load_file
 
-    start = _onnxruntime if request["engine"] == "onnxruntime" else _onnx
     refused: dict[str, str] = {}
     try:
-        names, run = start(str(Path(request["model"], MODEL)))
+        names, run = _start(request["engine"], str(Path(request["model"], MODEL)))
         for case, file in request["cases"]:
             try:
                 with _bounded(request.get("seconds", SECONDS)):
                     results = run(load_file(case))
-            except Exception as error:
-                if case not in request["optional"]:
-                    raise
+            except Exception as error:  # noqa: BLE001 - the runtimes' errors have no base in common
                 refused[case] = _first_line(error)
                 continue
             outputs = zip(names, results, strict=True)
             arrays.save({name: _array(name, value) for name, value in outputs}, Path(file))
-    except Exception as error:  # the runtimes' errors have no base in common
+    except Exception as error:
         raise StageError(_first_line(error)) from error
     return {"outputs": names, "refused": refused}
 
@@ -177,12 +257,16 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _onnxruntime(model: str) -> tuple[list[str], _Run]:
+def _start(engine: str, model: str) -> tuple[list[str], _Run]:
+    if engine not in RUNTIMES:
+        return _onnx(model)
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry(*EXACT_BYTES)
+    if engine == RUNTIMES[1]:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = _open(onnxruntime, Path(model), options)
     names = [output.name for output in session.get_outputs()]
     return names, lambda inputs: session.run(names, inputs)

@@ -11,7 +11,7 @@ from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError
-from autopipe.verification import check
+from autopipe.verification import judge
 from autopipe.verification.check import verify
 
 X = Port(name="x", shape=(50,), dtype="float32")
@@ -73,7 +73,7 @@ def test_the_farthest_of_three_moves_tells_how_much_an_edge_wavers(tmp_path, mon
     def off_on_large(by):
         return lambda x: x + x.dtype.type(by if 20 < np.abs(x).max() < 1000 else 0)
 
-    monkeypatch.setattr(check, "nudged", steady_but_for_the_third)
+    monkeypatch.setattr(judge, "nudged", steady_but_for_the_third)
     verified(tmp_path, off_on_large(3.0), seed=0)
     with pytest.raises(GateError, match="wrong on case 'large'"):
         verified(tmp_path, off_on_large(6.0), seed=0)

@@ -119,3 +119,58 @@ def test_a_file_that_says_it_is_newer_than_onnxruntime_has_it_as_its_reference(t
     save_file({"x": np.ones((2, 3), "f")}, tmp_path / "0.safetensors")
     found = reference.expect(("onnxruntime",), model, [tmp_path / "0.safetensors"])
     assert load_file(found.files[0])["y"].shape == (2, 4)
+
+
+@pytest.fixture
+def divided(tmp_path):
+    """A model that divides integers, and three cases: the second one by 0."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.INT64, [2]) for name in "xwy"]
+    graph = helper.make_graph(
+        [helper.make_node("Div", ["x", "w"], ["y"])], "g", ports[:2], ports[2:]
+    )
+    opset = helper.make_opsetid("", 17)
+    made = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    onnx.save(made, tmp_path / "reference.onnx")
+    cases = [tmp_path / f"{number}.safetensors" for number in range(3)]
+    for case, divisor in zip(cases, (2, 0, 3), strict=True):
+        save_file({"x": np.array([7, -7]), "w": np.array([divisor, 1])}, case)
+    return tmp_path, cases
+
+
+@pytest.mark.fault("E7")
+def test_another_reference_takes_a_case_that_the_first_one_refuses(divided):
+    expected = reference.expect(reference.choose("auto", divided[0]), *divided)
+    assert expected.engine == "onnxruntime"
+    assert expected.engines == {expected.files[1]: "onnx"}
+    (told,) = expected.refusals
+    assert told.startswith("the reference onnxruntime failed on a case: ")
+    assert "division by zero; onnx took its place" in told.lower()
+    found = [load_file(file)["y"].tolist() for file in expected.files]
+    assert found == [[3, -7], [0, -7], [2, -7]]
+
+
+@pytest.mark.parametrize("may", ["optional", "doubtful"])
+def test_a_case_may_be_refused(divided, may):
+    model, cases = divided
+    engines = reference.RUNTIMES if may == "doubtful" else reference.ENGINES
+    expected = reference.expect(engines, model, cases, **{may: cases[1:2]})
+    assert list(expected.refused) == [expected.files[1]]
+    assert not expected.files[1].exists()
+    with pytest.raises(StageError, match=r"failed on a case: .*division by zero"):
+        reference.expect(reference.RUNTIMES, model, cases)
+
+
+def test_an_optimizer_that_refuses_a_model_is_left_out(divided, monkeypatch):
+    ask = reference._ask
+
+    def refusing(engine, model, files):
+        if engine == "onnxruntime":
+            raise StageError("the optimizer of onnxruntime fails")
+        return ask(engine, model, files)
+
+    monkeypatch.setattr(reference, "_ask", refusing)
+    model, cases = divided
+    expected = reference.expect(reference.choose("onnxruntime", model), model, cases[::2])
+    assert expected.engine == "unoptimized onnxruntime"
+    assert expected.failed == {"onnxruntime"}
+    assert expected.refusals[0].endswith("fails; unoptimized onnxruntime took its place")

@@ -60,9 +60,11 @@ class _Turning(PyExprMutator):
         self._reads = reads
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
+        if getattr(call.op, "name", "") != "relax.permute_dims":
+            return self.visit_expr_post_order(call)
         alone = isinstance(call.args[0], relax.Var) and self._reads[call.args[0].name] == 1
         call = self.visit_expr_post_order(call)
-        if not alone or getattr(call.op, "name", "") != "relax.permute_dims":
+        if not alone:
             return call
         order = [int(axis) for axis in call.attrs.axes or ()]
         made = self.lookup_binding(call.args[0])

@@ -71,3 +71,13 @@ def test_a_transpose_behind_turns_the_small_image():
 def test_an_image_that_is_read_elsewhere_too_stays():
     before = behind(twice=True)
     assert tvm_ffi.structural_equal(small_turned(before), before)
+
+
+def test_a_call_of_a_function_without_operands_stays():
+    builder = relax.BlockBuilder()
+    with builder.function("part", [], private=True):
+        part = builder.emit_func_output(builder.emit(relax.const(np.ones(4, "float32"))))
+    with builder.function("main", []):
+        builder.emit_func_output(builder.emit(relax.Call(part, [])))
+    before = builder.get()
+    assert tvm_ffi.structural_equal(small_turned(before), before)

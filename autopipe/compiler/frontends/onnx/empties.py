@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx import shapes
+from autopipe.compiler.frontends.onnx.inference import infer_types
 from autopipe.compiler.frontends.onnx.tensors import (
     DTYPES,
     Array,
@@ -166,7 +167,7 @@ def _make_nodes(graph: Proto) -> None:
 def _inferred(model: Proto) -> Proto:
     """Return the graph with its shapes, an empty one where ONNX can not tell them."""
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        return infer_types(model).graph
     except onnx.shape_inference.InferenceError:
         return onnx.GraphProto()  # the importer names the node
 

@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 import onnx
-from onnx import FunctionProto, TypeProto, helper, inliner, numpy_helper, shape_inference
+from onnx import FunctionProto, TypeProto, helper, inliner, numpy_helper
 
 from autopipe.compiler.frontends.onnx import qlinear, spectra
+from autopipe.compiler.frontends.onnx.inference import infer_types
 from autopipe.compiler.frontends.onnx.operand import Operand
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, graphs
 from autopipe.errors import ModelError
@@ -82,7 +83,7 @@ def _found(model: Proto) -> Iterator[Proto]:
 
 
 def _once(model: Proto) -> Proto:
-    typed = shape_inference.infer_shapes(model, data_prop=True)
+    typed = infer_types(model)
     types, constants = _types(typed), _constants(typed)
     opset = next(entry.version for entry in typed.opset_import if entry.domain in _ONNX)
     size = 0

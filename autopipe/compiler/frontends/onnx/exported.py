@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx import groups, sparse
 from autopipe.compiler.frontends.onnx.control.scopes import Names
+from autopipe.compiler.frontends.onnx.inference import infer_types
 from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, graphs
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
@@ -78,7 +79,7 @@ def give_scalars(model: Proto) -> None:
     if not ranges:
         return
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        inferred = infer_types(model)
     except onnx.shape_inference.InferenceError:
         return  # of another node; it is told when shapes are inferred for good
     lists = {name for inner in graphs(inferred.graph) for name in _lists_of_one(inner)}
@@ -92,7 +93,11 @@ def give_scalars(model: Proto) -> None:
 
 
 def name_types(graph: Proto, inferred: Proto) -> None:
-    """Give the outputs whose type the file leaves out the one that was inferred."""
+    """Give outputs the type that was inferred: all in branches and bodies, and untyped ones."""
+    (_, *bodies_of), (_, *known_of) = graphs(graph), graphs(inferred)
+    for body, typed in zip(bodies_of, known_of, strict=True):
+        for value, known in zip(body.output, typed.output, strict=True):
+            value.type.CopyFrom(known.type)
     for value, known in zip(graph.output, inferred.output, strict=True):
         kind = value.type.tensor_type
         if value.type.HasField("tensor_type") and not kind.elem_type:

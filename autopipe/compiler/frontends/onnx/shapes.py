@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.inference import infer_strictly
 from autopipe.compiler.frontends.onnx.tensors import (
     DTYPES,
     Proto,
@@ -30,8 +31,6 @@ _ERRORS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 _CONTEXT = re.compile(
     r"^(.*) ==> Context: Bad node spec for node\. Name: (.*) OpType: (\w+)( ==> Context.*)?$"
 )
-_PROPAGATED = "Invalid rank for"
-"""Begins what onnx says of arithmetic on propagated lists of different lengths."""
 _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
@@ -182,7 +181,8 @@ def infer(model: Proto) -> Proto:
 
     Raises `ModelError` where operators do not fit each other or what the model declares.
     """
-    del model.graph.value_info[:]  # a note of whoever wrote the file, often out of date
+    for graph in graphs(model.graph):
+        del graph.value_info[:]  # a note of whoever wrote the file, often out of date
     try:
         return _checked(model)
     except _ERRORS:  # once more, so that the message says where
@@ -192,21 +192,6 @@ def infer(model: Proto) -> Proto:
         return _checked(model)
     except _ERRORS as error:
         raise ModelError(_plain(str(error))) from error
-
-
-def _inferred(model: Proto) -> Proto:
-    """Return the model with types; what ONNX propagates of arithmetic is no error of the model.
-
-    It propagates the shape of a list through Unsqueeze and Sub as if it were what the list holds.
-    """
-    infer_shapes = onnx.shape_inference.infer_shapes
-    try:
-        return infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError as error:
-        if _PROPAGATED not in str(error):
-            raise
-        infer_shapes(model, check_type=True, strict_mode=True)
-        return infer_shapes(model, data_prop=True)
 
 
 def check_types(graph: Proto) -> None:
@@ -226,7 +211,7 @@ def check_types(graph: Proto) -> None:
 
 def _checked(model: Proto) -> Proto:
     onnx.checker.check_model(_with_output_shapes(model))
-    return _inferred(model)
+    return infer_strictly(model)
 
 
 def _check_values(graph: Proto) -> None:
@@ -288,11 +273,16 @@ def _with_output_shapes(model: Proto) -> Proto:
 
 
 def _plain(message: str) -> str:
-    """Return onnx's account of an error as one line: the first node, which the others follow."""
-    text = " ".join(_TAGS.sub("", message).split())
-    text = _CONTEXT.sub(r"node '\2' (\3): \1", text)
-    first, *others = re.split(r" (?=\(op_type:)", text)
-    more = f" (and {len(others)} more nodes)" if others else ""
+    """Return onnx's account of an error as one line: the first node, which the others follow.
+
+    A node in a branch or a body stands behind the one that it is inside of, on the same line.
+    """
+    first, *others = filter(None, map(str.strip, _TAGS.sub("", message).splitlines()))
+    count = sum(other.startswith("(op_type:") for other in others)
+    more = f" (and {count} more {'node' if count == 1 else 'nodes'})" if count else ""
+    if not count:
+        first = " ".join((first, *others))
+    first = _CONTEXT.sub(r"node '\2' (\3): \1", " ".join(first.split()))
     return first[: _LONGEST - len(more)] + more
 
 

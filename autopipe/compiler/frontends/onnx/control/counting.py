@@ -23,6 +23,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     captured,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node
+from autopipe.compiler.frontends.onnx.inference import infer_types
 from autopipe.compiler.frontends.onnx.shapes import of_value
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, called
 from autopipe.errors import ModelError
@@ -205,7 +206,7 @@ def _rows(graph: Proto, node: Proto, opset: int) -> list[_Row | None]:
     version = helper.make_opsetid("", opset)
     try:
         model = helper.make_model(inner, opset_imports=[version])
-        found = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        found = infer_types(model).graph
     except onnx.shape_inference.InferenceError:
         return []
     known = {value.name: _row(value) for value in (*found.value_info, *found.output, *found.input)}

@@ -9,6 +9,7 @@ from autopipe.compiler.frontends.onnx.control import counting, folding, scans
 from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
+from autopipe.compiler.frontends.onnx.inference import infer_types
 from autopipe.compiler.frontends.onnx.tensors import Proto
 from autopipe.errors import ModelError
 
@@ -44,6 +45,6 @@ def flatten(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
 
 def _inferred(model: Proto, *, data_prop: bool = True) -> Proto:
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
+        return infer_types(model) if data_prop else onnx.shape_inference.infer_shapes(model)
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes can not be inferred: {error}") from error

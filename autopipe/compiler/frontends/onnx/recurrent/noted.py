@@ -5,6 +5,7 @@ from typing import Final
 import onnx
 from onnx import helper
 
+from autopipe.compiler.frontends.onnx.inference import infer_types
 from autopipe.compiler.frontends.onnx.tensors import Proto
 
 _LAYER: Final = "DynamicQuantizeLSTM"
@@ -22,7 +23,7 @@ def note_shapes(model: Proto) -> int:
     stored = {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
     while layers:
         try:
-            graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+            graph = infer_types(model).graph
         except onnx.shape_inference.InferenceError:
             break
         known = stored | {value.name: _sizes(value) for value in (*graph.input, *graph.value_info)}

@@ -7,6 +7,7 @@ from typing import Final
 import onnx
 from onnx import helper
 
+from autopipe.compiler.frontends.onnx.inference import infer_types
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 from autopipe.errors import ModelError
 
@@ -44,28 +45,19 @@ Types = Mapping[str, ValueType]
 
 
 def note_types(model: Proto) -> None:
-    """Replace the value infos of a model, inner graphs included, by what ONNX infers.
+    """Replace the types of values and outputs, inner graphs included, by what ONNX infers.
 
     Only shapes of tensors reach inference, so that no weight is copied.
     """
-    plain = _without_data(model)
     try:
-        inferred = _inferred(plain)
+        inferred = infer_types(_without_data(model))
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes cannot be inferred: {error}") from error
     for graph, known in zip(graphs(model.graph), graphs(inferred.graph), strict=True):
         del graph.value_info[:]
         graph.value_info.extend(known.value_info)
-    for value, known in zip(model.graph.output, inferred.graph.output, strict=True):
-        value.type.CopyFrom(known.type)
-
-
-def _inferred(model: Proto) -> Proto:
-    """Return the model with types; an error of propagated data alone is none of the model."""
-    try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except onnx.shape_inference.InferenceError:
-        return onnx.shape_inference.infer_shapes(model)
+        for output, typed in zip(graph.output, known.output, strict=True):
+            output.type.CopyFrom(typed.type)
 
 
 def read_types(graph: Proto) -> dict[str, ValueType]:
