@@ -10,7 +10,7 @@ from autopipe.errors import GateError
 from autopipe.verification.compare import compare, where_defined
 from autopipe.verification.inputs import Case
 from autopipe.verification.operators import Operators
-from autopipe.verification.oracle import ReferenceAnswer
+from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.second_opinion import Comparison, resolve
 from autopipe.verification.worst import raise_worst
 
@@ -27,7 +27,7 @@ def answer(engine, value):
     return made
 
 
-class References:
+class References(Oracle):
     """References that answer a number each, in the place of an `Oracle`."""
 
     def __init__(self, asked=None, **answers):
