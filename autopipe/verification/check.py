@@ -18,7 +18,7 @@ from autopipe.verification.operators import NAN, Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.reference import Expected
 from autopipe.verification.rounding import Rounding
-from autopipe.verification.second_opinion import Comparison, resolve
+from autopipe.verification.second_opinion import ComparedCase, resolve
 from autopipe.verification.worst import raise_worst
 
 
@@ -135,7 +135,7 @@ class _Checker:
     ) -> tuple[CheckedCase, ...]:
         """Compare cases, with other references where the build has to agree and does not."""
         comparisons = [
-            Comparison(case, answer, _named(compare_with(judge, case, answer), answer, main))
+            ComparedCase(case, answer, _named(compare_with(judge, case, answer), answer, main))
             for case, answer in known
         ]
         is_special = compare_with is Judge.special

@@ -19,7 +19,7 @@ Compare = Callable[[Oracle, Case, ReferenceAnswer], CheckedCase]
 
 
 @dataclass(slots=True)
-class Comparison:
+class ComparedCase:
     """A build on a case, and what the reference answered."""
 
     case: Case
@@ -34,7 +34,7 @@ class Comparison:
         return self.checked.outcome == CaseOutcome.FAILED and not self.checked.crashed
 
 
-def resolve(oracle: Oracle, comparisons: Sequence[Comparison], again: Compare) -> None:
+def resolve(oracle: Oracle, comparisons: Sequence[ComparedCase], again: Compare) -> None:
     """Compare what differs with the other references; a build has to agree with one of them.
 
     `oracle` has all references, `again` compares with one of them.
@@ -45,7 +45,7 @@ def resolve(oracle: Oracle, comparisons: Sequence[Comparison], again: Compare) -
     _ask(oracle.plain(), contradicted, again)
 
 
-def _ask(other: Oracle, comparisons: Sequence[Comparison], again: Compare) -> None:
+def _ask(other: Oracle, comparisons: Sequence[ComparedCase], again: Compare) -> None:
     waiting = [one for one in comparisons if one.answer.engine not in other.engines]
     if not waiting:
         return

@@ -11,7 +11,7 @@ from autopipe.verification.compare import compare, where_defined
 from autopipe.verification.inputs import Case
 from autopipe.verification.operators import Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
-from autopipe.verification.second_opinion import Comparison, resolve
+from autopipe.verification.second_opinion import ComparedCase, resolve
 from autopipe.verification.worst import raise_worst
 
 ALLOWED = Tolerance(rtol=1e-3, atol=1e-4)
@@ -59,7 +59,7 @@ def compared(references, build):
         return CheckedCase(name=case.name, skipped=False, outputs=(outputs,))
 
     first = answer(references.engines[0], references.answers[references.engines[0]])
-    one = Comparison(CASE, first, again(None, CASE, first))
+    one = ComparedCase(CASE, first, again(None, CASE, first))
     resolve(references, [one], again)
     return one.checked
 
@@ -99,7 +99,7 @@ def test_a_build_that_crashed_is_compared_with_no_other():
     failure = OutputComparison(output="y", tolerance=ALLOWED, failure="it crashed")
     crashed = CheckedCase(name="zeros", skipped=False, crashed=True, outputs=(failure,))
     references = References(ort=1, onnx=2)
-    one = Comparison(CASE, answer("ort", 1), crashed)
+    one = ComparedCase(CASE, answer("ort", 1), crashed)
     resolve(references, [one], lambda *_: pytest.fail("it is compared"))
     assert one.checked is crashed
 
