@@ -13,7 +13,7 @@ from autopipe.verification.case_source import Batch, CaseSource
 from autopipe.verification.compare import check_names, magnitude
 from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.inputs import Case
-from autopipe.verification.judge import Judge, key_of
+from autopipe.verification.judge import CaseJudge, key_of
 from autopipe.verification.operators import NAN, Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.reference import Expected
@@ -94,12 +94,12 @@ class _Checker:
         warnings = list(self._redrawn(batch, drawn, known))
         typical = _typical(drawn, known)
         steps = self.operators.round or (self.rounding is not None and self.rounding.inside)
-        judge = Judge(self.model, self.oracle, self.options, self.operators, typical, steps)
+        judge = CaseJudge(self.model, self.oracle, self.options, self.operators, typical, steps)
         main = expected.engine
-        checked = self._compared(judge, Judge.checked, main, zip(drawn, known, strict=False))
+        checked = self._compared(judge, CaseJudge.checked, main, zip(drawn, known, strict=False))
         raise_worst(checked)
         answers = self._propagated(special, known[len(drawn) :])
-        apart = self._compared(judge, Judge.special, main, zip(special, answers, strict=True))
+        apart = self._compared(judge, CaseJudge.special, main, zip(special, answers, strict=True))
         raise_worst([case for case, of in zip(apart, answers, strict=True)
                      if judge.binds(case, of)])  # fmt: skip
         warnings += doubts.of_cases(checked, known, expected, complete=bool(special))
@@ -128,8 +128,8 @@ class _Checker:
 
     def _compared(
         self,
-        judge: "Judge",
-        compare_with: Callable[["Judge", Case, ReferenceAnswer], CheckedCase],
+        judge: "CaseJudge",
+        compare_with: Callable[["CaseJudge", Case, ReferenceAnswer], CheckedCase],
         main: str,
         known: Iterable[tuple[Case, ReferenceAnswer]],
     ) -> tuple[CheckedCase, ...]:
@@ -138,7 +138,7 @@ class _Checker:
             ComparedCase(case, answer, _named(compare_with(judge, case, answer), answer, main))
             for case, answer in known
         ]
-        is_special = compare_with is Judge.special
+        is_special = compare_with is CaseJudge.special
         binding = [
             one
             for one in comparisons

@@ -37,7 +37,7 @@ _HAIRS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class CaseJudge:
     """Compares the build with the reference."""
 
     model: ContainedBuild
