@@ -6,6 +6,10 @@ in the way of layouts, and would be an argument of a kernel:
     multiply(const [1], x [1, 16, 24, 160])
 
 becomes a product with a number, which takes any layout and is part of the code.
+
+Floats of zero that are added or multiplied with go the other way and become tensors: of a number in
+the code TVM takes `x + 0` for x, which is wrong at -0, and `x * 0` for 0, which is wrong at
+infinities and NaN.
 """
 
 from typing import Final
@@ -23,6 +27,9 @@ _BINARY: Final = frozenset(
     for name in ("add", "divide", "maximum", "minimum", "multiply", "power", "subtract")
 )
 
+_FOLDED: Final = frozenset({"relax.add", "relax.multiply"})
+"""Operators that TVM folds at zero."""
+
 
 def plain_numbers(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with constants of one element as numbers, where that changes no shape."""
@@ -36,7 +43,26 @@ class _Numbers(PyExprMutator):
         if getattr(call.op, "name", "") not in _BINARY:
             return call
         left, right = call.args
+        if call.op.name in _FOLDED and any(map(_is_float_zero, call.args)):
+            return relax.Call(
+                call.op, [_as_tensor(left, right), _as_tensor(right, left)], call.attrs
+            )
         return relax.Call(call.op, [_number(left, right), _number(right, left)], call.attrs)
+
+
+def _is_float_zero(value: relax.Expr) -> bool:
+    if not isinstance(value, GenericConst) or "float" not in str(value.value.dtype):
+        return False
+    array = value.value.numpy()
+    return array.size == 1 and float(array.reshape(())) == 0
+
+
+def _as_tensor(value: relax.Expr, other: relax.Expr) -> relax.Expr:
+    """Return a zero with one dimension where the other side has some; anything else as it is."""
+    shape = known_shape(other)
+    if not _is_float_zero(value) or not shape or known_shape(value):
+        return value
+    return relax.const(value.value.numpy().reshape(1), str(value.value.dtype))
 
 
 def _number(value: relax.Expr, other: relax.Expr) -> relax.Expr:
