@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import tvm_ffi
 from tvm import tirx
-from tvm.ir import Expr
+from tvm.ir import Expr, TensorLoad
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.recurrence.cells import Write
@@ -197,7 +198,8 @@ class UnitTile:
             gate: done[number(at), row, lane] for at, gate in enumerate(self.copy.phase.gates)
         }
         scope = self._scope(row, lane, totals, written)
-        value, place = write.value(scope), self._at(self.turns[1], row + self.row, scope.unit)
+        value = self._bind_states(write.value(scope))
+        place = self._at(self.turns[1], row + self.row, scope.unit)
         if run.fast:
             value = functions.inline(value)
         if write.target in tensors.form.states:
@@ -225,6 +227,27 @@ class UnitTile:
         """Return a state, as this step has written it or as the one before has left it."""
         turn = self.turns[name in written]
         return lambda row, unit: self.run.states[name][self._at(turn, row, unit)]
+
+    def _bind_states(self, value: Expr) -> Expr:
+        """Load the states that bodies of `Let` read in statements of their own before.
+
+        TVM's common-subexpression elimination replaces an index in such a body, but does not count
+        it there, so that it defines its variable at the next use outside of one:
+
+            h[9] = Let(z * h[i + 1], z=...)             h[9] = Let(z * h[cse], z=...)
+            y[i + 1] = h[9]                  becomes    cse = i + 1
+            ... y[i + 1] ...                            y[cse] = h[9]
+        """
+        states = self.run.states.values()
+
+        def bind(load: TensorLoad) -> Expr:
+            return T.Bind(load) if any(map(load.source.same_as, states)) else load
+
+        def bind_in_body(let: tirx.Let) -> Expr:
+            body = tvm_ffi.structural_map(let.body, (TensorLoad, bind))
+            return tirx.Let(let.var, let.value, body)
+
+        return tvm_ffi.structural_map(value, (tirx.Let, bind_in_body))
 
     def _bytes(self, row: Expr, unit: Expr) -> Expr:
         """Return the hidden state as a byte."""

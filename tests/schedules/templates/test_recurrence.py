@@ -94,6 +94,22 @@ def test_schedules_are_right(form, threads, parts):
     checked(workload, sch.mod, TARGET)
 
 
+@each_row(
+    "form, knobs",
+    [
+        (layer("GRU", steps=2, hidden=3), UnitBlocking(3, 3, 2, SERIAL, 1)),
+        (layer("GRU", steps=2, hidden=10, reset_after=True), UnitBlocking(10, 2, 3, SERIAL, 1)),
+        (layer("GRU", steps=2, hidden=7, dtype="float64"), UnitBlocking(7, 2, 1, SERIAL, 1)),
+        (layer(steps=2, batch=1, hidden=11, coupled=True), UnitBlocking(6, 1, 2, SERIAL, 1)),
+    ],
+)
+def test_two_steps_write_outputs_at_the_indices_of_their_states(form, knobs):
+    workload = module(form)
+    sch = blank(workload)
+    recurrence.apply(sch, found_in(workload), knobs)
+    checked(workload, sch.mod, TARGET)
+
+
 def opened(form, free_batch, likely):
     """Return a layer whose steps are open, and its batch where that is asked for."""
     sizes = {"steps": 0} | ({"batch": 0} if free_batch else {})
