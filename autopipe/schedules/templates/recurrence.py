@@ -30,7 +30,7 @@ from autopipe.schedules.recurrence.packing import PackedGates, pack
 __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 NAME: Final = "recurrence"
-VERSION: Final = 5
+VERSION: Final = 6
 OPEN: Final = True
 
 
