@@ -111,7 +111,7 @@ class LoadedModel:
         try:
             return self._run(held) if held or self._staging else self._outputs(self._arguments)
         except _FAILURES as error:
-            raise StageError(f"the compiled model failed: {last_line(error)}") from error
+            raise StageError(f"the compiled model failed: {_describe_failure(error)}") from error
 
     def _run(self, held: Held) -> list[Any]:
         arguments = self._arguments.copy()
@@ -155,6 +155,11 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
 
 
 def last_line(error: Exception) -> str:
-    """Return the last line of what the runtime says of an error, in plain words where they help."""
-    line = str(error).strip().splitlines()[-1]
+    """Return the last line of what the runtime says of an error."""
+    return str(error).strip().splitlines()[-1]
+
+
+def _describe_failure(error: Exception) -> str:
+    """Return why a call failed, in plain words where the runtime has none."""
+    line = last_line(error)
     return next((words for mark, words in _IN_WORDS.items() if mark in line), line)
