@@ -26,7 +26,7 @@ from tests.docs.blocks import (
 )
 from tests.docs.commands import Project
 
-LANGUAGES = {"console", "diff", "json", "python", "sh", "text", "toml", "yaml"}
+LANGUAGES = {"c", "console", "diff", "json", "python", "sh", "text", "toml", "yaml"}
 EVERY = [block for page in PAGES for block in blocks(page)]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.errors import StoreError
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.store import RecordStore, Tally
 from tests.records.written import HERE, MODULE, record
@@ -181,10 +180,12 @@ def test_a_truncated_file_keeps_its_head(reopen, path, warned):
     assert "was damaged" in warned[0]
 
 
-def test_a_folder_in_its_place_is_an_error_in_words(path):
+def test_a_folder_in_its_place_is_moved_aside(reopen, path, warned):
     path.mkdir()
-    with pytest.raises(StoreError, match=r"records\.sqlite: unable to open"):
-        RecordStore.open(path, pytest.fail)
+    with reopen() as store:
+        assert store.rows("00ff", MODULE, HERE) == []
+    assert "was damaged" in warned[0]
+    assert path.is_file()
 
 
 WRITER = """
