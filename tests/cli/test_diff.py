@@ -54,7 +54,9 @@ configuration: 2 changed
 tasks: 1 changed, 2 the same; times as tuning measured them
   fused_matmul_add
     engine: autotvm -> static
-    time: 4.6 us (4.5 to 5.25) -> 4.6 us (4.5 to 5.25), within the noise
+    time:
+         4.6 us (4.5 to 5.25)
+      -> 4.6 us (4.5 to 5.25), the same code, not judged
 
 the same: target, versions, sources, artifacts
 """

@@ -208,7 +208,7 @@ def test_what_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name, reason in (
         ("pipe", "regular"),
-        (".", "regular"),
+        (".", "Is a directory"),
         ("none", "No such"),
         ("a\0", "null"),
     ):

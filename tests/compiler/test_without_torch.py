@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     "imports",
     ["import autopipe.compiler.import_tvm, autopipe.stages, autopipe.tuning.run",
-     "from autopipe.compiler.library import runtime; runtime.load('none', None)"],
+     "from autopipe.compiler.library import runtime; runtime.load_with('none', None, None)"],
 )  # fmt: skip
 def test_importing_tvm_leaves_pytorch_out(tmp_path, imports):
     """What imports TVM forks children that may use a GPU, and PyTorch would ask CUDA for one."""
