@@ -255,11 +255,12 @@ def test_cache_ls_names_pipelines_and_a_dry_gc_deletes_nothing(cli: Cli, file: P
     assert cli("cache", "ls").stdout == ""
 
 
-def test_the_usual_options_are_there(cli: Cli) -> None:
+def test_the_usual_options_are_there(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli("--version").stdout == cli("version").stdout
     for arguments in (["-h"], ["run", "-h"], ["cache", "gc", "-h"]):
         done = cli(*arguments)
         assert (done.returncode, done.stdout[:6]) == (0, "Usage:")
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     assert "_AUTOPIPE_COMPLETE" in cli("--show-completion", "bash").stdout
 
 

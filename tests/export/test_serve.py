@@ -23,8 +23,18 @@ def server(folder):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, folder / "python" / "serve.py", folder, "--port", str(port)]
-    process = subprocess.Popen([*command, "--limit-mib", "1"], stderr=subprocess.PIPE)
-    url = f"http://127.0.0.1:{port}"
+    with subprocess.Popen([*command, "--limit-mib", "1"], stderr=subprocess.PIPE) as process:
+        url = f"http://127.0.0.1:{port}"
+        try:
+            wait_until_ready(url, process)
+            yield url
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, printed = process.communicate(timeout=60)
+    assert (process.returncode, printed) in {(0, b""), (-signal.SIGTERM, b"")}
+
+
+def wait_until_ready(url, process):
     for _ in range(600):
         try:
             urllib.request.urlopen(f"{url}/v2/health/ready").read()
@@ -32,10 +42,6 @@ def server(folder):
         except URLError:
             assert process.poll() is None, "the server ended"
             time.sleep(0.1)
-    yield url
-    process.send_signal(signal.SIGTERM)
-    _, printed = process.communicate(timeout=60)
-    assert (process.returncode, printed) in {(0, b""), (-signal.SIGTERM, b"")}
 
 
 def post(url, data, **headers):
