@@ -54,7 +54,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "model").write_text("ABC")
     (folder / "precious").write_text("gold")
     os.utime(folder / "model", (1, 1))
-    for _ in range(2):
+    memory = folder / "store" / "fingerprints"
+    while not any(memory.glob("*.json")):  # what changed just now has no fingerprint yet
         go(demo(folder / "model")[:2], folder / "store")
     return folder
 
