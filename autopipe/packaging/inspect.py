@@ -1,9 +1,11 @@
 """What a package is, in lines for a person or as JSON; nothing of it is loaded."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from autopipe.artifacts.signature import Port, Signature
+from autopipe.compiler.library.ports import described
 from autopipe.config.problem import shown
 from autopipe.packaging.examine import Examined, examine
 
@@ -42,10 +44,7 @@ def _port(port: Port, signature: Signature) -> dict[str, object]:
 
 def _schedules(found: Examined) -> dict[str, int]:
     """Count the kernels by the engine that scheduled them."""
-    counts: dict[str, int] = {}
-    for task in found.needs.tasks:
-        engine = str(task.get("engine"))
-        counts[engine] = counts.get(engine, 0) + 1
+    counts = Counter(str(task.get("engine")) for task in found.needs.tasks)
     return dict(sorted(counts.items()))
 
 
@@ -56,9 +55,9 @@ def inspect_package(package: Path) -> Iterator[str]:
     size = sum(file.size for file in found.files.values())
     yield f"package       {found.name}, {size / (1 << 20):.1f} MiB, sha256 {found.sha256[:12]}"
     for port in signature.inputs:
-        yield f"input         {_described(port)}"
+        yield f"input         {shown(port.name)}: {described(port)}"
     for port in signature.outputs:
-        yield f"output        {_described(port)}"
+        yield f"output        {shown(port.name)}: {described(port)}"
     for name, dimension in signature.dimensions.items():
         likely = ", ".join(map(str, dimension.likely))
         yield f"dimension     {name}: {dimension.told}; specialized for {likely}"
@@ -71,12 +70,3 @@ def inspect_package(package: Path) -> Iterator[str]:
     counts = ", ".join(f"{count} {engine}" for engine, count in _schedules(found).items())
     yield f"kernels       {counts or 'none'}"
     yield f"verification  {needs.verification or 'none: built with `verify: null`'}"
-
-
-def _described(port: Port) -> str:
-    names = port.dimensions or ("",) * len(port.shape)
-    sizes = ", ".join(
-        name or ("?" if size < 0 else str(size))
-        for name, size in zip(names, port.shape, strict=True)
-    )
-    return f"{shown(port.name)}: {port.dtype} [{sizes}]"

@@ -47,9 +47,12 @@ def _dtype(name: str) -> np.dtype:
 
 
 def described(port: Port) -> str:
-    """Return dtype and shape of an input or output in words."""
+    """Return dtype and shape of an input or output in words; `?` is a size that a call decides."""
     names = port.dimensions or ("",) * len(port.shape)
-    sizes = (name or str(size) for name, size in zip(names, port.shape, strict=True))
+    sizes = (
+        name or ("?" if size < 0 else str(size))
+        for name, size in zip(names, port.shape, strict=True)
+    )
     return f"{port.dtype} [{', '.join(sizes)}]"
 
 
