@@ -6,7 +6,6 @@ tile before it leaves the registers. Weights whose layout is free are packed, so
 them in order. `autopipe/schedules/tiling/` does the work; its docstring shows an example.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,7 @@ from autopipe.schedules.tiling.lines import longer
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
-from autopipe.schedules.tiling.promise import estimate, fill
+from autopipe.schedules.tiling.promise import estimate, fill, reads_many_weights
 from autopipe.schedules.tiling.tile import Tile, settings
 
 _FEW_ROWS: Final = 8
@@ -78,8 +77,8 @@ def gives_way(contraction: Contraction) -> bool:
     """
     lines = contraction.lines
     copied = not lines.free and False not in lines.packed
-    shared = contraction.breadth * math.prod(contraction.extents[axis] for axis in lines.batch)
-    return copied and math.prod(contraction.extents) <= few_rows(contraction.terms[-1]) * shared
+    few = few_rows(contraction.terms[-1])
+    return copied and contraction.products <= few * contraction.column_elements
 
 
 def few_rows(steps: int) -> int:
@@ -108,7 +107,9 @@ def cut(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> No
     nest = Nest(contraction, tile, product, last, terms.dot)
     copy = Copy.of(nest) if tile.packed else None
     tiled = _needed([(nest, copy), *_smaller(nest, copy)], known)
-    pays = enough((*product.lengths, *product.steps), terms.least, known)
+    pays = reads_many_weights(contraction) or enough(
+        (*product.lengths, *product.steps), terms.least, known
+    )
     tiles = loops.write(tiled, pays)
     totals = [store.buffer for store in product.stores]
     nests = [*operands, *([copy.write()] if copy else []), tiles]

@@ -35,7 +35,7 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS
 from autopipe.schedules.templates import contraction
 from autopipe.schedules.tiling.form import Contraction, recognize
-from autopipe.schedules.tiling.promise import rows_outside
+from autopipe.schedules.tiling.promise import pays_for_threads, rows_outside
 from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, steps_ahead, without_waste
 
 NAME: Final = "dot_product"
@@ -179,7 +179,7 @@ def estimate(found: DotProducts, tile: DotProductTile, hardware: HardwareParams)
     steps = math.prod(sums.terms) // dot.group
     strips, bands = -(-sums.breadth // tile.columns), -(-sums.height // tile.rows)
     jobs = strips * bands * math.prod(sums.extents[axis] for axis in sums.others)
-    cores = hardware.cores if sums.products >= PRODUCTS else 1
+    cores = hardware.cores if pays_for_threads(sums) else 1
     return -(-jobs // cores) * (steps * step + vectors * _STORE + _TILE)
 
 

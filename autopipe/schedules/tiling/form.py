@@ -63,6 +63,12 @@ class Contraction:
         return math.prod(self.extents) * math.prod(self.terms)
 
     @property
+    def column_elements(self) -> int:
+        """Number of elements of the operand along the columns, such as weights."""
+        shared = self.breadth * math.prod(self.extents[axis] for axis in self.lines.batch)
+        return shared * math.prod(self.terms)
+
+    @property
     def ordered(self) -> bool:
         """Whether columns that are neighbours are neighbours in the output's memory."""
         return self.lines.columns[-1] == len(self.extents) - 1

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS
+from autopipe.schedules.primitives import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings, steps_ahead
 
@@ -157,8 +157,19 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     lines = tile.rows * -(-tile.columns * contraction.bits // _LINE)
     waits = lines * _WAIT if _far(contraction, hardware) and not tile.fetched else 0
     tile_cycles += waits + (lines / _UNITS if tile.fetched else 0)
-    cores = hardware.cores if contraction.products >= PRODUCTS else 1
+    cores = hardware.cores if pays_for_threads(contraction) else 1
     return -(-jobs // cores) * tile_cycles + _packing(contraction, tile, strips) / cores
+
+
+def pays_for_threads(contraction: Contraction) -> bool:
+    """Tell whether a function of known sizes runs long enough for a second thread to help."""
+    return contraction.products >= PRODUCTS or reads_many_weights(contraction)
+
+
+def reads_many_weights(contraction: Contraction) -> bool:
+    """Tell whether weights alone, which are read from memory, take long enough for threads."""
+    weights = contraction.column_elements if contraction.lines.free else 0
+    return weights * contraction.bits >= WEIGHTS * 32
 
 
 def _packing(contraction: Contraction, tile: Tile, strips: int) -> float:

@@ -324,6 +324,18 @@ def test_many_threads_compute_the_same(case, monkeypatch):
     assert_same(module(case), sch.mod)
 
 
+@pytest.mark.parametrize(("steps", "threads"), [(64, 0), (512, 1)])
+def test_many_weights_are_read_by_all_threads_even_for_one_row(steps, threads):
+    x = te.placeholder((1, steps), "float32", "x")
+    w = te.placeholder((steps, 1376), "float32", "w")
+    function = te.create_prim_func([x, w, topi.matmul(x, w)])
+    sch = Schedule(tvm.IRModule({"main": function.with_attr("layout_free_buffers", [1])}))
+    found = contraction.match(sch)
+    assert found is not None
+    contraction.apply(sch, found, contraction.fill(found, NARROW))
+    assert sch.mod.script().count("T.parallel") == threads
+
+
 def test_columns_that_fill_no_vector_are_others_that_can_be_copied():
     found = recognized("by_weights").lines
     assert (found.columns, found.granule, found.packed) == ((0,), 12, (True,))
