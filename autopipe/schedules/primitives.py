@@ -17,7 +17,7 @@ PRODUCTS: Final = 1 << 20
 WEIGHTS: Final = 1 << 17
 """Weights below which the same is true. One that is read from memory takes as long as 8 products.
 
-Example: a row of 512 by [512, 1376] takes 127 us on one thread, and 75 us on two.
+Example: a row of 512 by [512, 1376] reads 2.8 MB, which takes one thread 127 us on a Zen 3.
 """
 
 ELEMENTS: Final = 1 << 14
