@@ -59,7 +59,8 @@ def unverified(plan: Plan, triple: str) -> str | None:
         return None
     return (
         f"not done: code for {machine_of(triple)} does not run on this machine"
-        f" ({machine_of(None)}), so that the package is compared with nothing; run it once there"
+        f" ({machine_of(None)}), so that the package is compared with nothing; the self-test of"
+        " its exported folder does that there"
     )
 
 

@@ -34,15 +34,31 @@ def export(
             metavar="FILE.npz", help="Inputs that become a case of its self-test; may be repeated"
         ),
     ] = None,
+    runtime: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="TVM's runtime for another machine: a wheel, or a folder of them; may be repeated",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The model of the package: its cases are answered by the reference runtime",
+        ),
+    ] = None,
 ) -> None:
     """Write a package as a folder that runs on a Linux with nothing else installed.
 
     It has a C library with its header, TVM's runtime, a program `bin/run`, and cases with which
-    `bin/run --self-test` checks the model where it runs. Takes a C compiler.
+    `bin/run --self-test` checks the model where it runs. Takes a C compiler. A package for another
+    kind of machine takes `--runtime` and `--model`.
     """
     from autopipe.export.folder import export_package
 
-    show([f"wrote {export_package(package, to, case or ())}"])
+    made = export_package(package, to, case or (), wheels=runtime or (), model=model)
+    show([f"wrote {made}"])
 
 
 def bench(  # noqa: PLR0913 -- one for each option

@@ -1,12 +1,15 @@
 """Measures a package with the program of its exported folder."""
 
+import errno
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from autopipe.compiler.target import cpu
 from autopipe.errors import ConfigError, PackageError
 from autopipe.export.folder import export_package
+from autopipe.packaging.contents import opened
 from autopipe.processes.variables import handed_on
 
 _INVALID_REQUEST = 2
@@ -21,6 +24,10 @@ def bench_package(package: Path, options: Sequence[str]) -> str:
     """
     if package.is_dir():
         return _run(package, options)
+    with opened(package) as contents:
+        processor = contents.manifest.needs.processor
+    if processor.machine != (here := cpu.machine_of({})):
+        raise PackageError(f"{package}: built for {processor.machine}, this machine is {here}")
     with tempfile.TemporaryDirectory(prefix="autopipe-") as work:
         return _run(export_package(package, Path(work, "model")), options)
 
@@ -33,6 +40,8 @@ def _run(folder: Path, options: Sequence[str]) -> str:
             env=handed_on(), errors="replace",
         )  # fmt: skip
     except OSError as error:
+        if error.errno == errno.ENOEXEC:
+            raise PackageError(f"{folder}: exported for another kind of machine") from None
         raise PackageError(f"{folder}: not a folder of `autopipe export`: {error}") from None
     if ended.returncode:
         lines = ended.stderr.strip().splitlines()

@@ -1,16 +1,18 @@
-"""Cases that an exported folder carries: inputs, and what the package returned for them here.
+"""Cases that an exported folder carries: inputs, and the outputs to expect.
 
 The build was compared with a reference before; `run --self-test` repeats that where the folder
-runs, with what the verified package returned in place of the reference.
+runs, with what the verified package returned in place of the reference. A package that cannot run
+here is compared there with the reference itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from autopipe.artifacts.signature import Signature
+from autopipe.artifacts.verification import Tolerance
 from autopipe.compiler.library import samples
 from autopipe.compiler.library.runtime import Model
 from autopipe.config.dimension import likely
@@ -27,7 +29,23 @@ _SELECTED: Final = 2
 """Upper bound of drawn integers: they may select rows of a table whose length is not known here."""
 
 
-def write_cases(folder: Path, signature: Signature, model: Model, given: Sequence[Path]) -> None:
+Answer = Callable[[Case], Mapping[str, tuple[np.ndarray, Tolerance]] | None]
+"""Returns the outputs to expect with their tolerances; None leaves a case out."""
+
+
+def answer_of(model: Model) -> Answer:
+    """Return what answers cases as a package does."""
+
+    def answer(case: Case) -> dict[str, tuple[np.ndarray, Tolerance]]:
+        return {
+            name: (array, tolerance(array.dtype, magnitude(array), None, None, edge=case.edge))
+            for name, array in model(case.arrays).items()
+        }
+
+    return answer
+
+
+def write_cases(folder: Path, signature: Signature, answer: Answer, given: Sequence[Path]) -> None:
     """Write arrays and `cases.txt`; `given` are `.npz` files of real inputs.
 
     Raises ConfigError for a file that does not fit, StageError if the model fails.
@@ -35,15 +53,16 @@ def write_cases(folder: Path, signature: Signature, model: Model, given: Sequenc
     folder.mkdir()
     lines = []
     for index, case in enumerate(_cases(signature, given)):
+        if (expected := answer(case)) is None:
+            continue
         lines.append(f"case {encode_name(case.name)}")
         for place, (name, array) in enumerate(case.arrays.items()):
             file = f"{index}.input.{place}.npy"
             np.save(folder / file, array, allow_pickle=False)
             lines.append(f"input {encode_name(name)} {file}")
-        for place, (name, array) in enumerate(model(case.arrays).items()):
+        for place, (name, (array, allowed)) in enumerate(expected.items()):
             file = f"{index}.output.{place}.npy"
             np.save(folder / file, array, allow_pickle=False)
-            allowed = tolerance(array.dtype, magnitude(array), None, None, edge=case.edge)
             lines.append(f"output {encode_name(name)} {file} {allowed.rtol:.6g} {allowed.atol:.6g}")
     (folder / LIST).write_text("\n".join([*lines, ""]), encoding="utf-8")
 

@@ -10,12 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from autopipe.environment.toolchain import machine_of
 from autopipe.errors import SetupError, StageError
 from autopipe.processes.variables import handed_on
 
 SOURCES: Final = Path(__file__).parent / "native"
 _LIBRARY: Final = (
-    "error.c", "files.c", "sha256.c", "description.c", "tvm.c", "loaded.c", "model.c",
+    "error.c", "files.c", "sha256.c", "processor.c", "description.c", "tvm.c", "loaded.c",
+    "model.c",
 )  # fmt: skip
 _PROGRAM: Final = ("run.c", "npy.c", "self_test.c", "bench.c")
 _OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-g0")
@@ -36,17 +38,24 @@ def find_compiler(machine: str) -> Compiler:
     """Return the C compiler to use for an architecture, such as `x86_64`.
 
     Zig, where the package `ziglang` is installed: it knows every architecture, and links for an
-    old glibc, so that the folder runs on older systems than this one. Otherwise the C compiler of
-    this machine, `$CC` first. Raises SetupError if there is none.
+    old glibc, so that the folder runs on older systems than this one. Otherwise GCC for that
+    architecture or, for that of this machine, its C compiler, `$CC` first. Raises SetupError if
+    there is none.
     """
     if (spec := find_spec("ziglang")) is not None and spec.origin is not None:
         zig = Path(spec.origin).parent / "zig"
         return Compiler((str(zig), "cc", "-target", f"{machine}-linux-gnu.{OLDEST_GLIBC}"))
     chosen = os.environ.get("CC")
-    for name in [chosen] if chosen else ["cc", "gcc", "clang"]:
+    names = [chosen] if chosen else ["cc", "gcc", "clang"]
+    if machine != machine_of(None):
+        names = [f"{machine}-linux-gnu-gcc"]
+    for name in names:
         if path := shutil.which(name):
             return Compiler((path,))
-    raise SetupError("exporting takes a C compiler: install gcc, or pip install 'autopipe[export]'")
+    raise SetupError(
+        f"exporting for {machine} takes a C compiler: none is on the PATH by the name "
+        f"{' or '.join(names)}; install gcc, or pip install 'autopipe[export]'"
+    )
 
 
 def compile_library(compiler: Compiler, headers: Path, libraries: Path, out: Path) -> None:

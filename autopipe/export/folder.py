@@ -4,41 +4,59 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from importlib.metadata import distribution
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from autopipe.compiler.target import cpu
-from autopipe.errors import ConfigError, PackageError, SetupError
+from autopipe.errors import ConfigError, SetupError
 from autopipe.export import cases, compile_native
 from autopipe.export.description import DESCRIPTION, describe
+from autopipe.export.reference_cases import ReferenceCases
+from autopipe.export.runtime_files import (
+    RuntimeFiles,
+    download_command,
+    installed_files,
+    list_licences,
+    unpack_wheels,
+)
 from autopipe.export.weights import align
 from autopipe.packaging.contents import PackageContents, opened
-from autopipe.packaging.manifest import WEIGHTS, check_runtime
+from autopipe.packaging.manifest import WEIGHTS
 from autopipe.packaging.open import open_package
+from autopipe.packaging.provenance import Manifest
 
 DIGESTS: Final = "SHA256SUMS"
 REQUIREMENTS: Final = "REQUIREMENTS"
+RUNTIME: Final = "RUNTIME"
 
-_RUNTIME: Final = {
-    "tvm": ("libtvm_runtime.so", "libtvm_runtime_extra.so"),
-    "tvm_ffi": ("libtvm_ffi.so",),
-}
 _COPIED: Final = {
     "autopipe.h": "include", "autopipe.hpp": "include", "autopipe_runtime.py": "python",
     "serve.py": "python",
     "autopipe.pc": "lib/pkgconfig", "autopipe-config.cmake": "lib/cmake/autopipe",
 }  # fmt: skip
-_DISTRIBUTIONS: Final = ("apache-tvm", "apache-tvm-ffi", "autopipe")
 
 
-def export_package(package: Path, to: Path, given: Sequence[Path] = ()) -> Path:
+def export_package(
+    package: Path,
+    to: Path,
+    given: Sequence[Path] = (),
+    *,
+    wheels: Sequence[Path] = (),
+    model: str | None = None,
+) -> Path:
     """Write the folder of a package; the same package and compiler write the same bytes.
 
-    `given` are `.npz` files of inputs that become cases beside the drawn ones.
+    Args:
+        package: The package.
+        to: The folder, which does not exist or is empty.
+        given: Files of inputs, `.npz`, that become cases beside the drawn ones.
+        wheels: Wheels of TVM's runtime, or folders with them, in place of the installed one.
+        model: The model of the package, whose reference computes the expected outputs; by default
+            the package does.
+
     Raises PackageError for a damaged package or one that this machine cannot run, ConfigError if
-    the folder exists, SetupError without a C compiler, StageError if it fails.
+    the folder exists or the package cannot compute its cases here, SetupError without a C compiler
+    or a runtime, StageError if it fails.
     """
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise ConfigError(f"--to {to}: exists; name a new folder")
@@ -48,27 +66,47 @@ def export_package(package: Path, to: Path, given: Sequence[Path] = ()) -> Path:
         made = Path(work, "folder")
         made.mkdir()
         with opened(package) as contents:
-            _write_folder(contents, made)
-        signature = contents.manifest.needs.signature
-        cases.write_cases(made / cases.CASES, signature, open_package(package), given)
+            runtime = _find_runtime(contents, wheels, Path(work, "runtime"), model)
+            _write_folder(contents, runtime, made)
+        _write_cases(made, package, contents.manifest, model, given)
         _write_digests(made)
         made.chmod(0o755)
         made.replace(to)
     return to
 
 
-def _write_folder(contents: PackageContents, to: Path) -> None:
+def _find_runtime(
+    contents: PackageContents, wheels: Sequence[Path], work: Path, model: str | None
+) -> RuntimeFiles:
+    """Return the runtime of a package, or say what is missing to export it."""
     needs = contents.manifest.needs
+    machine = needs.processor.machine
     if needs.signature.device != "cpu":
         raise ConfigError(
             f"a package for {needs.signature.device} is not exported: "
             "the folder has TVM's runtime for processors alone"
         )
-    check_runtime(needs.runtime)
-    if needs.processor.machine != (here := cpu.machine_of({})):
-        raise PackageError(
-            f"built for {needs.processor.machine}, and TVM's runtime here is for {here}"
+    if machine == cpu.machine_of({}):
+        return (
+            unpack_wheels(machine, needs.runtime, wheels, work)
+            if wheels
+            else installed_files(needs.runtime)
         )
+    if not wheels:
+        raise SetupError(
+            f"built for {machine}, and TVM's runtime here is for {cpu.machine_of({})}: "
+            f"{download_command(machine, needs.runtime)}, then name the folder with --runtime"
+        )
+    if model is None:
+        raise ConfigError(
+            f"built for {machine}, so that it cannot compute the cases of its self-test here: "
+            "name its model with --model, which the reference runs"
+        )
+    return unpack_wheels(machine, needs.runtime, wheels, work)
+
+
+def _write_folder(contents: PackageContents, runtime: RuntimeFiles, to: Path) -> None:
+    needs = contents.manifest.needs
     for name in contents.manifest.files:
         if name != WEIGHTS:
             contents.extract(name, to / name)
@@ -80,44 +118,40 @@ def _write_folder(contents: PackageContents, to: Path) -> None:
         placed = align(stored, to / WEIGHTS, frozenset(needs.signature.halves))
     text = describe(needs.signature, needs.processor, placed)
     (to / DESCRIPTION).write_text(text, encoding="utf-8")
-    _write_runtime(to, needs.processor.machine)
+    _write_runtime(to, needs.processor.machine, runtime)
 
 
-def _write_runtime(to: Path, machine: str) -> None:
+def _write_runtime(to: Path, machine: str, runtime: RuntimeFiles) -> None:
     libraries = to / "lib"
     libraries.mkdir()
-    for package, names in _RUNTIME.items():
-        for name in names:
-            shutil.copyfile(_package_folder(package) / "lib" / name, libraries / name)
+    for path in runtime.libraries:
+        shutil.copyfile(path, libraries / path.name)
     compiler = compile_native.find_compiler(machine)
-    headers = _package_folder("tvm_ffi") / "include"
-    compile_native.compile_library(compiler, headers, libraries, libraries / "libautopipe.so")
+    built = libraries / "libautopipe.so"
+    compile_native.compile_library(compiler, runtime.headers, libraries, built)
     (to / "bin").mkdir()
     compile_native.compile_program(compiler, libraries, to / "bin" / "run")
     for name, folder in _COPIED.items():
         (to / folder).mkdir(parents=True, exist_ok=True)
         shutil.copyfile(compile_native.SOURCES / name, to / folder / name)
-    _write_licences(to / "licenses")
-    binaries = [*libraries.glob("*.so"), to / "bin" / "run"]
+    (to / "licenses").mkdir()
+    for name, path in {**runtime.licences, **dict(list_licences("autopipe"))}.items():
+        shutil.copyfile(path, to / "licenses" / name)
+    (to / RUNTIME).write_text("\n".join([*runtime.origins, ""]), encoding="utf-8")
+    binaries = [*to.glob("*.so"), *libraries.glob("*.so"), to / "bin" / "run"]
     (to / REQUIREMENTS).write_text(_requirements(machine, binaries), encoding="utf-8")
 
 
-def _package_folder(name: str) -> Path:
-    spec = find_spec(name)
-    if spec is None or spec.origin is None:
-        raise SetupError("apache-tvm is not installed: pip install autopipe")
-    return Path(spec.origin).parent
-
-
-def _write_licences(to: Path) -> None:
-    """Copy the licence texts of what the folder brings."""
-    to.mkdir()
-    for name in _DISTRIBUTIONS:
-        for file in distribution(name).files or ():
-            if "licenses" in file.parts and file.suffix in {"", ".txt", ".md"}:
-                path = Path(str(file.locate()))
-                if path.is_file():
-                    shutil.copyfile(path, to / f"{name}.{path.name}")
+def _write_cases(
+    to: Path, package: Path, manifest: Manifest, model: str | None, given: Sequence[Path]
+) -> None:
+    folder, signature = to / cases.CASES, manifest.needs.signature
+    if model is None:
+        cases.write_cases(folder, signature, cases.answer_of(open_package(package)), given)
+        return
+    with tempfile.TemporaryDirectory(dir=to.parent) as work:
+        answers = ReferenceCases(manifest, model, Path(work))
+        cases.write_cases(folder, signature, answers.answer, given)
 
 
 def _requirements(machine: str, binaries: Sequence[Path]) -> str:

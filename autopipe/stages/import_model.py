@@ -1,13 +1,10 @@
 """Stage `import`: the model file as a Relax module and its weights."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.signature import Port
 from autopipe.compiler.frontends.frontend import FRONTENDS
-from autopipe.compiler.frontends.imported import Value
 from autopipe.config import Pipeline
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
@@ -55,7 +52,7 @@ class ImportStage(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write the module, the weights, and the model as reference runtimes run it."""
-        from autopipe.compiler import module_io
+        from autopipe.compiler.frontends.write_imported import write_imported
 
         model = FRONTENDS[self.format].load(
             self.path, inputs=self.inputs, dimensions=self.dimensions, weights=self.weights,
@@ -63,17 +60,7 @@ class ImportStage(Stage, frozen=True):
         )  # fmt: skip
         for message in model.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
-        module_io.save_module(model.module, ctx.out / "module.json")
-        module_io.save_weights(model.weights, ctx.out / "weights.safetensors")
-        if model.write_reference is not None:
-            model.write_reference(ctx.out)
-        params = sum(values.size for values in model.weights.values())
-        ImportedModel(
-            name=model.name, inputs=_ports(model.inputs), outputs=_ports(model.outputs),
-            weights=tuple(model.weights), source_sha256=model.source_sha256,
-            synthesized=model.synthesized, opset=model.opset, selects=dict(model.selects),
-            params=params, dimensions=self.dimensions,
-        ).write(ctx.out)  # fmt: skip
+        params = write_imported(model, self.dimensions, ctx.out)
         drawn = "drawn" if model.synthesized else "read"
         source = self.format if model.opset is None else f"opset {model.opset}"
         return f"{model.name}: {source}, {params} weights {drawn}"
@@ -85,7 +72,3 @@ class ImportStage(Stage, frozen=True):
     def unkeyed(self) -> frozenset[str]:
         """Return the path: what counts is what is in the file. No open sizes are no parameter."""
         return frozenset({"path"} if self.dimensions else {"path", "dimensions"})
-
-
-def _ports(values: Iterable[Value]) -> tuple[Port, ...]:
-    return tuple(Port.model_validate(value.model_dump()) for value in values)

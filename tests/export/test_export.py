@@ -252,7 +252,8 @@ def reader(tmp_path_factory):
         '    printf("%d %s\\n", s, s ? autopipe_last_error() : d.missing);\n'
         "    free_description(&d); } }\n"
     )
-    files = [str(SOURCES / name) for name in ("error.c", "files.c", "sha256.c", "description.c")]
+    names = ("error.c", "files.c", "sha256.c", "processor.c", "description.c")
+    files = [str(SOURCES / name) for name in names]
     subprocess.run(
         ["cc", "-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
          f"-I{SOURCES}", source, *files, "-o", out],

@@ -1,21 +1,29 @@
 """A whole model, compiled for another kind of machine.
 
-Wanted: Debian's `gcc-aarch64-linux-gnu`, or another compiler of that name.
+Wanted: Debian's `gcc-aarch64-linux-gnu`, or another compiler of that name. To run its folder,
+Debian's `qemu-user`, and in the folder that `$AUTOPIPE_TEST_WHEELS` names the wheels that
+`autopipe export` asks for.
 """
 
+import os
 import shutil
 import struct
+import subprocess
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autopipe.api import flow
 from autopipe.errors import StageError
+from autopipe.export.folder import export_package
 from autopipe.pipeline.events import Warn
 
 MODEL = Path(__file__).parents[2] / "pipelines" / "models" / "mlp.onnx"
 COMPILER = "aarch64-linux-gnu-gcc"
+EMULATOR = "qemu-aarch64"
+WHEELS = os.environ.get("AUTOPIPE_TEST_WHEELS", "")
 AARCH64 = 183
 """The number of the machine in an ELF file."""
 
@@ -30,7 +38,12 @@ benchmark: null
 """
 
 
-@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
+needs_compiler = pytest.mark.skipif(
+    shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed"
+)
+
+
+@needs_compiler
 def test_a_package_for_another_machine_is_made_here(tmp_path):
     file = tmp_path / "mlp.yaml"
     file.write_text(PIPELINE)
@@ -49,3 +62,38 @@ def test_a_package_for_another_machine_is_made_here(tmp_path):
     overrides = ["target.linker=g++"]  # of this machine
     with pytest.raises(StageError, match=r"linking failed: .*target\.linker is .*/g\+\+"):
         flow.run(file, store=tmp_path / "store", overrides=overrides, until="build")
+
+
+def emulate(folder, *words):
+    """Run the program of an exported folder as its processor would."""
+    root = f"/usr/{COMPILER.removesuffix('-gcc')}"
+    return subprocess.run(
+        [EMULATOR, "-L", root, folder / "bin" / "run", *words], capture_output=True, text=True,
+        check=False, timeout=120, env={},
+    )  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which(EMULATOR) is None, reason=f"{EMULATOR} is not installed")
+@pytest.mark.skipif(not WHEELS, reason="AUTOPIPE_TEST_WHEELS names no folder of wheels")
+def test_its_folder_agrees_with_the_reference_under_an_emulator(tmp_path):
+    file = tmp_path / "mlp.yaml"
+    file.write_text(PIPELINE)
+    flow.run(file, store=tmp_path / "store", output=tmp_path / "dist")
+    package, wheels = tmp_path / "dist" / "mlp.tar", [Path(WHEELS)]
+    folders = [
+        export_package(package, tmp_path / name, wheels=wheels, model=str(MODEL))
+        for name in ("first", "second")
+    ]
+    digests = {(folder / "SHA256SUMS").read_bytes() for folder in folders}
+    assert len(digests) == 1
+    tested = emulate(folders[0], "--self-test", "--verify")
+    assert (tested.returncode, tested.stderr) == (0, "")
+    assert tested.stdout.splitlines()[-1] == "2 of 2 cases right"
+    output = folders[0] / "cases" / "0.output.0.npy"
+    np.save(output, np.load(output)[::-1])
+    assert emulate(folders[0], "--self-test").returncode == 1
+    text = (folders[0] / "model.txt").read_text()
+    (folders[0] / "model.txt").write_text(text.replace("neon asimd", "sve9 sve9"))
+    lacking = emulate(folders[0], "--describe")
+    assert (lacking.returncode, "lacks sve9" in lacking.stderr) == (4, True), lacking.stderr

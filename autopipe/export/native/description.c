@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "files.h"
+#include "processor.h"
 
 enum { MAX_WORDS = 1024, LINE_BYTES = 16384, ALIGNMENT = 64 };
 static const int64_t LARGEST = (int64_t)1 << 40; /* of a size; products are checked beside it */
@@ -19,7 +20,7 @@ typedef struct reader {
   char *words[MAX_WORDS];
   int count;
   size_t weights_size;
-  char *flags; /* of /proc/cpuinfo, with a space on either side */
+  char *flags; /* of the processor, with a space on either side */
 } reader;
 
 static const struct { const char *name; autopipe_dtype dtype; size_t bytes; } DTYPES[] = {
@@ -190,28 +191,6 @@ static int read_taken(reader *from) {
     return 1;
   }
   return 0;
-}
-
-/* Reads the flags of the first processor; those of ARM are called features. */
-static char *read_flags(void) {
-  FILE *file = fopen("/proc/cpuinfo", "re");
-  char *line = NULL, *found = NULL;
-  size_t room = 0;
-  while (file && !found && getline(&line, &room, file) > 0) {
-    char *colon = strchr(line, ':');
-    if (!colon || (strncmp(line, "flags", 5) && strncmp(line, "Features", 8))) continue;
-    size_t length = strlen(colon + 1);
-    found = calloc(1, length + 3);
-    if (!found) break;
-    found[0] = ' ';
-    memcpy(found + 1, colon + 1, length);
-    for (char *c = found; *c; c++)
-      if (*c == '\n') *c = ' ';
-    strcat(found, " ");
-  }
-  if (file) fclose(file);
-  free(line);
-  return found ? found : calloc(1, 2);
 }
 
 static int read_feature(reader *from) {

@@ -1,0 +1,121 @@
+"""Expected outputs of a reference runtime, for a package that cannot run on this machine.
+
+The package states all of its model but where it lies. So the model is imported once more, and the
+reference runs what is imported, as it does in the stage *verify*.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from autopipe.artifacts.verification import Tolerance
+from autopipe.compiler.frontends.frontend import FRONTENDS
+from autopipe.config.model import Model
+from autopipe.config.numerics import Numerics
+from autopipe.config.paths import located
+from autopipe.config.problem import first
+from autopipe.errors import ConfigError, PackageError
+from autopipe.packaging.provenance import Manifest, Source, Statement
+from autopipe.verification import reference
+from autopipe.verification.compare import coarse, magnitude, tolerance, widened
+from autopipe.verification.inputs import Case, nudged
+from autopipe.verification.operators import Operators
+from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
+
+_MOVES = 3
+"""Times that inputs are moved, where that shows how far two right programs may be apart."""
+_INSIDE = 2.0**-12
+"""Share that inputs are moved by where the model rounds to steps."""
+
+
+class ReferenceCases:
+    """Answers cases as the model of a package does in a reference runtime."""
+
+    def __init__(self, manifest: Manifest, model: str, work: Path) -> None:
+        """Import the model of a package; `work` is an empty folder.
+
+        Raises ConfigError for a file that is not the model of the package, ModelError for one that
+        is none, SetupError where no reference is installed.
+        """
+        imported = work / "imported"
+        imported.mkdir()
+        _import(manifest, model, imported)
+        self._oracle = Oracle(imported, reference.choose("auto", imported), work)
+        self._operators = Operators(imported)
+        self._typical: dict[str, float] = {}
+        self.origin = ""
+        """The reference and its version, after the first case."""
+
+    def answer(self, case: Case) -> dict[str, tuple[np.ndarray, Tolerance]] | None:
+        """Return each output with its tolerance; None for an edge that the model is not made for.
+
+        Random cases come first: an output's magnitude there bounds its tolerance on edges.
+        """
+        (answer,), expected = self._oracle.ask([case])
+        self.origin = self.origin or f"{expected.engine} {expected.version}"
+        if case.edge and (answer.refusal is not None or finite_share(answer) < 1):
+            return None
+        if not case.edge:
+            for name, array in answer.items():
+                self._typical[name] = max(magnitude(array), self._typical.get(name, 0.0))
+        others = self._move(case)
+        return {
+            name: (array, self._tolerance(case, name, array, others))
+            for name, array in answer.items()
+        }
+
+    def _move(self, case: Case) -> Sequence[ReferenceAnswer]:
+        """Return answers to inputs nearby, where two right programs may part."""
+        steps = self._operators.round
+        if not (case.edge or steps):
+            return []
+        moved = (nudged(case, seed, _INSIDE if steps else 0.0) for seed in range(_MOVES))
+        answers = self._oracle.opinions(list(moved))
+        return [answer for answer in answers if answer is not None]
+
+    def _tolerance(
+        self, case: Case, name: str, array: np.ndarray, others: Sequence[ReferenceAnswer]
+    ) -> Tolerance:
+        scale = max(self._typical.get(name, 0.0), magnitude(array))
+        own = tolerance(array.dtype, scale, None, None, edge=case.edge)
+        allowed = coarse(own, self._operators.floor(name, array.dtype))
+        for other in others:
+            allowed = coarse(allowed, widened(own, array, other[name]).atol)
+        return allowed
+
+
+def _import(manifest: Manifest, path: str, out: Path) -> None:
+    """Write the model of a package as the artifact of *import*."""
+    from autopipe.compiler.frontends.write_imported import write_imported
+
+    if not isinstance(manifest, Statement):
+        raise ConfigError("--model takes a package of format 2, which states its model")
+    definition = manifest.predicate.build_definition
+    stated = definition.external_parameters.configuration
+    numerics = Numerics.model_validate(stated.get("numerics", {}))
+    if numerics.weights or numerics.compute:
+        raise ConfigError(
+            "--model: the package rounds to bfloat16 (`numerics`), and no reference does"
+        )
+    try:
+        model = Model.model_validate({**stated["model"], "path": path})
+    except (ValidationError, KeyError, TypeError) as error:
+        reason = first(error) if isinstance(error, ValidationError) else f"no {error}"
+        raise PackageError(f"the manifest does not describe the model: {reason}") from None
+    loaded = FRONTENDS[model.format].load(
+        _find_model(path), inputs=model.inputs, dimensions=model.dimensions,
+        weights=model.weights, sha256=None,
+    )  # fmt: skip
+    sources = [used for used in definition.resolved_dependencies if isinstance(used, Source)]
+    if [source.digest.sha256 for source in sources] != [loaded.source_sha256]:
+        raise ConfigError(f"--model {path}: not the model of the package, by its SHA-256")
+    write_imported(loaded, model.dimensions, out)
+
+
+def _find_model(path: str) -> Path:
+    try:
+        return located(path, Path.cwd())
+    except ConfigError as error:
+        raise ConfigError(f"--model: {error}") from None
