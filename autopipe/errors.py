@@ -7,6 +7,7 @@
   - TargetError    the target or its device can not be used         exit 3
   - PackageError   a package is damaged or hostile                  exit 3
   - StageError     a stage failed while running                     exit 4
+  - CallLimitError a call reached its limit, or was cancelled       exit 4
   - SetupError     a dependency is missing or does not fit          exit 5
   - StoreError     the store can not be read or written             exit 5
   - LockError      the lock does not fit, or can not be read        exit 6
@@ -57,6 +58,12 @@ class PackageError(AutopipeError):
 
 class StageError(AutopipeError):
     """A stage failed while running; nothing of it is cached."""
+
+    exit_code = 4
+
+
+class CallLimitError(AutopipeError, TimeoutError):
+    """A call reached its time limit or was cancelled; the model can be called again."""
 
     exit_code = 4
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
+from autopipe.compiler.library.call_limit import CallLimit
 from autopipe.compiler.library.call_thread import CallThread
 from autopipe.errors import ConfigError
 
@@ -58,13 +59,29 @@ class KernelThreads:
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Return what `function` returns, once it is the turn of this call."""
         with self._lock:
-            if self._closed:
-                raise ConfigError("the model is closed")
-            if self._is_ready() or self._become_owner():
-                return function(*args, **kwargs)
-            if self._call_thread is None or not self._call_thread.is_alive():
-                self._call_thread = CallThread(lambda: use_threads(self._count))
-            return self._call_thread.run(lambda: function(*args, **kwargs))
+            return self._make_call(function, *args, **kwargs)
+
+    def run_within(
+        self, limit: CallLimit, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Do as `run` does; raise CallLimitError if the turn does not come in time."""
+        if not self._lock.acquire(timeout=limit.remaining()):
+            raise limit.error()
+        try:
+            if limit.is_over():
+                raise limit.error()
+            return self._make_call(function, *args, **kwargs)
+        finally:
+            self._lock.release()
+
+    def _make_call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._closed:
+            raise ConfigError("the model is closed")
+        if self._is_ready() or self._become_owner():
+            return function(*args, **kwargs)
+        if self._call_thread is None or not self._call_thread.is_alive():
+            self._call_thread = CallThread(lambda: use_threads(self._count))
+        return self._call_thread.run(lambda: function(*args, **kwargs))
 
     def close(self) -> None:
         """End the threads, after the call that runs; later calls raise ConfigError."""

@@ -1,15 +1,22 @@
 """A loaded library with its weights: numpy arrays in and out, by name."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from autopipe.artifacts.signature import Signature
 from autopipe.backends import DEVICES
+from autopipe.compiler.library.call_limit import CallLimit, CallLimits, VirtualMachine, call_within
 from autopipe.compiler.library.kernel_threads import KernelThreads
-from autopipe.compiler.library.ports import check_inputs
-from autopipe.compiler.library.stream import Held, Stream
+from autopipe.compiler.library.ports import (
+    NO_ARRAYS,
+    Arrays,
+    check_buffers,
+    check_inputs,
+    check_size,
+)
+from autopipe.compiler.library.stream import Held, Stream, StreamCall
 from autopipe.errors import StageError
 
 ALIGNMENT: Final = 64
@@ -30,14 +37,14 @@ class LoadedModel:
     def __init__(
         self,
         signature: Signature,
-        main: Callable[..., Any],
+        machine: VirtualMachine,
         weights: Sequence[object],
         threads: KernelThreads,
     ) -> None:
         from tvm_ffi import from_dlpack, get_global_func
 
         self.signature = signature
-        self._main = main
+        self._machine, self._main = machine, machine["main"]
         self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
         tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
         device = DEVICES[signature.device].piece("runtime")
@@ -50,19 +57,40 @@ class LoadedModel:
         buffers = self._staging.places() if self._staging else tensors
         self._places = frozenset(buffer.data_ptr() for buffer in buffers)
         self._threads = threads
+        self._limits = CallLimits()
 
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def __call__(
+        self,
+        inputs: Arrays,
+        *,
+        outputs: Arrays = NO_ARRAYS,
+        limit: float | CallLimit | None = None,
+    ) -> dict[str, np.ndarray]:
         """Run one inference; the outputs are the caller's own copies.
 
-        Raises ConfigError where names, shapes or dtypes are not the model's, StageError where
-        the library fails.
-        """
-        return self._threads.run(self.infer, inputs)
+        `outputs` are arrays that take outputs, by name. A call that takes longer than `limit`
+        seconds, waiting included, ends before its next kernel.
 
-    def infer(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        Raises ConfigError where names, shapes or dtypes are not the model's, CallLimitError,
+        StageError where the library fails.
+        """
+        if limit is None:
+            return self._threads.run(self.infer, inputs, outputs)
+        with self._limits.start(limit) as started:
+            return self._threads.run_within(started, self.infer, inputs, outputs, started)
+
+    def infer(
+        self, inputs: Arrays, outputs: Arrays = NO_ARRAYS, limit: CallLimit | None = None
+    ) -> dict[str, np.ndarray]:
         """Run one inference in the calling thread, whose turn it is."""
-        made = self._given(check_inputs(self.signature.inputs, inputs), {})
-        return dict(zip(self._names, self._arrays(made), strict=True))
+        given = check_inputs(self.signature.inputs, inputs)
+        check_buffers(self.signature.outputs, outputs)
+        made = self._given(given, {}, limit)
+        return self._deliver(dict(zip(self._names, made, strict=True)), outputs)
+
+    def cancel(self) -> None:
+        """End the calls with a limit that run or wait now, each before its next kernel."""
+        self._limits.cancel()
 
     def stream(
         self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
@@ -78,23 +106,29 @@ class LoadedModel:
         return Stream(self, states, start)
 
     def step(
-        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
+        self,
+        step: StreamCall,
+        *,
+        outputs: Arrays = NO_ARRAYS,
+        limit: float | CallLimit | None = None,
     ) -> tuple[dict[str, np.ndarray], Held]:
         """Run once and return the outputs and the states after it; `Stream` is the way to call it.
 
-        `arrays` are inputs that were checked, `held` the others: states after an earlier step.
-        Outputs that `states` names are returned as such, and not as arrays.
+        Outputs that are states are returned as such, and not as arrays.
         """
-        return self._threads.run(self._step, arrays, held, states)
+        if limit is None:
+            return self._threads.run(self._step, step, outputs)
+        with self._limits.start(limit) as started:
+            return self._threads.run_within(started, self._step, step, outputs, started)
 
     def _step(
-        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
+        self, step: StreamCall, outputs: Arrays, limit: CallLimit | None = None
     ) -> tuple[dict[str, np.ndarray], Held]:
-        made = dict(zip(self._names, self._given(arrays, held), strict=True))
-        kept = {given: self._lasting(made[name]) for given, name in states.items()}
-        for name in states.values():
+        made = dict(zip(self._names, self._given(step.arrays, step.held, limit), strict=True))
+        kept = {given: self._lasting(made[name]) for given, name in step.states.items()}
+        for name in step.states.values():
             made.pop(name, None)
-        return dict(zip(made, self._arrays(made.values()), strict=True)), kept
+        return self._deliver(made, outputs), kept
 
     def close(self) -> None:
         """End the threads of the model; later calls raise ConfigError."""
@@ -104,16 +138,18 @@ class LoadedModel:
         """Return a copy of a state."""
         return self._arrays([state])[0]
 
-    def _given(self, arrays: Mapping[str, np.ndarray], held: Held) -> list[Any]:
+    def _given(self, arrays: Arrays, held: Held, limit: CallLimit | None = None) -> list[Any]:
         """Run once on inputs that were checked, and states; return the outputs as they are."""
         for name, array in arrays.items():
             self._buffers[name][...] = array
         try:
-            return self._run(held) if held or self._staging else self._outputs(self._arguments)
+            if held or self._staging:
+                return self._run(held, limit)
+            return self._outputs(self._arguments, limit)
         except _FAILURES as error:
             raise StageError(f"the compiled model failed: {_describe_failure(error)}") from error
 
-    def _run(self, held: Held) -> list[Any]:
+    def _run(self, held: Held, limit: CallLimit | None) -> list[Any]:
         arguments = self._arguments.copy()
         if self._staging:
             places = {self._positions[name]: state for name, state in held.items()}
@@ -121,18 +157,35 @@ class LoadedModel:
         else:
             for name, state in held.items():
                 arguments[self._positions[name]] = state
-        return self._outputs(arguments)
+        return self._outputs(arguments, limit)
 
-    def _outputs(self, arguments: Sequence[Any]) -> list[Any]:
-        returned = self._main(*arguments)
+    def _outputs(self, arguments: Sequence[Any], limit: CallLimit | None) -> list[Any]:
+        if limit is None:
+            returned = self._main(*arguments)
+        else:
+            returned = call_within(limit, self._machine, arguments)
         if hasattr(returned, "__dlpack__"):
             return [returned]
         # Iterating over the runtime's arrays takes a microsecond and a half an item.
         return [self._item(returned, at) for at in range(len(self._names))]
 
+    def _deliver(self, results: Mapping[str, Any], outputs: Arrays) -> dict[str, np.ndarray]:
+        """Return copies of results by name: in `outputs` where an array is given."""
+        if not outputs:
+            return dict(zip(results, self._arrays(results.values()), strict=True))
+        views = dict(zip(results, map(np.from_dlpack, self._here(results.values())), strict=True))
+        for name, buffer in outputs.items():
+            check_size(name, buffer, views[name].shape)
+        for name, buffer in outputs.items():
+            np.copyto(buffer, views[name])
+        return {name: outputs[name] if name in outputs else np.array(views[name]) for name in views}
+
     def _arrays(self, results: Collection[Any]) -> list[np.ndarray]:
-        here = self._staging.results(list(results)) if self._staging else results
-        return [np.array(np.from_dlpack(result)) for result in here]
+        return [np.array(np.from_dlpack(result)) for result in self._here(results)]
+
+    def _here(self, results: Collection[Any]) -> Collection[Any]:
+        """Return tensors in memory of the processor."""
+        return self._staging.results(list(results)) if self._staging else results
 
     def _lasting(self, state: Any) -> Any:  # noqa: ANN401 - a tensor of the runtime
         """Return a state that the next call does not overwrite: it may be an input itself."""

@@ -1,14 +1,17 @@
 """Instances of one model, which share its library and weights and run at the same time."""
 
-from collections.abc import Mapping, Sequence
-from queue import LifoQueue
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from queue import Empty, LifoQueue
 from typing import Any, cast
 
 import numpy as np
 
+from autopipe.compiler.library.call_limit import CallLimit, CallLimits
 from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.open_model import OpenModel
-from autopipe.compiler.library.stream import Held, Stream
+from autopipe.compiler.library.ports import NO_ARRAYS, Arrays
+from autopipe.compiler.library.stream import Held, Stream, StreamCall
 
 Instance = LoadedModel | OpenModel
 
@@ -22,14 +25,22 @@ class ModelInstances:
         self._free: LifoQueue[Instance] = LifoQueue()
         for instance in reversed(instances):
             self._free.put(instance)
+        self._limits = CallLimits()
 
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def __call__(
+        self,
+        inputs: Arrays,
+        *,
+        outputs: Arrays = NO_ARRAYS,
+        limit: float | CallLimit | None = None,
+    ) -> dict[str, np.ndarray]:
         """Run one inference, as `LoadedModel` does."""
-        instance = self._free.get()
-        try:
-            return instance(inputs)
-        finally:
-            self._free.put(instance)
+        with self._take(limit) as (instance, started):
+            return instance(inputs, outputs=outputs, limit=started)
+
+    def cancel(self) -> None:
+        """End the calls with a limit that run or wait now, each before its next kernel."""
+        self._limits.cancel()
 
     def stream(
         self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
@@ -39,14 +50,28 @@ class ModelInstances:
         return Stream(self, states, start)
 
     def step(
-        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
+        self,
+        step: StreamCall,
+        *,
+        outputs: Arrays = NO_ARRAYS,
+        limit: float | CallLimit | None = None,
     ) -> tuple[dict[str, np.ndarray], Held]:
         """Run one step of a stream, as `LoadedModel` does."""
-        instance = self._free.get()
-        try:
-            return cast("LoadedModel", instance).step(arrays, held, states)
-        finally:
-            self._free.put(instance)
+        with self._take(limit) as (instance, started):
+            return cast("LoadedModel", instance).step(step, outputs=outputs, limit=started)
+
+    @contextmanager
+    def _take(self, limit: float | CallLimit | None) -> Iterator[tuple[Instance, CallLimit | None]]:
+        """Yield a free instance, and the limit that runs since it is waited for."""
+        with nullcontext() if limit is None else self._limits.start(limit) as started:
+            try:
+                instance = self._free.get(timeout=started.remaining() if started else None)
+            except Empty:
+                raise cast("CallLimit", started).error() from None
+            try:
+                yield instance, started
+            finally:
+                self._free.put(instance)
 
     def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
         """Return a copy of a state."""

@@ -5,15 +5,16 @@ model({"x": image of 1x3x352x96})      # lib.so, which serves every size
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Never
+from collections.abc import Mapping, Sequence
+from typing import Final, Never
 
 import numpy as np
 
 from autopipe.artifacts.signature import LIBRARY, Signature
+from autopipe.compiler.library.call_limit import CallLimit, CallLimits, VirtualMachine
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.loaded_model import LoadedModel
-from autopipe.compiler.library.ports import sizes_of
+from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, sizes_of
 from autopipe.config.dimension import told
 from autopipe.errors import ConfigError, StageError
 from autopipe.host.memory import give_back, resident
@@ -33,13 +34,13 @@ class OpenModel:
     def __init__(
         self,
         signature: Signature,
-        mains: Mapping[str, Callable[..., Any]],
+        machines: Mapping[str, VirtualMachine],
         weights: Mapping[str, Sequence[object]],
         threads: KernelThreads,
     ) -> None:
-        """Take `main` of each library, and its weights, by the name of the file."""
+        """Take the machine of each library, and its weights, by the name of the file."""
         self.signature = signature
-        self._mains, self._weights = mains, weights
+        self._machines, self._weights = machines, weights
         self._entries = {
             tuple(one.sizes[name] for name in signature.dimensions): one.library
             for one in signature.entries
@@ -49,23 +50,39 @@ class OpenModel:
         self._fresh = 0
         self._floor = resident()
         self._threads = threads
+        self._limits = CallLimits()
 
     def __call__(
-        self, inputs: Mapping[str, np.ndarray], *, generic: bool = False
+        self,
+        inputs: Arrays,
+        *,
+        outputs: Arrays = NO_ARRAYS,
+        limit: float | CallLimit | None = None,
+        generic: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Run one inference; the outputs are the caller's own copies.
+        """Run one inference as `LoadedModel` does.
 
         With `generic`, the library for every size runs it, even where there is one for this size.
-        Raises ConfigError where names, shapes or dtypes are not the model's or a size is out of its
-        range, StageError where a library fails.
+        Raises ConfigError besides where a size is out of its range.
         """
-        return self._threads.run(self._infer, inputs, generic=generic)
+        if limit is None:
+            return self._threads.run(self._infer, inputs, outputs, generic=generic)
+        with self._limits.start(limit) as started:
+            return self._threads.run_within(
+                started, self._infer, inputs, outputs, started, generic=generic
+            )
+
+    def cancel(self) -> None:
+        """End the calls with a limit that run or wait now, each before its next kernel."""
+        self._limits.cancel()
 
     def close(self) -> None:
         """End the threads of the model; later calls raise ConfigError."""
         self._threads.close()
 
-    def _infer(self, inputs: Mapping[str, np.ndarray], *, generic: bool) -> dict[str, np.ndarray]:
+    def _infer(
+        self, inputs: Arrays, outputs: Arrays, limit: CallLimit | None = None, *, generic: bool
+    ) -> dict[str, np.ndarray]:
         try:
             key = (generic, *[np.shape(inputs[name]) for name in self._open])
         except KeyError:  # an input is missing, which is told before anything is kept
@@ -73,7 +90,7 @@ class OpenModel:
         if key not in self._ready:
             self._made(key, inputs, generic=generic)
         self._ready.move_to_end(key)
-        return self._ready[key].infer(inputs)
+        return self._ready[key].infer(inputs, outputs, limit)
 
     def stream(self, *_: object, **__: object) -> Never:
         """Raise ConfigError: the states of a stream have one size."""
@@ -93,7 +110,7 @@ class OpenModel:
         fixed = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
         weights = [steps, *self._weights[library]]
         try:
-            model = LoadedModel(fixed, self._mains[library], weights, self._threads)
+            model = LoadedModel(fixed, self._machines[library], weights, self._threads)
         except MemoryError as error:
             raise StageError(f"no memory for inputs with {told(sizes)}") from error
         self._ready[key] = model

@@ -3,12 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
 from autopipe.artifacts.signature import Port
 from autopipe.config.dimension import Dimension, Sizes, named_in, size_of
 from autopipe.errors import ConfigError
+
+Arrays = Mapping[str, np.ndarray]
+"""Inputs or outputs of a call, by name."""
+
+NO_ARRAYS: Final[Arrays] = MappingProxyType({})
 
 
 def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -31,14 +38,44 @@ def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dic
     return arrays
 
 
-def check_names(ports: Sequence[Port], inputs: Iterable[str]) -> None:
-    """Raise a ConfigError for an input that the model does not have."""
+def check_names(ports: Sequence[Port], given: Iterable[str], kind: str = "input") -> None:
+    """Raise a ConfigError for an input, or another kind of port, that the model does not have."""
     names = [port.name for port in ports]
-    for name in inputs:
+    for name in given:
         if name not in names:
             close = get_close_matches(name, names, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(names)}"
-            raise ConfigError(f"the model has no input {name!r}; {hint}")
+            does = "takes" if kind == "input" else "returns"
+            hint = f"did you mean {close[0]!r}?" if close else f"it {does} {', '.join(names)}"
+            raise ConfigError(f"the model has no {kind} {name!r}; {hint}")
+
+
+def check_buffers(ports: Sequence[Port], buffers: Mapping[str, np.ndarray]) -> None:
+    """Raise a ConfigError for an array that can not take the output of its name.
+
+    Dimensions that only a call decides may have any size; `check_size` compares them.
+    """
+    check_names(ports, buffers, "output")
+    for port in ports:
+        if port.name not in buffers:
+            continue
+        array, what = buffers[port.name], f"the array for output {port.name!r}"
+        if not isinstance(array, np.ndarray):
+            raise ConfigError(f"{what} is a {type(array).__name__}")
+        fits = len(array.shape) == len(port.shape) and all(
+            size in (wanted, -1) for size, wanted in zip(port.shape, array.shape, strict=True)
+        )
+        if not fits or array.dtype != _dtype(port.dtype):
+            raise ConfigError(
+                f"{what} is {array.dtype} {list(array.shape)}; the model returns {described(port)}"
+            )
+        if not (array.flags.c_contiguous and array.flags.writeable):
+            raise ConfigError(f"{what} is read-only or not contiguous in C order")
+
+
+def check_size(name: str, buffer: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Raise a ConfigError where a call returned another shape than that of its array."""
+    if buffer.shape != shape:
+        raise ConfigError(f"output {name!r} is {list(shape)}; its array {list(buffer.shape)}")
 
 
 @cache

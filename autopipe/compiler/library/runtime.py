@@ -96,11 +96,10 @@ def _instance(
     weights: Mapping[str, Sequence[object]],
     steps: Sequence[int],
 ) -> LoadedModel | OpenModel:
-    mains = {library: machine["main"] for library, machine in machines.items()}
     threads = KernelThreads(signature.threads)
     if signature.dimensions:
-        return OpenModel(signature, mains, weights, threads)
-    return LoadedModel(signature, mains[LIBRARY], [*_sizes(steps), *weights[LIBRARY]], threads)
+        return OpenModel(signature, machines, weights, threads)
+    return LoadedModel(signature, machines[LIBRARY], [*_sizes(steps), *weights[LIBRARY]], threads)
 
 
 def _sizes(steps: Sequence[int]) -> list[object]:

@@ -10,16 +10,34 @@ A state stays where the model has put it: the tensor that one call returns is gi
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from autopipe.artifacts.signature import Signature
-from autopipe.compiler.library.ports import check_inputs, described
+from autopipe.compiler.library.call_limit import CallLimit
+from autopipe.compiler.library.ports import (
+    NO_ARRAYS,
+    Arrays,
+    check_buffers,
+    check_inputs,
+    described,
+)
 from autopipe.errors import ConfigError
 
 Held = Mapping[str, Any]
 """States as tensors of the runtime, by the input that takes each."""
+
+
+class StreamCall(NamedTuple):
+    """A call of a stream."""
+
+    arrays: Arrays
+    """Inputs that were checked."""
+    held: Held
+    """The other inputs: states after an earlier step."""
+    states: Mapping[str, str]
+    """The output that becomes the input of the next call, by the input's name."""
 
 
 class Streamed(Protocol):
@@ -28,7 +46,7 @@ class Streamed(Protocol):
     signature: Signature
 
     def step(
-        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
+        self, step: "StreamCall", *, outputs: Arrays, limit: float | CallLimit | None
     ) -> tuple[dict[str, np.ndarray], Held]:
         """Run once."""
 
@@ -64,20 +82,28 @@ class Stream:
         self._model, self._names = model, dict(states)
         self._kept = [inputs[name] for name in states]
         self._free = [port for port in inputs.values() if port.name not in states]
+        self._returned = [port for port in outputs.values() if port.name not in states.values()]
         self._held: Held = {}
         self._start: dict[str, np.ndarray] = {}
         self.reset(start)
 
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def __call__(
+        self,
+        inputs: Arrays,
+        *,
+        outputs: Arrays = NO_ARRAYS,
+        limit: float | CallLimit | None = None,
+    ) -> dict[str, np.ndarray]:
         """Run one step on the inputs that are not states; return the outputs that are not states.
 
-        The outputs are the caller's own copies. Raises ConfigError and StageError as a call of
-        the model does; after an error the states are those before it.
+        All else is as in a call of the model; after an error the states are those before it.
         """
         arrays = check_inputs(self._free, inputs) | self._start
-        outputs, self._held = self._model.step(arrays, self._held, self._names)
+        check_buffers(self._returned, outputs)
+        step = StreamCall(arrays, self._held, self._names)
+        returned, self._held = self._model.step(step, outputs=outputs, limit=limit)
         self._start = {}
-        return outputs
+        return returned
 
     def reset(self, start: Mapping[str, np.ndarray] | None = None) -> None:
         """Begin anew, with the given states by input name, and zeros for those not given.

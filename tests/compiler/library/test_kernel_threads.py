@@ -107,7 +107,7 @@ def test_a_model_is_called_in_a_child_that_was_forked(tmp_path):
 
 
 def model_of(main, threads):
-    return LoadedModel(SIGNATURE, main, [], threads)
+    return LoadedModel(SIGNATURE, {"main": main}, [], threads)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -42,7 +42,10 @@ def model(called):
 
     names = (LIBRARY, "lib.0.so")
     return OpenModel(
-        SIGNATURE, {name: main(name) for name in names}, dict.fromkeys(names, ()), KernelThreads(1)
+        SIGNATURE,
+        {name: {"main": main(name)} for name in names},
+        dict.fromkeys(names, ()),
+        KernelThreads(1),
     )
 
 
@@ -170,3 +173,12 @@ def test_a_signature_with_a_sum_that_says_nothing_is_refused(extent, why):
         Signature(
             inputs=(keys("past"), keys(extent)), outputs=(), weights=(), threads=1, dimensions=told
         )
+
+
+def test_an_array_for_an_output_has_the_size_of_the_call(model):
+    given = arrays(4, 8)
+    buffer = np.empty((4, 3, 8), "float32")
+    assert model(given, outputs={"y": buffer})["y"] is buffer
+    np.testing.assert_array_equal(buffer, given["x"])
+    with pytest.raises(ConfigError, match=r"output 'y' is \[4, 3, 6\]; its array \[4, 3, 8\]"):
+        model(arrays(4, 6), outputs={"y": buffer})

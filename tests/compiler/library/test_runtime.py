@@ -71,7 +71,7 @@ def echo(loaded):
         time.sleep(0.01)
         return x
 
-    return LoadedModel(signature, main, [], KernelThreads(1))
+    return LoadedModel(signature, {"main": main}, [], KernelThreads(1))
 
 
 def test_outputs_belong_to_the_caller(echo):

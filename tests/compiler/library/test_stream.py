@@ -50,7 +50,7 @@ def model(cell):
         weights=(),
         threads=1,
     )
-    return LoadedModel(signature, cell, [], KernelThreads(1))
+    return LoadedModel(signature, {"main": cell}, [], KernelThreads(1))
 
 
 def frame(value):
@@ -124,6 +124,6 @@ def test_an_output_of_another_shape_can_not_be_a_state():
         weights=(),
         threads=1,
     )
-    model = LoadedModel(signature, lambda h: h, [], KernelThreads(1))
+    model = LoadedModel(signature, {"main": lambda h: h}, [], KernelThreads(1))
     with pytest.raises(ConfigError, match=r"'h_next' float32 \[3\] can not be input 'h' float32"):
         model.stream({"h": "h_next"})
