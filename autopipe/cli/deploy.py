@@ -7,6 +7,7 @@ import typer
 
 from autopipe.cli.options import Json
 from autopipe.cli.terminal import show, show_json
+from autopipe.errors import ConfigError
 
 Package = Annotated[Path, typer.Argument(help="A package, such as dist/squeezenet.tar")]
 
@@ -24,10 +25,20 @@ def inspect(package: Package, *, as_json: Json = False) -> None:
         show(inspect_package(package))
 
 
-def export(
-    package: Package,
+Folder = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder to write, a new one")]
+Wheel = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write the wheel `autopipe-run` there, for any package"),
+]
+
+
+def export(  # noqa: PLR0913 -- one for each option
+    package: Annotated[
+        Path | None, typer.Argument(help="A package, such as dist/squeezenet.tar")
+    ] = None,
     *,
-    to: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write, a new one")],
+    to: Folder = None,
+    wheel: Wheel = None,
     case: Annotated[
         list[Path] | None,
         typer.Option(
@@ -52,13 +63,20 @@ def export(
     """Write a package as a folder that runs on a Linux with nothing else installed.
 
     It has a C library with its header, TVM's runtime, a program `bin/run`, and cases with which
-    `bin/run --self-test` checks the model where it runs. Takes a C compiler. A package for another
-    kind of machine takes `--runtime` and `--model`.
+    `bin/run --self-test` checks the model where it runs. A package for another kind of machine
+    takes `--runtime` and `--model`. The wheel opens packages from Python, and needs NumPy alone.
+    Both take a C compiler.
     """
     from autopipe.export.folder import export_package
+    from autopipe.export.wheel import build_wheel
 
-    made = export_package(package, to, case or (), wheels=runtime or (), model=model)
-    show([f"wrote {made}"])
+    if (package is None) != (to is None) or (package is None and wheel is None):
+        raise ConfigError("name a package and --to DIR, or --wheel DIR")
+    if package is not None and to is not None:
+        made = export_package(package, to, case or (), wheels=runtime or (), model=model)
+        show([f"wrote {made}"])
+    if wheel is not None:
+        show([f"wrote {build_wheel(wheel)}"])
 
 
 def bench(  # noqa: PLR0913 -- one for each option

@@ -10,6 +10,7 @@ import tvm
 from tvm_ffi import serialization
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
+from autopipe.runtime.weights import write_weights
 from autopipe.store import arrays
 
 
@@ -48,6 +49,13 @@ def from_json(text: str) -> Any:  # noqa: ANN401 - tvm is not typed
 def save_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
     """Write named arrays. The same arrays always give the same bytes. Raises OSError."""
     arrays.save({name: np.asarray(array, order="C") for name, array in weights.items()}, path)
+
+
+def save_aligned_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
+    """Write named arrays so that they can be used where the file is mapped. Raises OSError."""
+    plan = {name: (array.dtype.name, array.shape) for name, array in weights.items()}
+    with path.open("wb") as out:
+        write_weights(out, plan, weights.__getitem__)
 
 
 def load_weights(path: Path) -> dict[str, np.ndarray]:

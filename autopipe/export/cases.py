@@ -16,7 +16,7 @@ from autopipe.artifacts.verification import Tolerance
 from autopipe.compiler.library import samples
 from autopipe.compiler.library.runtime import Model
 from autopipe.config.dimension import likely
-from autopipe.export.description import encode_name
+from autopipe.runtime.description import encode_name
 from autopipe.verification.compare import magnitude, tolerance
 from autopipe.verification.inputs import Case, cases
 

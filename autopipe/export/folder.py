@@ -3,14 +3,13 @@
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from autopipe.compiler.target import cpu
-from autopipe.errors import ConfigError, SetupError
+from autopipe.errors import ConfigError, PackageError, SetupError
 from autopipe.export import cases, compile_native
-from autopipe.export.description import DESCRIPTION, describe
 from autopipe.export.reference_cases import ReferenceCases
 from autopipe.export.runtime_files import (
     RuntimeFiles,
@@ -19,19 +18,20 @@ from autopipe.export.runtime_files import (
     list_licences,
     unpack_wheels,
 )
-from autopipe.export.weights import align
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import WEIGHTS
 from autopipe.packaging.open import open_package
 from autopipe.packaging.provenance import Manifest
+from autopipe.runtime import folder as loader
+from autopipe.runtime.description import DESCRIPTION, describe_model
+from autopipe.runtime.weights import map_bytes, widen_weights
 
 DIGESTS: Final = "SHA256SUMS"
 REQUIREMENTS: Final = "REQUIREMENTS"
 RUNTIME: Final = "RUNTIME"
 
 _COPIED: Final = {
-    "autopipe.h": "include", "autopipe.hpp": "include", "autopipe_runtime.py": "python",
-    "serve.py": "python",
+    "autopipe.h": "include", "autopipe.hpp": "include", "serve.py": "python",
     "autopipe.pc": "lib/pkgconfig", "autopipe-config.cmake": "lib/cmake/autopipe",
 }  # fmt: skip
 
@@ -112,34 +112,52 @@ def _write_folder(contents: PackageContents, runtime: RuntimeFiles, to: Path) ->
             contents.extract(name, to / name)
     (to / "manifest.json").write_bytes(contents.read("manifest.json"))
     contents.agree()
-    with tempfile.TemporaryDirectory(dir=to.parent) as work:
-        stored = Path(work, WEIGHTS)
-        contents.extract(WEIGHTS, stored)
-        placed = align(stored, to / WEIGHTS, frozenset(needs.signature.halves))
-    text = describe(needs.signature, needs.processor, placed)
+    contents.extract(WEIGHTS)
+    member = contents.members[WEIGHTS]
+    stored = map_bytes(contents.file, member.start, member.size)
+    try:
+        with (to / WEIGHTS).open("xb") as out:
+            placed = widen_weights(stored, frozenset(needs.signature.halves), out)
+    except ValueError as error:
+        raise PackageError(f"{WEIGHTS} can not be read: {error}") from None
+    text = describe_model(needs.model_dump(mode="json"), placed)
     (to / DESCRIPTION).write_text(text, encoding="utf-8")
     _write_runtime(to, needs.processor.machine, runtime)
 
 
 def _write_runtime(to: Path, machine: str, runtime: RuntimeFiles) -> None:
     libraries = to / "lib"
-    libraries.mkdir()
-    for path in runtime.libraries:
-        shutil.copyfile(path, libraries / path.name)
-    compiler = compile_native.find_compiler(machine)
-    built = libraries / "libautopipe.so"
-    compile_native.compile_library(compiler, runtime.headers, libraries, built)
+    write_libraries(libraries, machine, runtime)
     (to / "bin").mkdir()
+    compiler = compile_native.find_compiler(machine)
     compile_native.compile_program(compiler, libraries, to / "bin" / "run")
     for name, folder in _COPIED.items():
         (to / folder).mkdir(parents=True, exist_ok=True)
         shutil.copyfile(compile_native.SOURCES / name, to / folder / name)
-    (to / "licenses").mkdir()
-    for name, path in {**runtime.licences, **dict(list_licences("autopipe"))}.items():
-        shutil.copyfile(path, to / "licenses" / name)
+    shutil.copyfile(str(loader.__file__), to / "python" / "autopipe_runtime.py")
+    write_licences(to / "licenses", runtime)
     (to / RUNTIME).write_text("\n".join([*runtime.origins, ""]), encoding="utf-8")
     binaries = [*to.glob("*.so"), *libraries.glob("*.so"), to / "bin" / "run"]
     (to / REQUIREMENTS).write_text(_requirements(machine, binaries), encoding="utf-8")
+
+
+def write_libraries(to: Path, machine: str, runtime: RuntimeFiles) -> None:
+    """Write TVM's runtime, and the C library that is compiled for it.
+
+    Raises SetupError without a C compiler, StageError if it fails.
+    """
+    to.mkdir()
+    for path in runtime.libraries:
+        shutil.copyfile(path, to / path.name)
+    compiler = compile_native.find_compiler(machine)
+    compile_native.compile_library(compiler, runtime.headers, to, to / "libautopipe.so")
+
+
+def write_licences(to: Path, runtime: RuntimeFiles) -> None:
+    """Copy the licence texts of what `write_libraries` writes."""
+    to.mkdir()
+    for name, path in {**runtime.licences, **dict(list_licences("autopipe"))}.items():
+        shutil.copyfile(path, to / name)
 
 
 def _write_cases(
@@ -156,17 +174,18 @@ def _write_cases(
 
 def _requirements(machine: str, binaries: Sequence[Path]) -> str:
     """State what a machine must have, by the symbols that the binaries need."""
-
-    def latest(family: bytes) -> str:
-        versions = [compile_native.needed_version(path, family) for path in binaries]
-        return max(versions, key=lambda version: tuple(map(int, version.split("."))))
-
     return "\n".join([
         f"Linux on {machine}",
-        f"glibc {latest(b'GLIBC')} or later",
-        f"libstdc++ with GLIBCXX_{latest(b'GLIBCXX')} or later",
+        f"glibc {latest_version(binaries, b'GLIBC')} or later",
+        f"libstdc++ with GLIBCXX_{latest_version(binaries, b'GLIBCXX')} or later",
         "",
     ])  # fmt: skip
+
+
+def latest_version(binaries: Iterable[Path], family: bytes) -> str:
+    """Return the latest version of a family of symbols that binaries need."""
+    versions = [compile_native.needed_version(path, family) for path in binaries]
+    return max(versions, key=lambda version: tuple(map(int, version.split("."))))
 
 
 def _write_digests(folder: Path) -> None:

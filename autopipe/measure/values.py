@@ -8,7 +8,7 @@ import ml_dtypes  # noqa: F401 -- teaches numpy bfloat16
 import numpy as np
 
 from autopipe.compiler.library.arena import Arena
-from autopipe.compiler.library.loaded_model import ALIGNMENT
+from autopipe.runtime.weights import ALIGNMENT
 
 Port = tuple[Sequence[int], str]
 """Shape and dtype of a tensor."""

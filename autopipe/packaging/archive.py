@@ -1,34 +1,16 @@
-"""The tar of a package: one byte sequence for one content, and read as strictly.
-
-A header says nothing but a name and a size. The reader makes the header it expects from these
-two and compares all 512 bytes, so that links, devices, sparse files, extensions, foreign owners
-and whatever else tar can say are not interpreted but refused.
-"""
+"""The tar of a package: one byte sequence for one content, and read as strictly."""
 
 import hashlib
 import os
 import shutil
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from autopipe import foreign
 from autopipe.errors import PackageError
-
-_BLOCK = 512
-_END = bytes(2 * _BLOCK)
-_MODE = 0o644
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Where a file lies in the archive."""
-
-    start: int
-    size: int
+from autopipe.runtime.archive import BLOCK, END, Member, make_header, read_members
 
 
 def write(archive: Path, files: Mapping[str, Path]) -> None:
@@ -37,10 +19,10 @@ def write(archive: Path, files: Mapping[str, Path]) -> None:
         for name in sorted(files):
             with files[name].open("rb") as source:
                 size = os.fstat(source.fileno()).st_size
-                out.write(_header(name, size))
+                out.write(make_header(name, size))
                 shutil.copyfileobj(source, out)
-            out.write(bytes(-size % _BLOCK))
-        out.write(_END)
+            out.write(bytes(-size % BLOCK))
+        out.write(END)
 
 
 def source(archive: Path) -> BinaryIO:
@@ -65,7 +47,11 @@ def opened(
     """
     with source(archive) if copy is None else nullcontext(copy) as file:
         try:
-            yield file, _members(file, names, optional)
+            members = read_members(file, names, optional)
+        except ValueError as error:
+            raise PackageError(f"{archive}: {error}") from None
+        try:
+            yield file, members
         except PackageError as error:
             raise PackageError(f"{archive}: {error}") from None
 
@@ -92,40 +78,3 @@ def extract(file: BinaryIO, member: Member, to: Path | None = None) -> str:
             out.write(chunk)
             left -= len(chunk)
     return digest.hexdigest()
-
-
-def _members(file: BinaryIO, names: Sequence[str], optional: Sequence[str]) -> dict[str, Member]:
-    length = os.fstat(file.fileno()).st_size
-    members = {}
-    for name in sorted({*names, *optional}):
-        block = file.read(_BLOCK)
-        size = _size(block)
-        if size is None or block != _header(name, size):
-            if name in optional:
-                file.seek(-len(block), os.SEEK_CUR)
-                continue
-            raise PackageError(f"not a package of autopipe: {name!r} does not follow")
-        members[name] = Member(start := file.tell(), size)
-        end = start + size + -size % _BLOCK
-        if end + len(_END) > length:
-            raise PackageError(f"it ends within {name!r}")
-        file.seek(start + size)
-        if any(file.read(end - start - size)):
-            raise PackageError(f"there is something between the files, after {name!r}")
-    if file.read(len(_END) + 1) != _END:
-        raise PackageError("there is something after the last file")
-    return members
-
-
-def _header(name: str, size: int) -> bytes:
-    entry = tarfile.TarInfo(name)
-    entry.size = size
-    entry.mode = _MODE
-    return entry.tobuf(tarfile.GNU_FORMAT, "ascii", "strict")
-
-
-def _size(block: bytes) -> int | None:
-    try:
-        return tarfile.TarInfo.frombuf(block, "ascii", "strict").size
-    except (tarfile.HeaderError, UnicodeDecodeError):
-        return None

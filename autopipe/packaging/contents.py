@@ -11,9 +11,9 @@ from autopipe.config.problem import shown
 from autopipe.errors import PackageError
 from autopipe.libraries import shipped
 from autopipe.packaging import archive, components, provenance
-from autopipe.packaging.archive import Member
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Manifest, Statement
+from autopipe.runtime.archive import Member
 from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signer, Signers
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from autopipe.packaging import archive
-from autopipe.packaging.archive import Member
 from autopipe.packaging.contents import opened
 from autopipe.packaging.manifest import ManifestFile, Needs
+from autopipe.runtime.archive import Member
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from autopipe.compiler.library.runtime import Model, load
+import numpy as np
+
+from autopipe.compiler.library.arena import copy_array
+from autopipe.compiler.library.runtime import WEIGHTS, Model, load
 from autopipe.compiler.target import cpu, gpu
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError, TargetError
-from autopipe.packaging.contents import opened, signed
+from autopipe.packaging.contents import PackageContents, opened, signed
 from autopipe.packaging.manifest import Processor, check_runtime
+from autopipe.runtime.weights import map_bytes
 from autopipe.signing.signers import Signers, UnsignedError
 
 _THREADS: Final = "TVM_NUM_THREADS"
@@ -24,22 +28,24 @@ def open_package(
     *,
     instances: int = 1,
     threads: int | None = None,
+    copy_weights: bool = False,
 ) -> Model:
     """Return the packaged model: call it with numpy arrays by name, get numpy arrays by name.
 
     It runs on `threads` threads, if the machine has so many: by default on `$TVM_NUM_THREADS`, or
     else on as many as it was tuned for. `instances` share its weights and run calls at the same
-    time; calls of one instance take turns.
+    time; calls of one instance take turns. Weights are mapped, so that the file must not be written
+    while the model is open; `copy_weights` copies them into private memory with large pages.
 
     A package is a program: the digests in it find damage, not forgery. `signers` finds forgery: the
     file that names them, in the form of OpenSSH's allowed signers. Raises PackageError for a
     damaged or hostile package, for one that no signer signed and for one that this processor cannot
     run, SetupError for one that needs another TVM, ConfigError for numbers below one.
     """
-    if threads is None and _THREADS in os.environ:
-        threads = _positive(f"${_THREADS}", os.environ[_THREADS])
-    elif threads is not None:
+    if threads is not None:
         _positive("threads", threads)
+    elif _THREADS in os.environ:
+        threads = _positive(f"${_THREADS}", os.environ[_THREADS])
     _positive("instances", instances)
     if isinstance(signers, str | Path):
         signers = Signers(Path(signers))
@@ -52,12 +58,21 @@ def open_package(
         check_runtime(needs.runtime)
         _check_processor(needs.processor)
         for name in contents.manifest.files:
-            contents.extract(name, Path(folder, name))
+            contents.extract(name, None if name == WEIGHTS else Path(folder, name))
         contents.agree()
+        weights = _map_weights(contents, copies=copy_weights)
         try:
-            return load(Path(folder), needs.signature, threads=threads, instances=instances)
+            return load(
+                Path(folder), needs.signature, weights, threads=threads, instances=instances
+            )
         except StageError as error:
             raise PackageError(str(error)) from error
+
+
+def _map_weights(contents: PackageContents, *, copies: bool) -> np.ndarray:
+    member = contents.members[WEIGHTS]
+    mapped = map_bytes(contents.file, member.start, member.size)
+    return copy_array(mapped) if copies else mapped
 
 
 def _positive(name: str, value: int | str) -> int:

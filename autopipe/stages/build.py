@@ -257,7 +257,7 @@ def _pack(
     labels = ["", *(label for label in packing if label)]
     packed = {label: pool.add(done(packing[label], shared)) for label in labels}
     kept = narrowed(pool.arrays, arrays)
-    module_io.save_weights(kept, ctx.out / "weights.safetensors")
+    module_io.save_aligned_weights(kept, ctx.out / "weights.safetensors")
     halves = (name for name, array in kept.items() if array.dtype != pool.arrays[name].dtype)
     return packed, tuple(sorted(halves))
 

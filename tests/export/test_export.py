@@ -18,11 +18,12 @@ from autopipe.cli.app import app
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ConfigError, PackageError
 from autopipe.export import bench
-from autopipe.export.description import describe
 from autopipe.export.folder import export_package
-from autopipe.export.weights import PlacedWeight, align
 from autopipe.packaging.manifest import Processor
 from autopipe.packaging.open import open_package
+from autopipe.runtime import folder as loader
+from autopipe.runtime.description import describe_model
+from autopipe.runtime.weights import PlacedWeight
 from autopipe.signing.signers import UnsignedError
 from tests.signing import keys
 from tests.signing.keys import NEEDED
@@ -36,7 +37,7 @@ import autopipe_runtime as runtime
 with runtime.open_package(sys.argv[1], threads=1, instances=2, verify=True) as model:
     x = np.arange(32, dtype="float32").reshape(4, 8)
     outputs = model({"data/x": x[::1], "ids": np.arange(4)})
-    print(model, outputs["scores"].shape, outputs["best"].dtype)
+    print(model.inputs, outputs["scores"].shape, outputs["best"].dtype)
     try:
         model({"data/x": x})
     except runtime.CallError as error:
@@ -216,28 +217,6 @@ def test_a_folder_runs_in_a_root_with_nothing_but_libc(folder, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_weights_are_aligned_and_stay_safetensors(tmp_path):
-    from safetensors.numpy import load_file, save_file
-
-    arrays = {"a": np.arange(3, dtype="int8"), "b": np.ones((2, 5), "float16"),
-              "c": np.zeros((0, 4), "float32"), "d": np.full((), 7.0)}  # fmt: skip
-    save_file(arrays, tmp_path / "source")
-    placed = align(tmp_path / "source", tmp_path / "aligned", frozenset({"b"}))
-    found = load_file(tmp_path / "aligned")
-    data = (tmp_path / "aligned").read_bytes()
-    for name, array in arrays.items():
-        wanted = array.astype("float32") if name == "b" else array
-        np.testing.assert_array_equal(found[name], wanted)
-        weight = placed[name]
-        assert weight.offset % 64 == 0
-        part = data[weight.offset : weight.offset + wanted.nbytes]
-        assert (part, weight.dtype, weight.shape) == (
-            wanted.tobytes(),
-            wanted.dtype.name,
-            wanted.shape,
-        )
-
-
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
     """The reader of descriptions, with the checks of the compiler's sanitizers."""
@@ -278,7 +257,8 @@ def test_no_description_breaks_its_reader(reader, tmp_path):
         entries=({"library": "lib.0.so", "sizes": {"n": 4}, "weights": ("w",)},),
     )  # fmt: skip
     processor = Processor(machine="x86_64", mcpu="znver3", features=("sse3",))
-    text = describe(signature, processor, {"w": PlacedWeight("float32", 64, (2, 3))})
+    needs = {"signature": signature.model_dump(mode="json"), "processor": processor.model_dump()}
+    text = describe_model(needs, {"w": PlacedWeight("float32", 64, (2, 3))})
     lines = text.splitlines()
     texts = [text]
     for place, line in enumerate(lines):
@@ -315,9 +295,7 @@ def test_the_structures_of_the_loader_are_those_of_the_header(folder, tmp_path):
     )
     subprocess.run(["cc", f"-I{folder}/include", source, "-o", tmp_path / "sizes"], check=True)
     printed = subprocess.run([tmp_path / "sizes"], capture_output=True, text=True, check=True)
-    from autopipe.export.native import autopipe_runtime as loader
-
-    sizes = [ctypes.sizeof(kind) for kind in (loader._Options, loader._Port, loader._Tensor)]
+    sizes = [ctypes.sizeof(kind) for kind in (loader.Options, loader._Port, loader._Tensor)]
     assert printed.stdout.split() == [str(size) for size in sizes]
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from autopipe.compiler.library.arena import PAGE
-from autopipe.compiler.library.loaded_model import ALIGNMENT
 from autopipe.measure import tensors
+from autopipe.runtime.weights import ALIGNMENT
 
 
 def test_weights_lie_one_behind_the_other_in_large_pages():

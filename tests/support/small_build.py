@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
@@ -118,13 +117,15 @@ def save_library(folder: Path, dense: str = DENSE) -> None:
     """Compile the small model with a kernel and write it as a LIBRARY artifact."""
     import tvm
 
+    from autopipe.compiler import module_io
+
     kernel = "\n".join(" " * 8 + line for line in dense.strip().splitlines())
     module = tvm.script.from_source(_MODULE.format(kernel=kernel))
     # LLVM's optimizer takes most of the time, and nobody ships this library.
     facts = {"kind": "llvm", "mcpu": TARGET["mcpu"], "num-cores": 2, "opt-level": 0}
     target = tvm.target.Target(facts)
     tvm.compile(module, target=target).export_library(str(folder / "lib.so"))
-    save_file(weights(), folder / "weights.safetensors")
+    module_io.save_aligned_weights(weights(), folder / "weights.safetensors")
     built(
         library_task("dense", "0" * 16, engine="default", seconds=None),
         name="small", inputs=INPUTS, outputs=OUTPUTS, weights=tuple(weights()),

@@ -11,12 +11,20 @@ from typing import Final
 
 import numpy as np
 
-from autopipe.compiler.library.loaded_model import ALIGNMENT, aligned
+from autopipe.compiler.library.loaded_model import aligned
+from autopipe.runtime.weights import ALIGNMENT
 
 PAGE: Final = 2 << 20
 """Bytes of a large page; less than that is not worth one."""
 
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
+
+
+def copy_array(array: np.ndarray) -> np.ndarray:
+    """Return a copy of an array in a stretch of its own."""
+    copy = Arena(array.nbytes).take(array.shape, array.dtype)
+    np.copyto(copy, array)
+    return copy
 
 
 class Arena:

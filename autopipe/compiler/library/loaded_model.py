@@ -18,9 +18,7 @@ from autopipe.compiler.library.ports import (
 )
 from autopipe.compiler.library.stream import Held, Stream, StreamCall
 from autopipe.errors import StageError
-
-ALIGNMENT: Final = 64
-"""Bytes; TVM compiles loads and stores that fault on anything less."""
+from autopipe.runtime.weights import ALIGNMENT
 
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
 """What TVM raises where a library is called with something else than it was built for."""

@@ -17,18 +17,19 @@ from autopipe.artifacts.signature import CHECK, LIBRARY, Signature
 from autopipe.backends import DEVICES
 from autopipe.compiler.library.arena import Arena
 from autopipe.compiler.library.kernel_threads import KernelThreads, shorten_spin
-from autopipe.compiler.library.loaded_model import ALIGNMENT, LoadedModel, aligned, last_line
+from autopipe.compiler.library.loaded_model import LoadedModel, aligned, last_line
 from autopipe.compiler.library.model_instances import ModelInstances
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.without_torch import without_torch
 from autopipe.errors import SetupError, StageError
 from autopipe.libraries import loading
+from autopipe.runtime.weights import ALIGNMENT, map_bytes, read_header, view_weight
 
 if TYPE_CHECKING:
     from tvm_ffi import Module
 
-__all__ = ["ALIGNMENT", "LoadedModel", "Model", "aligned", "load", "load_artifact", "load_with",
-           "tensor_of"]  # fmt: skip
+__all__ = ["LoadedModel", "Model", "aligned", "load", "load_artifact", "load_with",
+           "map_weights", "tensor_of"]  # fmt: skip
 
 WEIGHTS: Final = "weights.safetensors"
 """The file of weights beside the libraries."""
@@ -41,20 +42,36 @@ Model = LoadedModel | OpenModel | ModelInstances
 
 
 def load(
-    folder: Path, signature: Signature, *, threads: int | None = None, instances: int = 1
+    folder: Path,
+    signature: Signature,
+    weights: np.ndarray | None = None,
+    *,
+    threads: int | None = None,
+    instances: int = 1,
 ) -> Model:
-    """Load the libraries in a folder and their weights, each copied once into aligned memory.
+    """Load the libraries in a folder.
 
-    `instances` share libraries and weights, and run at the same time, each on `threads` threads;
-    None are those of the signature. Loading runs code of the libraries: check their digests first.
-    Raises StageError if this TVM can not run them.
+    `weights` are the bytes of a safetensors file, by default that of the folder, mapped; weights
+    that are aligned in it are used where they are. `instances` share libraries and weights, and run
+    at the same time, each on `threads` threads; None are those of the signature. Loading runs code
+    of the libraries: check their digests first. Raises StageError if this TVM can not run them.
     """
-    return load_with(
-        folder,
-        signature.model_copy(update={"threads": threads or signature.threads}),
-        lambda names: _weights(folder / WEIGHTS, names, frozenset(signature.halves)),
-        instances=instances,
-    )
+
+    def tensors(names: Collection[str]) -> dict[str, object]:
+        data = map_weights(folder / WEIGHTS) if weights is None else weights
+        return _tensors(data, names, frozenset(signature.halves))
+
+    called = signature.model_copy(update={"threads": threads or signature.threads})
+    return load_with(folder, called, tensors, instances=instances)
+
+
+def map_weights(path: Path) -> np.ndarray:
+    """Map a file of weights. Raises StageError."""
+    try:
+        with path.open("rb") as file:
+            return map_bytes(file, 0, path.stat().st_size)
+    except OSError as error:
+        raise StageError(f"{path.name} can not be read: {error}") from error
 
 
 def load_with(
@@ -151,32 +168,39 @@ def _load_runtime() -> None:
     load_lib_ctypes("tvm", "tvm_runtime_extra", "RTLD_LOCAL", folders)  # sort, topk
 
 
-def _weights(path: Path, names: Collection[str], halves: Collection[str]) -> dict[str, object]:
-    """Return weights as tensors, by name; those of `halves` are stored in float16, and widened."""
-    from safetensors import SafetensorError, safe_open
+def _tensors(data: np.ndarray, names: Collection[str], halves: frozenset[str]) -> dict[str, object]:
+    """Return weights as tensors, by name; those of `halves` are stored in float16, and widened.
 
-    weights = {}
+    They share the memory of `data` where that is aligned; the others are copied once.
+    """
     try:
-        room = path.stat().st_size * (2 if halves else 1)
-        arena = Arena(room + len(names) * ALIGNMENT)
-        with safe_open(path, framework="np") as stored:
-            for name in names:  # as they are called
-                weight = stored.get_tensor(name)
-                if name in halves and weight.dtype != np.float16:
-                    raise StageError(f"{path.name}: {name} is {weight.dtype} instead of float16")
-                copy = arena.take(weight.shape, np.float32 if name in halves else weight.dtype)
-                np.copyto(copy, weight)
-                weights[name] = tensor_of(copy)
-    except (SafetensorError, OSError) as error:
-        raise StageError(f"{path.name} can not be read: {error}") from error
-    return weights
+        stored = read_header(data.data)
+        views = {name: view_weight(data, stored[name]) for name in names}
+    except (ValueError, KeyError) as error:
+        raise StageError(f"{WEIGHTS} can not be read: {error}") from error
+    for name in halves & stored.keys():
+        if (dtype := stored[name].dtype) != "float16":
+            raise StageError(f"{WEIGHTS}: {name} is {dtype} instead of float16")
+    copied = [name for name in names if name in halves or views[name].ctypes.data % ALIGNMENT]
+    arena = Arena(sum(2 * views[name].nbytes + ALIGNMENT for name in copied))
+    for name in copied:  # as they are called
+        view = views[name]
+        views[name] = arena.take(view.shape, np.float32 if name in halves else view.dtype)
+        np.copyto(views[name], view)
+    return {
+        name: tensor_of(view, bfloat16=stored[name].dtype == "bfloat16")
+        for name, view in views.items()
+    }
 
 
-def tensor_of(array: np.ndarray) -> object:
-    """Return an array as a tensor that shares its memory. Numpy hands out no bfloat16 itself."""
+def tensor_of(array: np.ndarray, *, bfloat16: bool = False) -> object:
+    """Return an array as a tensor that shares its memory.
+
+    Numpy hands out no bfloat16 itself: an array of it, or one of uint16 that holds such.
+    """
     from tvm_ffi import Shape, dtype, from_dlpack, get_global_func
 
-    if array.dtype.name != "bfloat16":
+    if not bfloat16 and array.dtype.name != "bfloat16":
         return from_dlpack(array)
     view = get_global_func("runtime.TVMTensorCreateView")
     return view(from_dlpack(array.view(np.uint16)), Shape(array.shape), dtype("bfloat16"), 0)

@@ -13,22 +13,7 @@ from typing import Final
 
 from autopipe.environment import toolchain
 from autopipe.errors import TargetError
-
-_FLAGS = {
-    "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "popcnt": "popcnt",
-    "lzcnt": "abm", "bmi": "bmi1", "bmi2": "bmi2", "movbe": "movbe", "f16c": "f16c",
-    "fma": "fma", "avx": "avx", "avx2": "avx2", "avxvnni": "avx_vnni", "gfni": "gfni",
-    "avx512f": "avx512f", "avx512cd": "avx512cd", "avx512bw": "avx512bw",
-    "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512ifma": "avx512ifma",
-    "avx512vbmi": "avx512vbmi", "avx512vbmi2": "avx512_vbmi2", "avx512vnni": "avx512_vnni",
-    "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16", "avx512bitalg": "avx512_bitalg",
-    "avx512vpopcntdq": "avx512_vpopcntdq", "amx-tile": "amx_tile", "amx-int8": "amx_int8",
-    "amx-bf16": "amx_bf16",
-    "neon": "asimd", "dotprod": "asimddp", "fullfp16": "asimdhp", "i8mm": "i8mm", "bf16": "bf16",
-    "lse": "atomics", "sve": "sve", "sve2": "sve2",
-}  # fmt: skip
-"""LLVM's names of the features a kernel may use, and Linux's names of the same."""
-
+from autopipe.runtime.features import LINUX_FLAGS
 
 _PRODUCTS = "avx512bf16"
 """Products of bfloat16."""
@@ -45,11 +30,6 @@ _FITTING: Final = ("sapphirerapids", "icelake-server", "cooperlake", "cascadelak
 _INTEL: Final = "GenuineIntel"
 
 
-def linux_flag(feature: str) -> str:
-    """Return how `/proc/cpuinfo` calls a feature that LLVM names. Raises KeyError for others."""
-    return _FLAGS[feature]
-
-
 def machine_of(target: Mapping[str, object]) -> str:
     """Return the architecture a target compiles for, such as `x86_64`."""
     triple = target.get("mtriple")
@@ -63,7 +43,9 @@ def required(target: Mapping[str, object]) -> tuple[str, ...]:
     from autopipe.compiler.target.target import processor
 
     return tuple(
-        sorted(_FLAGS.keys() & {str(name) for name in llvm_get_cpu_features(processor(target))})
+        sorted(
+            LINUX_FLAGS.keys() & {str(name) for name in llvm_get_cpu_features(processor(target))}
+        )
     )
 
 
@@ -94,7 +76,7 @@ def available() -> frozenset[str]:
     Those of tiles are among them where Linux lets this process use them, which is asked for.
     """
     flags = set(f"{_cpuinfo('flags')} {_cpuinfo('Features')}".split())
-    found = frozenset(name for name, flag in _FLAGS.items() if flag in flags)
+    found = frozenset(name for name, flag in LINUX_FLAGS.items() if flag in flags)
     if TILES in found and _granted():
         return found
     return frozenset(name for name in found if not name.startswith(_TILED))

@@ -147,7 +147,7 @@ def make_app(folder: Path, options: Namespace) -> Starlette:
     model = autopipe_runtime.open_package(
         folder, threads=options.threads, instances=options.instances
     )
-    server = InferenceServer(model, folder.resolve().name, options)
+    server = InferenceServer(model, folder.resolve().name.removesuffix(".tar"), options)
     one = "/v2/models/{model}"
     routes = [
         Route("/v2/health/live", report_health), Route("/v2/health/ready", report_health),

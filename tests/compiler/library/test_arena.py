@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.compiler.library import arena
 from autopipe.compiler.library.arena import Arena
-from autopipe.compiler.library.loaded_model import ALIGNMENT
+from autopipe.runtime.weights import ALIGNMENT
 
 SHAPES = ((3, 700, 300), (1,), (17,), ())
 

@@ -191,13 +191,13 @@ def test_instances_run_at_the_same_time():
 
 def test_instances_share_weights_and_keep_states_apart(library, monkeypatch):
     read = []
-    weights = runtime._weights
+    weights = runtime._tensors
 
     def read_weights(*arguments):
         read.append(arguments)
         return weights(*arguments)
 
-    monkeypatch.setattr(runtime, "_weights", read_weights)
+    monkeypatch.setattr(runtime, "_tensors", read_weights)
     model = load(library, BuiltLibrary.read(library).signature, threads=1, instances=3)
     assert len(read) == 1
     assert model.signature.threads == 1

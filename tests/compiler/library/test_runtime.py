@@ -15,7 +15,6 @@ from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.runtime import (
-    ALIGNMENT,
     LoadedModel,
     Model,
     aligned,
@@ -23,6 +22,7 @@ from autopipe.compiler.library.runtime import (
     load_artifact,
 )
 from autopipe.errors import ConfigError, StageError
+from autopipe.runtime.weights import ALIGNMENT
 from tests.compiler.library.parallel import save_parallel
 from tests.support import small_build
 from tests.support.table import each_row

@@ -4,6 +4,7 @@ import pytest
 
 from autopipe.compiler.target import cpu
 from autopipe.errors import TargetError
+from autopipe.runtime.features import LINUX_FLAGS
 
 HERE = cpu.machine_of({})
 
@@ -26,7 +27,7 @@ def test_what_this_processor_has_is_what_llvm_finds():
     import tvm
 
     found = dict(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")())
-    known = {str(name): bool(there) for name, there in found.items() if str(name) in cpu._FLAGS}
+    known = {str(name): bool(there) for name, there in found.items() if str(name) in LINUX_FLAGS}
     assert len(known) > 10
     assert {name for name, there in known.items() if there} == cpu.available() & set(known)
 

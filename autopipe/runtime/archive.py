@@ -1,0 +1,80 @@
+"""The headers of a package's tar, read strictly.
+
+A header says nothing but a name and a size. The reader makes the header it expects from these
+two and compares all 512 bytes, so that links, devices, sparse files, extensions, foreign owners
+and whatever else tar can say are not interpreted but refused.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Collection
+from typing import BinaryIO, Final, NamedTuple
+
+BLOCK: Final = 512
+END: Final = bytes(2 * BLOCK)
+_MODE: Final = 0o644
+
+
+class Member(NamedTuple):
+    """Where a file lies in the archive."""
+
+    start: int
+    size: int
+
+
+def list_names(file: BinaryIO) -> list[str]:
+    """Return the names that headers state, up to what is none; `read_members` checks the rest."""
+    names: list[str] = []
+    file.seek(0)
+    while (entry := _read_entry(file.read(BLOCK))) is not None and entry.name not in names:
+        names.append(entry.name)
+        file.seek(entry.size + -entry.size % BLOCK, os.SEEK_CUR)
+    return names
+
+
+def read_members(
+    file: BinaryIO, names: Collection[str], optional: Collection[str]
+) -> dict[str, Member]:
+    """Return where the files of an archive lie, which are these and optional ones, sorted.
+
+    Raises ValueError for anything that no package is.
+    """
+    file.seek(0)
+    length = os.fstat(file.fileno()).st_size
+    members = {}
+    for name in sorted({*names, *optional}):
+        block = file.read(BLOCK)
+        entry = _read_entry(block)
+        if entry is None or block != make_header(name, entry.size):
+            if name in optional and name not in names:
+                file.seek(-len(block), os.SEEK_CUR)
+                continue
+            raise ValueError(f"not a package of autopipe: {name!r} does not follow")
+        members[name] = Member(start := file.tell(), entry.size)
+        end = start + entry.size + -entry.size % BLOCK
+        if end + len(END) > length:
+            raise ValueError(f"it ends within {name!r}")
+        file.seek(start + entry.size)
+        if any(file.read(end - start - entry.size)):
+            raise ValueError(f"there is something between the files, after {name!r}")
+    if file.read(len(END) + 1) != END:
+        raise ValueError("there is something after the last file")
+    return members
+
+
+def make_header(name: str, size: int) -> bytes:
+    """Return the header of a file."""
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    entry.mode = _MODE
+    return entry.tobuf(tarfile.GNU_FORMAT, "ascii", "strict")
+
+
+def _read_entry(block: bytes) -> tarfile.TarInfo | None:
+    try:
+        entry = tarfile.TarInfo.frombuf(block, "ascii", "strict")
+    except (tarfile.HeaderError, UnicodeDecodeError):
+        return None
+    return entry if entry.size >= 0 else None

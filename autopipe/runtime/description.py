@@ -1,0 +1,93 @@
+"""`model.txt`: what the C library has to know of a model, in a form that takes no parser of JSON.
+
+`export/native/description.h` defines the lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from .features import LINUX_FLAGS
+from .weights import PlacedWeight
+
+DESCRIPTION: Final = "model.txt"
+LIBRARY: Final = "lib.so"
+
+_INDICES: Final = 512
+"""Weights that one line names."""
+_WORD: Final = re.compile(r"[!-~]+")
+
+
+def encode_name(name: str) -> str:
+    """Return a name as one word of a line."""
+    return quote(name, safe="")
+
+
+def describe_model(
+    needs: Mapping[str, Any], placed: Mapping[str, PlacedWeight], start: int = 0
+) -> str:
+    """Return the lines of a model.
+
+    Args:
+        needs: What the manifest states under `internalParameters`.
+        placed: The weights, by name.
+        start: Where the safetensors file begins in the file that is mapped.
+
+    Raises ValueError for a manifest that does not fit.
+    """
+    try:
+        lines = [_join(words) for words in _lines(needs, placed, start)]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"the manifest does not fit: {error!r}") from None
+    return "\n".join(["autopipe 1", *lines, "end", ""])
+
+
+def _join(words: Sequence[object]) -> str:
+    texts = list(map(str, words))
+    for text in texts:
+        if not _WORD.fullmatch(text):
+            raise ValueError(f"the manifest does not fit: {text!r}")
+    return " ".join(texts)
+
+
+def _lines(
+    needs: Mapping[str, Any], placed: Mapping[str, PlacedWeight], start: int
+) -> Iterator[Sequence[object]]:
+    signature, processor = needs["signature"], needs["processor"]
+    yield "threads", signature["threads"]
+    yield "processor", processor["machine"], processor["mcpu"]
+    for feature in processor["features"]:
+        yield "feature", feature, LINUX_FLAGS[feature]
+    dimensions = signature.get("dimensions", {})
+    for name in sorted(dimensions):  # the order in which a library takes them
+        one = dimensions[name]
+        yield "dimension", name, one["min"], one["max"], one["multiple"]
+    for port in signature["inputs"]:
+        yield "input", encode_name(port["name"]), port["dtype"], *_extents(port)
+    for port in signature["outputs"]:
+        yield "output", encode_name(port["name"]), port["dtype"], *port["shape"]
+    entries = signature.get("entries", ())
+    yield "library", LIBRARY
+    for entry in entries:
+        sizes = (f"{name}={entry['sizes'][name]}" for name in sorted(entry["sizes"]))
+        yield "library", entry["library"], *sizes
+    for weight in placed.values():
+        yield "weight", weight.dtype, start + weight.offset, *weight.shape
+    indices = {name: index for index, name in enumerate(placed)}
+    taken = {LIBRARY: signature["weights"]}
+    taken.update((entry["library"], entry["weights"]) for entry in entries)
+    for library, names in taken.items():
+        for at in range(0, len(names), _INDICES):
+            yield "takes", library, *(indices[name] for name in names[at : at + _INDICES])
+
+
+def _extents(port: Mapping[str, Any]) -> Sequence[str]:
+    """Return the sizes of an input: numbers, dimensions and sums such as `past+1`."""
+    names = port.get("dimensions") or [""] * len(port["shape"])
+    return [
+        str(name or size).replace(" ", "")
+        for name, size in zip(names, port["shape"])  # noqa: B905 - Python 3.9 has no `strict`
+    ]

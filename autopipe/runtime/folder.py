@@ -1,0 +1,349 @@
+"""Runs an exported model with NumPy alone: the same calls as `autopipe.open_package`.
+
+>>> model = autopipe_runtime.open_package("squeezenet")
+>>> outputs = model({"data_0": image})
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+_RANK: Final = 16
+_NO_LIMIT, _UNTIL_CANCELLED = -1, -2
+_INVALID_ARGUMENT, _INVALID_FILE = 1, 3
+_LIMITS: Final = (7, 8)
+"""Statuses of calls that ended early: late, cancelled."""
+_DTYPES: Final = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+    "float32", "float64",
+)  # fmt: skip
+_THREADS: Final = "TVM_NUM_THREADS"
+_Sizes = ctypes.c_int64 * _RANK
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Array]
+
+
+class CallError(RuntimeError):
+    """A call failed; `status` is the code of `autopipe.h`."""
+
+    def __init__(self, reason: str, status: int = _INVALID_ARGUMENT) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class CallLimitError(CallError, TimeoutError):
+    """A call reached its time limit or was cancelled; the model can be called again."""
+
+
+class Options(ctypes.Structure):
+    """How a model is opened."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t), ("threads", ctypes.c_int), ("instances", ctypes.c_int),
+        ("verify_digests", ctypes.c_int), ("copy_weights", ctypes.c_int),
+    )  # fmt: skip
+
+
+class _Port(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int),
+        ("shape", _Sizes), ("minimum", _Sizes), ("maximum", _Sizes), ("multiple", _Sizes),
+    )  # fmt: skip
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int),
+        ("shape", _Sizes), ("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t),
+        ("owner", ctypes.c_void_p),
+    )  # fmt: skip
+    array: Array  # of an input: whose memory it is
+
+
+class ExportedPort:
+    """An input or output: name, dtype and shape, with -1 for a dynamic dimension."""
+
+    def __init__(self, port: _Port) -> None:
+        self.name: str = port.name.decode()
+        self.dtype = _DTYPES[port.dtype - 1]
+        self.shape = tuple(port.shape[: port.rank])
+        self.minimum = tuple(port.minimum[: port.rank])
+        self.maximum = tuple(port.maximum[: port.rank])
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype} {list(self.shape)}"
+
+
+class ExportedSignature(NamedTuple):
+    """How a model is called."""
+
+    inputs: Sequence[ExportedPort]
+    outputs: Sequence[ExportedPort]
+    threads: int
+
+
+class _Result:
+    """An output in memory of the runtime, which is given back with this object."""
+
+    def __init__(self, library: ctypes.CDLL, tensor: _Tensor) -> None:
+        self._library = library
+        self.tensor = _Tensor.from_buffer_copy(tensor)
+
+    def __del__(self) -> None:
+        self._library.autopipe_release(ctypes.byref(self.tensor))
+
+    def copy(self) -> Array:
+        """Return a copy as an array."""
+        tensor = self.tensor
+        memory = (ctypes.c_char * tensor.bytes).from_address(tensor.data) if tensor.bytes else b""
+        flat = np.frombuffer(memory, _DTYPES[tensor.dtype - 1])
+        return flat.reshape(tuple(tensor.shape[: tensor.rank])).copy()
+
+
+class ExportedModel:
+    """An open model: called with arrays by name, it returns arrays by name."""
+
+    def __init__(self, library: ctypes.CDLL, handle: int) -> None:
+        self._library, self._handle = library, ctypes.c_uint64(handle)
+        self._check = partial(_check, library)
+        self._close = weakref.finalize(self, library.autopipe_close, self._handle)
+        self._close.atexit = False
+        self.inputs, self.outputs = self._ports("input"), self._ports("output")
+        threads = ctypes.c_int()
+        self._check(library.autopipe_concurrency(self._handle, ctypes.byref(threads), None))
+        self.signature = ExportedSignature(self.inputs, self.outputs, threads.value)
+
+    def __call__(
+        self, inputs: Arrays, *, outputs: Arrays | None = None, limit: float | None = None
+    ) -> dict[str, Array]:
+        """Run once; the outputs are the caller's own copies.
+
+        Inputs that begin at a multiple of 64 bytes are read in place. `outputs` are arrays that
+        take outputs, by name. A call that takes longer than `limit` seconds, waiting included, ends
+        before its next kernel. Raises CallError for what is not the model's, CallLimitError.
+        """
+        buffers = outputs or {}
+        given = [to_tensor(name, array) for name, array in inputs.items()]
+        return _to_arrays(self.run(given, buffers, limit), buffers)
+
+    def run(
+        self, inputs: Sequence[_Tensor], buffers: Arrays, limit: float | None
+    ) -> dict[str, _Result]:
+        """Run once on tensors; return the outputs where the runtime or the caller has them."""
+        ports = {port.name: port for port in self.outputs}
+        for name, array in buffers.items():
+            _check_buffer(name, array, ports)
+        results = (_Tensor * len(ports))(*(_to_output(name, buffers.get(name)) for name in ports))
+        count = ctypes.c_size_t
+        self._check(
+            self._library.autopipe_run(
+                self._handle, (_Tensor * len(inputs))(*inputs), count(len(inputs)), results,
+                count(len(results)), ctypes.c_int64(_to_milliseconds(limit)),
+            )
+        )  # fmt: skip
+        made = {one.name.decode(): _Result(self._library, one) for one in results}
+        for name, array in buffers.items():
+            shape = tuple(made[name].tensor.shape[: made[name].tensor.rank])
+            if shape != array.shape:
+                raise CallError(f"output {name!r} is {list(shape)}; its array {list(array.shape)}")
+        return made
+
+    def stream(self, states: Mapping[str, str], start: Arrays | None = None) -> ExportedStream:
+        """Return the model to be called step by step, with states that are kept in between.
+
+        `states` names the output that becomes an input of the next call, by the input's name.
+        `start` has the states of the first call; zeros where one is not given.
+        """
+        return ExportedStream(self, states, start)
+
+    def cancel(self) -> None:
+        """End the calls with a limit that run or wait now, each before its next kernel."""
+        self._check(self._library.autopipe_cancel(self._handle))
+
+    def close(self) -> None:
+        """End the model, its threads and its mapping of the weights; later calls fail."""
+        self._close()
+
+    def __enter__(self) -> ExportedModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ports(self, kind: str) -> list[ExportedPort]:
+        count, port = ctypes.c_size_t(), _Port()
+        count_of = getattr(self._library, f"autopipe_{kind}_count")
+        describe = getattr(self._library, f"autopipe_{kind}")
+        self._check(count_of(self._handle, ctypes.byref(count)))
+        ports = []
+        for index in range(count.value):
+            self._check(describe(self._handle, ctypes.c_size_t(index), ctypes.byref(port)))
+            ports.append(ExportedPort(port))
+        return ports
+
+
+class ExportedStream:
+    """Calls of a model, one after the other, with states that stay in the runtime's memory."""
+
+    def __init__(
+        self, model: ExportedModel, states: Mapping[str, str], start: Arrays | None
+    ) -> None:
+        inputs = {port.name: port for port in model.inputs}
+        outputs = {port.name: port for port in model.outputs}
+        for taken, made in states.items():
+            if taken not in inputs or made not in outputs:
+                raise CallError(f"the model has no input {taken!r} with an output {made!r}")
+            one, two = inputs[taken], outputs[made]
+            if (one.shape, one.dtype) != (two.shape, two.dtype) or -1 in one.shape:
+                raise CallError(f"output {two} can not be input {one}")
+        self._model, self._names = model, dict(states)
+        self._ports = {name: inputs[name] for name in states}
+        self._start: dict[str, Array] = {}
+        self._held: dict[str, _Result] = {}
+        self.reset(start)
+
+    def __call__(
+        self, inputs: Arrays, *, outputs: Arrays | None = None, limit: float | None = None
+    ) -> dict[str, Array]:
+        """Run one step on the inputs that are not states; return the outputs that are not states.
+
+        All else is as in a call of the model; after an error the states are those before it.
+        """
+        buffers, states = outputs or {}, set(self._names.values())
+        for name in [*(self._ports.keys() & inputs.keys()), *(states & buffers.keys())]:
+            raise CallError(f"{name!r} is a state of the stream")
+        given = [to_tensor(name, array) for name, array in (*inputs.items(), *self._start.items())]
+        for name, result in self._held.items():
+            given.append(_Tensor.from_buffer_copy(result.tensor))
+            given[-1].name = name.encode()
+        results = self._model.run(given, buffers, limit)
+        self._held = {taken: results[made] for taken, made in self._names.items()}
+        self._start = {}
+        returned = {name: result for name, result in results.items() if name not in states}
+        return _to_arrays(returned, buffers)
+
+    def reset(self, start: Arrays | None = None) -> None:
+        """Begin anew, with the given states by input name, and zeros for those not given."""
+        given = start or {}
+        for name, array in given.items():
+            port = self._ports.get(name)
+            if port is None or (array.shape, array.dtype) != (port.shape, np.dtype(port.dtype)):
+                raise CallError(f"start: {name!r} is no state, or not {port}")
+        zeros = {name: np.zeros(port.shape, port.dtype) for name, port in self._ports.items()}
+        copies = {name: np.array(array, order="C") for name, array in given.items()}
+        self._start, self._held = {**zeros, **copies}, {}
+
+    @property
+    def states(self) -> dict[str, Array]:
+        """Copies of the states that the next call starts from, by input name."""
+        if self._start:
+            return {name: array.copy() for name, array in self._start.items()}
+        return {name: result.copy() for name, result in self._held.items()}
+
+
+def open_package(
+    folder: str | Path,
+    *,
+    threads: int | None = None,
+    instances: int = 1,
+    verify: bool = False,
+    copy_weights: bool = False,
+) -> ExportedModel:
+    """Open an exported folder. Raises CallError if it cannot be opened.
+
+    It runs on `threads` threads: by default on `$TVM_NUM_THREADS`, or as many as it was tuned for.
+    So many calls as `instances` run at the same time. `verify` compares every file with SHA256SUMS
+    first. `copy_weights` has weights in private memory with large pages in place of mapped ones.
+    """
+    library = load_library(Path(folder, "lib", "libautopipe.so"))
+    options = to_options(threads, instances)
+    options.verify_digests, options.copy_weights = verify, copy_weights
+    return open_folder(library, Path(folder), options)
+
+
+def load_library(path: Path) -> ctypes.CDLL:
+    """Load the C library. Raises CallError."""
+    try:
+        library = ctypes.CDLL(str(path.resolve()), ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise CallError(str(error), _INVALID_FILE) from None
+    library.autopipe_last_error.restype = ctypes.c_char_p
+    return library
+
+
+def to_options(threads: int | None, instances: int) -> Options:
+    """Return how a model is opened. Raises CallError for numbers below one."""
+    wanted: object = os.environ.get(_THREADS) if threads is None else threads
+    for name, value in (("threads", wanted), ("instances", instances)):
+        if value is not None and not (str(value).isdecimal() and int(str(value)) > 0):
+            raise CallError(f"{name} is {value!r}; it takes a whole number from 1")
+    return Options(ctypes.sizeof(Options), int(str(wanted or 0)), instances)
+
+
+def open_folder(library: ctypes.CDLL, folder: Path, options: Options) -> ExportedModel:
+    """Open a folder with a C library that is loaded. Raises CallError."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it is called from threads of the runtime
+    handle = ctypes.c_uint64()
+    path = os.fsencode(folder.resolve())
+    _check(library, library.autopipe_open(path, ctypes.byref(options), ctypes.byref(handle)))
+    return ExportedModel(library, handle.value)
+
+
+def _check(library: ctypes.CDLL, status: int) -> None:
+    if status:
+        kind = CallLimitError if status in _LIMITS else CallError
+        raise kind(library.autopipe_last_error().decode(errors="replace"), status)
+
+
+def to_tensor(name: str, array: object) -> _Tensor:
+    """Return an input; the tensor keeps the array, whose memory it uses. Raises CallError."""
+    dense = np.asarray(array, order="C")
+    dtype = dense.dtype.name
+    if dtype not in _DTYPES or dense.dtype != np.dtype(dtype) or dense.ndim > _RANK:
+        raise CallError(f"input {name!r} is {dense.dtype} {list(dense.shape)}; no model takes it")
+    made = _Tensor(
+        name.encode(), _DTYPES.index(dtype) + 1, dense.ndim, _Sizes(*dense.shape),
+        dense.ctypes.data, dense.nbytes, None,
+    )  # fmt: skip
+    made.array = dense
+    return made
+
+
+def _to_arrays(results: Mapping[str, _Result], buffers: Arrays) -> dict[str, Array]:
+    return {name: buffers[name] if name in buffers else one.copy() for name, one in results.items()}
+
+
+def _to_output(name: str, array: Array | None) -> _Tensor:
+    place = {} if array is None else {"data": array.ctypes.data, "bytes": array.nbytes}
+    return _Tensor(name=name.encode(), **place)
+
+
+def _check_buffer(name: str, array: Array, ports: Mapping[str, ExportedPort]) -> None:
+    """Raise CallError for an array that can not take the output of its name."""
+    if name not in ports:
+        raise CallError(f"the model has no output {name!r}; it returns {', '.join(ports)}")
+    port, what = ports[name], f"the array for output {name!r}"
+    if not isinstance(array, np.ndarray):
+        raise CallError(f"{what} is a {type(array).__name__}")
+    fits = array.dtype == np.dtype(port.dtype) and array.ndim == len(port.shape)
+    if not fits or any(size not in (-1, array.shape[i]) for i, size in enumerate(port.shape)):
+        raise CallError(f"{what} is {array.dtype} {list(array.shape)}; the model returns {port}")
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        raise CallError(f"{what} is read-only or not contiguous in C order")
+
+
+def _to_milliseconds(limit: float | None) -> int:
+    if limit is None:
+        return _NO_LIMIT
+    if math.isnan(limit) or limit < 0:
+        raise CallError(f"limit is {limit!r}; it takes seconds from 0")
+    return _UNTIL_CANCELLED if math.isinf(limit) else math.ceil(limit * 1000)

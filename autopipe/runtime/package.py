@@ -1,0 +1,187 @@
+"""Opens a package where nothing but NumPy and this runtime is installed.
+
+Everything in it is compared with its manifest before anything is loaded. Libraries are unpacked
+into a private folder that is gone once the package is open; weights are mapped where they lie.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from .archive import Member, list_names, read_members
+from .description import DESCRIPTION, LIBRARY, describe_model
+from .folder import (
+    CallError,
+    CallLimitError,
+    ExportedModel,
+    load_library,
+    open_folder,
+    to_options,
+)
+from .weights import PlacedWeight, are_aligned, map_bytes, read_header, widen_weights
+
+__all__ = ["CallError", "CallLimitError", "ExportedModel", "open_package"]
+
+RUNTIME: Final = "runtime.json"
+"""States which TVM the libraries beside it are of, and their digests."""
+DIGESTS: Final = "SHA256SUMS"
+
+_LIBRARIES: Final = Path(__file__).parent / "lib"
+_MANIFEST, _WEIGHTS, _COMPONENTS = "manifest.json", "weights.safetensors", "components.cdx.json"
+_LARGEST: Final = 64 << 20
+"""Bytes of a manifest."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_INVALID_FILE, _UNSUPPORTED = 3, 4
+
+
+def open_package(
+    package: str | Path,
+    *,
+    threads: int | None = None,
+    instances: int = 1,
+    verify: bool = False,
+    copy_weights: bool = False,
+) -> ExportedModel:
+    """Open a package, or an exported folder. Raises CallError if it cannot be opened.
+
+    It runs on `threads` threads: by default on `$TVM_NUM_THREADS`, or as many as it was tuned for.
+    So many calls as `instances` run at the same time. `verify` compares every file of a folder with
+    SHA256SUMS first; a package is always compared with its manifest. `copy_weights` has weights in
+    private memory with large pages in place of mapped ones.
+    """
+    path, options = Path(package), to_options(threads, instances)
+    options.copy_weights = copy_weights
+    library = load_library(_LIBRARIES / "libautopipe.so")
+    if path.is_dir():
+        options.verify_digests = verify
+        return open_folder(library, path, options)
+    with _unpack(path) as folder:
+        return open_folder(library, folder, options)
+
+
+@contextmanager
+def _unpack(package: Path) -> Iterator[Path]:
+    """Yield a folder as the C library takes it, with the weights of a package in place."""
+    with _open_file(package) as file, tempfile.TemporaryDirectory(prefix="autopipe-") as work:
+        folder = Path(work)
+        try:
+            members = read_members(file, (LIBRARY, _MANIFEST, _WEIGHTS), list_names(file))
+            files, needs = _read_manifest(file, members)
+            _check_runtime(needs)
+            _write_files(file, members, files, folder)
+            with _place_weights(file, members[_WEIGHTS], needs) as (source, placed, start):
+                text = describe_model(needs, placed, start)
+                (folder / DESCRIPTION).write_text(text, encoding="utf-8")
+                (folder / _WEIGHTS).symlink_to(f"/proc/self/fd/{source.fileno()}")
+                yield folder
+        except (ValueError, OSError) as error:
+            raise CallError(f"{package}: {error}", _INVALID_FILE) from None
+
+
+def _open_file(path: Path) -> BinaryIO:
+    """Open a regular file, without waiting for what is none. Raises CallError."""
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except (OSError, ValueError) as error:
+        raise CallError(f"{path}: {error}", _INVALID_FILE) from None
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise CallError(f"{path}: not a regular file", _INVALID_FILE)
+    return file
+
+
+def _read_manifest(
+    file: BinaryIO, members: Mapping[str, Member]
+) -> tuple[dict[str, tuple[str, int]], Mapping[str, Any]]:
+    """Return digest and size of each file, and what the model needs. Raises ValueError."""
+    start, size = members[_MANIFEST]
+    if size > _LARGEST:
+        raise ValueError(f"{_MANIFEST} has {size} bytes, where {_LARGEST} is the limit")
+    file.seek(start)
+    try:
+        document = json.loads(file.read(size))
+        needs = document["predicate"]["buildDefinition"]["internalParameters"]
+        files = {
+            one["name"]: (one["digest"]["sha256"], one["annotations"]["size"])
+            for one in document["subject"]
+        }
+        device = needs["signature"].get("device", "cpu")
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{_MANIFEST} does not fit: {error!r}") from None
+    if device != "cpu":
+        raise CallError(f"a package for {device} takes autopipe itself", _UNSUPPORTED)
+    if files.keys() != members.keys() - {_MANIFEST}:
+        raise ValueError(f"{_MANIFEST} lists other files than there are")
+    return files, needs
+
+
+def _check_runtime(needs: Mapping[str, Any]) -> None:
+    """Raise CallError for a package that another TVM was built for."""
+    here = json.loads((_LIBRARIES / RUNTIME).read_text(encoding="utf-8"))["versions"]
+    if needs.get("runtime") != here:
+        stated, found = (
+            ", ".join(f"{name} {version}" for name, version in dict(one or {}).items())
+            for one in (needs.get("runtime"), here)
+        )
+        raise CallError(f"the package needs {stated}; this runtime is {found}", _UNSUPPORTED)
+
+
+def _write_files(
+    file: BinaryIO, members: Mapping[str, Member], files: Mapping[str, tuple[str, int]], to: Path
+) -> None:
+    """Compare every file with its digest; write those that are loaded, and the list of digests."""
+    lines = []
+    for name, (digest, size) in files.items():
+        if not _NAME.fullmatch(name) or members[name].size != size:
+            raise ValueError(f"{name!r} is damaged, or no name of a package")
+        is_loaded = name not in (_WEIGHTS, _COMPONENTS)
+        if _copy_member(file, members[name], to / name if is_loaded else None) != digest:
+            raise ValueError(f"{name!r} is damaged: its sha256 is not the manifest's")
+        lines.append(f"{digest}  {name}\n")
+    stated = json.loads((_LIBRARIES / RUNTIME).read_text(encoding="utf-8"))["sha256"]
+    lines += [f"{digest}  lib/{name}\n" for name, digest in stated.items()]
+    (to / DIGESTS).write_text("".join(lines), encoding="utf-8")
+    (to / "lib").symlink_to(_LIBRARIES)
+
+
+def _copy_member(file: BinaryIO, member: Member, to: Path | None) -> str:
+    """Return the SHA-256 of a file; write it if a path is given."""
+    digest, left = hashlib.sha256(), member.size
+    file.seek(member.start)
+    with Path(to or os.devnull).open("wb") as out:
+        while left:
+            chunk = file.read(min(left, 1 << 20))
+            if not chunk:
+                raise ValueError("it became shorter while it was read")
+            digest.update(chunk)
+            out.write(chunk)
+            left -= len(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _place_weights(
+    file: BinaryIO, member: Member, needs: Mapping[str, Any]
+) -> Iterator[tuple[BinaryIO, Mapping[str, PlacedWeight], int]]:
+    """Yield the file to map, the weights by name, and where their safetensors file begins in it.
+
+    It is the package itself; memory of this process where weights are to be widened or aligned.
+    """
+    data = map_bytes(file, member.start, member.size)
+    placed, halves = read_header(data.data), needs["signature"].get("halves", ())
+    if are_aligned(placed) and not halves:
+        yield file, placed, member.start
+        return
+    with os.fdopen(os.memfd_create("weights"), "w+b") as copy:
+        placed = widen_weights(data, halves, copy)
+        copy.flush()
+        yield copy, placed, 0
