@@ -16,8 +16,8 @@ from autopipe.processes.variables import handed_on
 
 SOURCES: Final = Path(__file__).parent / "native"
 _LIBRARY: Final = (
-    "error.c", "files.c", "sha256.c", "processor.c", "description.c", "tvm.c", "loaded.c",
-    "model.c",
+    "error.c", "files.c", "sha256.c", "processor.c", "description.c", "tvm.c", "instance.c",
+    "loaded.c", "model.c",
 )  # fmt: skip
 _PROGRAM: Final = ("run.c", "npy.c", "self_test.c", "bench.c")
 _OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-g0")

@@ -22,10 +22,11 @@ _NO_LIMIT, _UNTIL_CANCELLED = -1, -2
 _INVALID_ARGUMENT, _INVALID_FILE = 1, 3
 _LIMITS: Final = (7, 8)
 """Statuses of calls that ended early: late, cancelled."""
-_DTYPES: Final = (
+_DTYPES: Final = tuple(map(np.dtype, (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
     "float32", "float64",
-)  # fmt: skip
+)))  # fmt: skip
+_CODES: Final = {dtype: place + 1 for place, dtype in enumerate(_DTYPES)}
 _THREADS: Final = "TVM_NUM_THREADS"
 _Sizes = ctypes.c_int64 * _RANK
 Array = np.ndarray[Any, Any]
@@ -74,7 +75,7 @@ class ExportedPort:
 
     def __init__(self, port: _Port) -> None:
         self.name: str = port.name.decode()
-        self.dtype = _DTYPES[port.dtype - 1]
+        self.dtype: str = _DTYPES[port.dtype - 1].name
         self.shape = tuple(port.shape[: port.rank])
         self.minimum = tuple(port.minimum[: port.rank])
         self.maximum = tuple(port.maximum[: port.rank])
@@ -104,9 +105,9 @@ class _Result:
     def copy(self) -> Array:
         """Return a copy as an array."""
         tensor = self.tensor
-        memory = (ctypes.c_char * tensor.bytes).from_address(tensor.data) if tensor.bytes else b""
-        flat = np.frombuffer(memory, _DTYPES[tensor.dtype - 1])
-        return flat.reshape(tuple(tensor.shape[: tensor.rank])).copy()
+        array = np.empty(tensor.shape[: tensor.rank], _DTYPES[tensor.dtype - 1])
+        ctypes.memmove(array.ctypes.data, tensor.data, tensor.bytes)
+        return array
 
 
 class ExportedModel:
@@ -291,7 +292,6 @@ def to_options(threads: int | None, instances: int) -> Options:
 
 def open_folder(library: ctypes.CDLL, folder: Path, options: Options) -> ExportedModel:
     """Open a folder with a C library that is loaded. Raises CallError."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it is called from threads of the runtime
     handle = ctypes.c_uint64()
     path = os.fsencode(folder.resolve())
     _check(library, library.autopipe_open(path, ctypes.byref(options), ctypes.byref(handle)))
@@ -307,13 +307,12 @@ def _check(library: ctypes.CDLL, status: int) -> None:
 def to_tensor(name: str, array: object) -> _Tensor:
     """Return an input; the tensor keeps the array, whose memory it uses. Raises CallError."""
     dense = np.asarray(array, order="C")
-    dtype = dense.dtype.name
-    if dtype not in _DTYPES or dense.dtype != np.dtype(dtype) or dense.ndim > _RANK:
+    code = _CODES.get(dense.dtype)
+    if code is None or dense.ndim > _RANK:
         raise CallError(f"input {name!r} is {dense.dtype} {list(dense.shape)}; no model takes it")
     made = _Tensor(
-        name.encode(), _DTYPES.index(dtype) + 1, dense.ndim, _Sizes(*dense.shape),
-        dense.ctypes.data, dense.nbytes, None,
-    )  # fmt: skip
+        name.encode(), code, dense.ndim, _Sizes(*dense.shape), dense.ctypes.data, dense.nbytes
+    )
     made.array = dense
     return made
 

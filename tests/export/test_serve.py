@@ -1,5 +1,6 @@
 """The server of an exported folder: the protocol, its bounds, and its end."""
 
+import http.client
 import json
 import signal
 import socket
@@ -18,12 +19,17 @@ IDS = np.arange(4)
 
 
 @pytest.fixture
-def server(folder):
+def limits():
+    return ["--limit-mib", "1"]
+
+
+@pytest.fixture
+def server(folder, limits):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, folder / "python" / "serve.py", folder, "--port", str(port)]
-    with subprocess.Popen([*command, "--limit-mib", "1"], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([*command, *limits], stderr=subprocess.PIPE) as process:
         url = f"http://127.0.0.1:{port}"
         try:
             wait_until_ready(url, process)
@@ -96,3 +102,25 @@ def test_a_wrong_request_is_refused_in_a_line(server, body, status, reason):
     answered, _, text = post(server, body)
     assert answered == status
     assert reason in json.loads(text)["error"]
+
+
+@pytest.mark.parametrize("limits", [["--limit-ms", "200"]])
+def test_a_body_that_does_not_end_is_answered_in_time(server, limits):
+    host, port = server.removeprefix("http://").split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection.putrequest("POST", "/v2/models/small/infer")
+    connection.putheader("Content-Length", "100")
+    connection.endheaders(b"{")
+    answer = connection.getresponse()
+    reason = json.loads(answer.read())["error"]
+    connection.close()
+    assert (answer.status, reason) == (504, "no answer within 0.2 seconds")
+
+
+@pytest.mark.parametrize("limits", [["--limit-ms", "0"]])
+def test_a_request_that_is_late_is_refused_and_counted(server, limits):
+    inputs = [tensor("data/x", X, data=X.tolist()), tensor("ids", IDS, data=IDS.tolist())]
+    status, _, body = post(server, json.dumps({"inputs": inputs}).encode())
+    assert (status, json.loads(body)["error"]) == (504, "no answer within 0 seconds")
+    with urllib.request.urlopen(f"{server}/metrics") as metrics:
+        assert b'autopipe_requests_total{status="504"} 1.0' in metrics.read()

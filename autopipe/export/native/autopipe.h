@@ -7,8 +7,8 @@
  *   autopipe_run(model, &image, 1, &scores, 1, AUTOPIPE_NO_LIMIT);
  *   autopipe_close(model);
  *
- * Every function may be called from any thread. Needs Linux, glibc and libstdc++ as the file GLIBC beside this
- * folder states. Strings are UTF-8.
+ * Every function may be called from any thread. Needs Linux, glibc and libstdc++ as the file REQUIREMENTS of
+ * the exported folder states. Strings are UTF-8.
  */
 #ifndef AUTOPIPE_H
 #define AUTOPIPE_H
@@ -30,7 +30,8 @@ typedef enum autopipe_status {
   AUTOPIPE_UNSUPPORTED = 4,      /* the processor lacks a feature, or another TVM runtime is loaded */
   AUTOPIPE_OUT_OF_MEMORY = 5,
   AUTOPIPE_FAILED = 6,           /* the compiled model reported an error */
-  AUTOPIPE_TIMEOUT = 7           /* no instance became free within the limit */
+  AUTOPIPE_TIMEOUT = 7,          /* the call did not end within its limit */
+  AUTOPIPE_CANCELLED = 8         /* autopipe_cancel ended the call */
 } autopipe_status;
 
 typedef enum autopipe_dtype {
@@ -39,14 +40,14 @@ typedef enum autopipe_dtype {
   AUTOPIPE_FLOAT16, AUTOPIPE_FLOAT32, AUTOPIPE_FLOAT64
 } autopipe_dtype;
 
-enum { AUTOPIPE_MAX_RANK = 16, AUTOPIPE_NO_LIMIT = -1 };
+enum { AUTOPIPE_MAX_RANK = 16, AUTOPIPE_NO_LIMIT = -1, AUTOPIPE_UNTIL_CANCELLED = -2 };
 
 /* An open model; 0 is never one. A closed handle stays invalid and is reported as such. */
 typedef uint64_t autopipe_model;
 
 typedef struct autopipe_options {
   size_t size;        /* sizeof(autopipe_options) */
-  int threads;        /* of each instance; 0: as many as the model was tuned for, at most the allowed cores */
+  int threads;        /* of each instance; 0: as many as the model was tuned for, at most its share of the cores */
   int instances;      /* calls that run at the same time, each with working memory of its own; 0: 1 */
   int verify_digests; /* nonzero: compare every file with SHA256SUMS before anything is loaded */
   int copy_weights;   /* nonzero: weights in private memory with large pages; 0: mapped and shared */
@@ -103,9 +104,16 @@ AUTOPIPE_API autopipe_status autopipe_output(autopipe_model model, size_t index,
 AUTOPIPE_API autopipe_status autopipe_concurrency(autopipe_model model, int *threads, int *instances);
 
 /* Runs once. All inputs have to be there; outputs that are not asked for are dropped.
- * `wait_ms` bounds how long the call waits for a free instance: AUTOPIPE_NO_LIMIT, or milliseconds. */
+ *
+ * `limit_ms` bounds the call from here on, while it waits for a free instance and while it runs: milliseconds, or
+ * AUTOPIPE_UNTIL_CANCELLED. A call that is late or cancelled ends before its next kernel with AUTOPIPE_TIMEOUT or
+ * AUTOPIPE_CANCELLED; outputs and states stay as they were, and the model stays usable. A call with AUTOPIPE_NO_LIMIT
+ * can be cancelled while it waits only; other calls take about 0.3 us longer for each kernel. */
 AUTOPIPE_API autopipe_status autopipe_run(autopipe_model model, const autopipe_tensor *inputs, size_t input_count,
-                                          autopipe_tensor *outputs, size_t output_count, int64_t wait_ms);
+                                          autopipe_tensor *outputs, size_t output_count, int64_t limit_ms);
+
+/* Ends the calls of a model, or of a stream, that wait or run; its later calls run. Does not wait for them. */
+AUTOPIPE_API autopipe_status autopipe_cancel(autopipe_model model);
 
 /* Frees what autopipe_run left in an output with `data` NULL; does nothing for others. */
 AUTOPIPE_API void autopipe_release(autopipe_tensor *output);

@@ -112,13 +112,13 @@ class Model {
   std::vector<autopipe_port> inputs() const { return ports(autopipe_input_count, autopipe_input); }
   std::vector<autopipe_port> outputs() const { return ports(autopipe_output_count, autopipe_output); }
 
-  Outputs run(const std::vector<autopipe_tensor> &inputs, std::int64_t wait_ms = AUTOPIPE_NO_LIMIT) {
+  Outputs run(const std::vector<autopipe_tensor> &inputs, std::int64_t limit_ms = AUTOPIPE_NO_LIMIT) {
     std::vector<autopipe_tensor> tensors;
     for (const autopipe_port &port : outputs()) {
       tensors.emplace_back();
       tensors.back().name = port.name;
     }
-    check(autopipe_run(handle_, inputs.data(), inputs.size(), tensors.data(), tensors.size(), wait_ms));
+    check(autopipe_run(handle_, inputs.data(), inputs.size(), tensors.data(), tensors.size(), limit_ms));
     Outputs results;
     for (const autopipe_tensor &tensor : tensors) results.emplace_back(tensor);
     return results;
@@ -130,6 +130,7 @@ class Model {
     check(autopipe_open_stream(handle_, states.data(), states.size(), &made.handle_));
     return made;
   }
+  void cancel() { check(autopipe_cancel(handle_)); }
   void reset() { check(autopipe_reset(handle_)); }
   autopipe_model handle() const { return handle_; }
 

@@ -23,30 +23,35 @@ typedef struct reader {
   char *flags; /* of the processor, with a space on either side */
 } reader;
 
-static const struct { const char *name; autopipe_dtype dtype; size_t bytes; } DTYPES[] = {
-    {"bool", AUTOPIPE_BOOL, 1},       {"int8", AUTOPIPE_INT8, 1},       {"int16", AUTOPIPE_INT16, 2},
-    {"int32", AUTOPIPE_INT32, 4},     {"int64", AUTOPIPE_INT64, 8},     {"uint8", AUTOPIPE_UINT8, 1},
-    {"uint16", AUTOPIPE_UINT16, 2},   {"uint32", AUTOPIPE_UINT32, 4},   {"uint64", AUTOPIPE_UINT64, 8},
-    {"float16", AUTOPIPE_FLOAT16, 2}, {"float32", AUTOPIPE_FLOAT32, 4}, {"float64", AUTOPIPE_FLOAT64, 8},
+/* 0 in place of a dtype: of weights alone. */
+static const struct { const char *name; autopipe_dtype dtype; DLDataType inner; } DTYPES[] = {
+    {"bool", AUTOPIPE_BOOL, {kDLBool, 8, 1}},        {"int8", AUTOPIPE_INT8, {kDLInt, 8, 1}},
+    {"int16", AUTOPIPE_INT16, {kDLInt, 16, 1}},      {"int32", AUTOPIPE_INT32, {kDLInt, 32, 1}},
+    {"int64", AUTOPIPE_INT64, {kDLInt, 64, 1}},      {"uint8", AUTOPIPE_UINT8, {kDLUInt, 8, 1}},
+    {"uint16", AUTOPIPE_UINT16, {kDLUInt, 16, 1}},   {"uint32", AUTOPIPE_UINT32, {kDLUInt, 32, 1}},
+    {"uint64", AUTOPIPE_UINT64, {kDLUInt, 64, 1}},   {"float16", AUTOPIPE_FLOAT16, {kDLFloat, 16, 1}},
+    {"float32", AUTOPIPE_FLOAT32, {kDLFloat, 32, 1}}, {"float64", AUTOPIPE_FLOAT64, {kDLFloat, 64, 1}},
+    {"bfloat16", 0, {kDLBfloat, 16, 1}},
 };
 enum { DTYPE_COUNT = sizeof DTYPES / sizeof *DTYPES };
 
-size_t autopipe_dtype_bytes(autopipe_dtype dtype) {
-  for (int i = 0; i < DTYPE_COUNT; i++)
-    if (DTYPES[i].dtype == dtype) return DTYPES[i].bytes;
-  return 0;
+static int find_dtype(autopipe_dtype dtype) {
+  for (int i = 0; dtype && i < DTYPE_COUNT; i++)
+    if (DTYPES[i].dtype == dtype) return i;
+  return -1;
 }
 
-const char *autopipe_dtype_name(autopipe_dtype dtype) {
-  for (int i = 0; i < DTYPE_COUNT; i++)
-    if (DTYPES[i].dtype == dtype) return DTYPES[i].name;
-  return "?";
-}
+size_t autopipe_dtype_bytes(autopipe_dtype dtype) { return find_dtype(dtype) < 0 ? 0 : DTYPES[find_dtype(dtype)].inner.bits / 8; }
 
-static int read_dtype(const char *word, autopipe_dtype *dtype) {
+const char *autopipe_dtype_name(autopipe_dtype dtype) { return find_dtype(dtype) < 0 ? "?" : DTYPES[find_dtype(dtype)].name; }
+
+DLDataType to_dl_dtype(autopipe_dtype dtype) { return find_dtype(dtype) < 0 ? (DLDataType){0} : DTYPES[find_dtype(dtype)].inner; }
+
+/* The place of a dtype in the table; -1 for none. */
+static int read_dtype(const char *word) {
   for (int i = 0; i < DTYPE_COUNT; i++)
-    if (!strcmp(DTYPES[i].name, word)) return *dtype = DTYPES[i].dtype, 1;
-  return 0;
+    if (!strcmp(DTYPES[i].name, word)) return i;
+  return -1;
 }
 
 static int read_number(const char *word, int64_t least, int64_t most, int64_t *out) {
@@ -108,7 +113,8 @@ static int read_extent(const description *of, const char *word, extent *out) {
 static int read_port(reader *from, port *ports, int *count, int is_output) {
   if (*count == MAX_PORTS || from->count < 3 || from->count - 3 > AUTOPIPE_MAX_RANK) return 0;
   port *to = &ports[(*count)++];
-  if (!read_name(from->words[1], to->name) || !read_dtype(from->words[2], &to->dtype)) return 0;
+  int dtype = read_dtype(from->words[2]);
+  if (dtype < 0 || !read_name(from->words[1], to->name) || !(to->dtype = DTYPES[dtype].dtype)) return 0;
   to->rank = from->count - 3;
   for (int axis = 0; axis < to->rank; axis++) {
     const char *word = from->words[3 + axis];
@@ -155,12 +161,11 @@ static int read_weight(reader *from) {
     out->weights = grown;
   }
   weight *to = &out->weights[out->weight_count++];
-  autopipe_dtype dtype;
+  int dtype = read_dtype(from->words[1]);
   int64_t offset;
-  if (strlen(from->words[1]) >= sizeof to->dtype || !read_number(from->words[2], 0, INT64_MAX, &offset)) return 0;
-  strcpy(to->dtype, from->words[1]);
-  to->bytes = read_dtype(to->dtype, &dtype) ? autopipe_dtype_bytes(dtype) : !strcmp(to->dtype, "bfloat16") ? 2 : 0;
-  if (!to->bytes) return 0;
+  if (dtype < 0 || !read_number(from->words[2], 0, INT64_MAX, &offset)) return 0;
+  to->dtype = DTYPES[dtype].inner;
+  to->bytes = to->dtype.bits / 8;
   to->offset = (uint64_t)offset;
   to->rank = from->count - 3;
   for (int axis = 0; axis < to->rank; axis++) {

@@ -16,6 +16,8 @@
 #ifndef AUTOPIPE_DESCRIPTION_H
 #define AUTOPIPE_DESCRIPTION_H
 
+#include <dlpack/dlpack.h>
+
 #include "autopipe.h"
 
 enum { MAX_DIMENSIONS = 16, MAX_PORTS = 256, MAX_LIBRARIES = 9, MAX_WEIGHTS = 65536, MAX_TERMS = 4, NAME_BYTES = 256 };
@@ -41,7 +43,7 @@ typedef struct port {
 } port;
 
 typedef struct weight {
-  char dtype[16];
+  DLDataType dtype;
   int rank;
   int64_t shape[AUTOPIPE_MAX_RANK];
   uint64_t offset, bytes;
@@ -71,5 +73,8 @@ typedef struct description {
 autopipe_status read_description(const char *folder, size_t weights_size, description *out);
 
 void free_description(description *of);
+
+/* The runtime's form of a dtype. */
+DLDataType to_dl_dtype(autopipe_dtype dtype);
 
 #endif

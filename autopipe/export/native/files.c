@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "files.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,13 +18,13 @@ static const char LIST[] = "SHA256SUMS";
 
 autopipe_status map_file(const char *folder, const char *name, mapped_file *file) {
   char path[LONGEST_PATH];
+  *file = (mapped_file){0};
   if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path)
     return fail(AUTOPIPE_INVALID_ARGUMENT, "the path of %s is too long", name);
   int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe does not wait */
   if (descriptor < 0) return fail(AUTOPIPE_INVALID_FILE, "%s: %s", path, strerror(errno));
   struct stat about;
   autopipe_status status = AUTOPIPE_OK;
-  *file = (mapped_file){0};
   if (fstat(descriptor, &about) || !S_ISREG(about.st_mode)) {
     status = fail(AUTOPIPE_INVALID_FILE, "%s: not a regular file", path);
   } else if (about.st_size > 0) {
@@ -80,6 +81,42 @@ autopipe_status check_digests(const char *folder) {
   int more = 0;
   while (!status && (more = read_line(&list, &at, stated, name)) > 0) status = compare_digest(folder, name, stated);
   if (!status && (more < 0 || !at)) status = fail(AUTOPIPE_INVALID_FILE, "%s/%s: not a list of digests", folder, LIST);
+  unmap_file(&list);
+  return status;
+}
+
+static int has_segments(const mapped_file *file) {
+  Elf64_Ehdr header;
+  Elf64_Phdr segment;
+  if (file->size < sizeof header) return 0;
+  memcpy(&header, file->data, sizeof header);
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof segment) return 0;
+  size_t listed = (size_t)header.e_phnum * sizeof segment;
+  if (header.e_phoff > file->size || listed > file->size - header.e_phoff) return 0;
+  for (size_t i = 0; i < header.e_phnum; i++) {
+    memcpy(&segment, file->data + header.e_phoff + i * sizeof segment, sizeof segment);
+    if (segment.p_offset > file->size || segment.p_filesz > file->size - segment.p_offset) return 0;
+  }
+  return 1;
+}
+
+static autopipe_status check_library(const char *folder, const char *name) {
+  mapped_file file;
+  autopipe_status status = map_file(folder, name, &file);
+  if (!status && !has_segments(&file)) status = fail(AUTOPIPE_INVALID_FILE, "%s/%s: not a shared library, or cut off", folder, name);
+  unmap_file(&file);
+  return status;
+}
+
+autopipe_status check_segments(const char *folder) {
+  mapped_file list;
+  char stated[65], name[256];
+  autopipe_status status = map_file(folder, LIST, &list);
+  if (status) return status;
+  for (size_t at = 0; !status && read_line(&list, &at, stated, name) > 0;) {
+    const char *end = strrchr(name, '.');
+    if (end && !strcmp(end, ".so") && !strchr(name, '/')) status = check_library(folder, name);
+  }
   unmap_file(&list);
   return status;
 }

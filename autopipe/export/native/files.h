@@ -19,6 +19,9 @@ autopipe_status check_digests(const char *folder);
 /* Compares one file with its digest in SHA256SUMS. */
 autopipe_status check_digest(const char *folder, const char *name);
 
+/* Checks that each shared library of SHA256SUMS beside it has all its segments. */
+autopipe_status check_segments(const char *folder);
+
 /* Copies the digest that SHA256SUMS states for a file. */
 autopipe_status stated_digest(const char *folder, const char *name, char out[65]);
 

@@ -19,12 +19,6 @@
 enum { ALIGNMENT = 64, LARGE_PAGE = 2 << 20, ASK_FOR_REGISTERS = 0x1023, TILE_DATA = 18, MAX_INSTANCES = 1024, NEW_SIZES = 16 };
 static const char WEIGHTS[] = "weights.safetensors", RUNTIME[] = "lib/libtvm_runtime.so";
 
-int64_t size_at(const extent *of, const int64_t *sizes) {
-  int64_t size = of->constant;
-  for (int i = 0; i < of->count; i++) size += sizes[of->dimensions[i]];
-  return size;
-}
-
 /* Linux lets a process use AMX after it has asked. */
 static int ask_for_tiles(void) {
 #ifdef __x86_64__
@@ -87,7 +81,7 @@ static autopipe_status share_weights(loaded *of, const char *base) {
   if (!of->weights) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for a list of weights");
   for (size_t i = 0; i < of->about.weight_count; i++) {
     const weight *one = &of->about.weights[i];
-    autopipe_status status = share_tensor((void *)(base + one->offset), to_dl_dtype(one->dtype), one->rank, one->shape, &of->weights[i]);
+    autopipe_status status = share_tensor((void *)(base + one->offset), one->dtype, one->rank, one->shape, &of->weights[i]);
     if (status) return status;
   }
   return AUTOPIPE_OK;
@@ -104,204 +98,18 @@ static autopipe_status load_weights(loaded *of, int copies) {
   return share_weights(of, base);
 }
 
-/* Their digests are always compared: loading a library that was cut ends the process. */
+/* Their digests are always compared, and where segments end also of the libraries that they call: loading one that was
+ * cut ends the process. */
 static autopipe_status load_libraries(loaded *of, const char *folder) {
   char path[4096];
-  for (int i = 0; i < of->about.library_count; i++) {
+  autopipe_status status = check_segments(folder);
+  for (int i = 0; i < of->about.library_count && !status; i++) {
     if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, of->about.libraries[i].file) >= sizeof path)
       return fail(AUTOPIPE_INVALID_ARGUMENT, "the path of the folder is too long");
-    autopipe_status status = check_digest(folder, of->about.libraries[i].file);
+    status = check_digest(folder, of->about.libraries[i].file);
     if (!status) status = load_library(path, &of->libraries[i]);
-    if (status) return status;
   }
-  return AUTOPIPE_OK;
-}
-
-/* Kernels of most libraries do not look at their weights: such a library has a function that does, once. */
-static autopipe_status check_weights(loaded *of, instance *on, int place) {
-  TVMFFIObject *check = NULL;
-  const library *takes = &of->about.libraries[place];
-  autopipe_status status = get_function(on->machines[place], "check_weights", &check);
-  if (status || !check) return status;
-  int first = of->about.input_count + (of->about.dimension_count > 0);
-  TVMFFIAny result = {0};
-  if (TVMFFIFunctionCall(check, on->arguments[place] + first, (int)takes->weight_count, &result))
-    status = fail_with_raised(AUTOPIPE_INVALID_FILE, "the library takes other weights");
-  release_any(&result);
-  release_object(check);
   return status;
-}
-
-static autopipe_status prepare_library(loaded *of, instance *on, int place) {
-  const library *takes = &of->about.libraries[place];
-  size_t first = (size_t)of->about.input_count + (of->about.dimension_count > 0);
-  on->arguments[place] = calloc(first + takes->weight_count + 1, sizeof(TVMFFIAny));
-  if (!on->arguments[place]) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for an instance");
-  for (size_t i = 0; i < takes->weight_count; i++) on->arguments[place][first + i] = as_argument(of->weights[takes->weights[i]]);
-  autopipe_status status = load_machine(of->libraries[place], &on->machines[place]);
-  if (!status) status = get_function(on->machines[place], "main", &on->mains[place]);
-  if (!status && !on->mains[place]) status = fail(AUTOPIPE_INVALID_FILE, "%s has no main", takes->file);
-  return status ? status : check_weights(of, on, place);
-}
-
-static size_t bytes_of_input(const loaded *of, int place, const int64_t *sizes) {
-  const port *about = &of->about.inputs[place];
-  size_t bytes = autopipe_dtype_bytes(about->dtype);
-  for (int axis = 0; axis < about->rank; axis++) bytes *= (size_t)size_at(&about->extents[axis], sizes);
-  return bytes;
-}
-
-/* The address of an input that is aligned: its own, or that of a copy. */
-static void *aligned_input(instance *on, int place, const autopipe_tensor *given, size_t bytes) {
-  if (given && (uintptr_t)given->data % ALIGNMENT == 0) return given->data;
-  if (on->scratch_bytes[place] < bytes || !on->scratch[place]) {
-    free(on->scratch[place]);
-    size_t room = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    on->scratch[place] = aligned_alloc(ALIGNMENT, room);
-    on->scratch_bytes[place] = on->scratch[place] ? room : 0;
-    if (!on->scratch[place]) return NULL;
-  }
-  if (given) memcpy(on->scratch[place], given->data, bytes);
-  else memset(on->scratch[place], 0, bytes);
-  return on->scratch[place];
-}
-
-static autopipe_status fill_inputs(instance *on, const job *work, TVMFFIAny *arguments) {
-  loaded *of = on->of;
-  for (int i = 0; i < of->about.input_count; i++) {
-    const port *about = &of->about.inputs[i];
-    int64_t shape[AUTOPIPE_MAX_RANK];
-    TVMFFIObject *tensor = work->states[i];
-    if (tensor) {
-      TVMFFIObjectIncRef(tensor);
-    } else {
-      void *data = aligned_input(on, i, work->inputs[i], bytes_of_input(of, i, work->sizes));
-      if (!data) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for a copy of input %s", about->name);
-      for (int axis = 0; axis < about->rank; axis++) shape[axis] = size_at(&about->extents[axis], work->sizes);
-      autopipe_status status = share_tensor(data, to_dl_dtype(autopipe_dtype_name(about->dtype)), about->rank, shape, &tensor);
-      if (status) return status;
-    }
-    arguments[i] = as_argument(tensor);
-  }
-  if (!of->about.dimension_count) return AUTOPIPE_OK;
-  int64_t steps[MAX_DIMENSIONS];
-  TVMFFIObject *shape;
-  for (int i = 0; i < of->about.dimension_count; i++) steps[i] = work->sizes[i] / of->about.dimensions[i].multiple;
-  autopipe_status status = make_shape(steps, of->about.dimension_count, &shape);
-  if (!status) arguments[of->about.input_count] = as_argument(shape);
-  return status;
-}
-
-/* Whether a result lies in memory that is not its own: an input of the caller, a copy of one, or a weight. */
-static int is_borrowed(const TVMFFIAny *arguments, int count, const void *data) {
-  for (int i = 0; i < count; i++)
-    if (arguments[i].type_index == kTVMFFITensor && tensor_of(arguments[i].v_obj)->data == data) return 1;
-  return 0;
-}
-
-static autopipe_status take_result(const instance *on, const job *work, TVMFFIObject *tensor, TVMFFIObject **out) {
-  const loaded *of = on->of;
-  int count = of->about.input_count + (of->about.dimension_count > 0) + (int)of->about.libraries[work->library].weight_count;
-  if (is_borrowed(on->arguments[work->library], count, tensor_of(tensor)->data)) return copy_tensor(tensor, out);
-  TVMFFIObjectIncRef(*out = tensor);
-  return AUTOPIPE_OK;
-}
-
-static autopipe_status take_results(const instance *on, job *work, const TVMFFIAny *result) {
-  int count = on->of->about.output_count;
-  if (result->type_index == kTVMFFITensor && count == 1) return take_result(on, work, result->v_obj, &work->results[0]);
-  const TVMFFISeqCell *list = (const TVMFFISeqCell *)((char *)result->v_obj + sizeof(TVMFFIObject));
-  if (result->type_index != kTVMFFIArray || list->size != count) return fail(AUTOPIPE_FAILED, "the compiled model returned something else than its outputs");
-  for (int i = 0; i < count; i++) {
-    const TVMFFIAny *item = (const TVMFFIAny *)list->data + i;
-    if (item->type_index != kTVMFFITensor) return fail(AUTOPIPE_FAILED, "the compiled model returned no tensor for output %d", i);
-    autopipe_status status = take_result(on, work, item->v_obj, &work->results[i]);
-    if (status) return status;
-  }
-  return AUTOPIPE_OK;
-}
-
-/* Runs in the thread whose pool the kernels use. */
-static void execute(instance *on, job *work) {
-  loaded *of = on->of;
-  TVMFFIAny *arguments = on->arguments[work->library];
-  int filled = of->about.input_count + (of->about.dimension_count > 0);
-  memset(arguments, 0, (size_t)filled * sizeof *arguments);
-  work->status = use_threads(of->threads);
-  if (!work->status) work->status = fill_inputs(on, work, arguments);
-  if (!work->status) {
-    int count = filled + (int)of->about.libraries[work->library].weight_count;
-    TVMFFIAny result = {0};
-    if (TVMFFIFunctionCall(on->mains[work->library], arguments, count, &result))
-      work->status = fail_with_raised(AUTOPIPE_FAILED, "the compiled model failed");
-    else
-      work->status = take_results(on, work, &result);
-    release_any(&result);
-  }
-  for (int i = 0; i < filled; i++) release_any(&arguments[i]);
-  if (work->status) snprintf(work->message, sizeof work->message, "%s", autopipe_last_error());
-}
-
-static void *serve(void *of) {
-  instance *on = of;
-  pthread_mutex_lock(&on->lock);
-  while (!on->stops) {
-    if (!on->work) {
-      pthread_cond_wait(&on->wake, &on->lock);
-      continue;
-    }
-    job *work = on->work;
-    pthread_mutex_unlock(&on->lock);
-    execute(on, work);
-    pthread_mutex_lock(&on->lock);
-    on->work = NULL;
-    pthread_cond_signal(&on->done);
-  }
-  pthread_mutex_unlock(&on->lock);
-  return NULL;
-}
-
-static void hand_over(instance *on, job *work) {
-  pthread_mutex_lock(&on->lock);
-  on->work = work;
-  pthread_cond_signal(&on->wake);
-  while (on->work) pthread_cond_wait(&on->done, &on->lock);
-  pthread_mutex_unlock(&on->lock);
-}
-
-static autopipe_status start_instance(loaded *of, instance *on) {
-  on->of = of;
-  pthread_mutex_init(&on->lock, NULL);
-  pthread_cond_init(&on->wake, NULL);
-  pthread_cond_init(&on->done, NULL);
-  for (int i = 0; i < of->about.library_count; i++) {
-    autopipe_status status = prepare_library(of, on, i);
-    if (status) return status;
-  }
-  if (of->threads == 1) return AUTOPIPE_OK; /* the caller's thread runs it, and no pool starts */
-  if (pthread_create(&on->thread, NULL, serve, on)) return fail(AUTOPIPE_OUT_OF_MEMORY, "no thread can be started");
-  on->has_thread = 1;
-  return AUTOPIPE_OK;
-}
-
-static void stop_instance(loaded *of, instance *on) {
-  if (!on->of) return;
-  if (on->has_thread) {
-    pthread_mutex_lock(&on->lock);
-    on->stops = 1;
-    pthread_cond_signal(&on->wake);
-    pthread_mutex_unlock(&on->lock);
-    pthread_join(on->thread, NULL);
-  }
-  for (int i = 0; i < of->about.library_count; i++) {
-    release_object(on->mains[i]);
-    release_object(on->machines[i]);
-    free(on->arguments[i]);
-  }
-  for (int i = 0; i < of->about.input_count; i++) free(on->scratch[i]);
-  pthread_cond_destroy(&on->wake);
-  pthread_cond_destroy(&on->done);
-  pthread_mutex_destroy(&on->lock);
 }
 
 void unload(loaded *of) {
@@ -315,14 +123,16 @@ void unload(loaded *of) {
   free(of->instances);
   free_description(&of->about);
   pthread_cond_destroy(&of->freed);
+  pthread_cond_destroy(&of->turned);
   pthread_mutex_destroy(&of->lock);
   free(of);
 }
 
 static autopipe_status start_instances(loaded *of, const autopipe_options *options) {
-  int cores = allowed_cores(), wanted = options->threads ? options->threads : of->about.threads;
-  of->threads = wanted < cores ? wanted : cores;
   of->instance_count = options->instances ? options->instances : 1;
+  int cores = allowed_cores(), share = options->threads ? cores : cores / of->instance_count;
+  int wanted = options->threads ? options->threads : of->about.threads;
+  of->threads = wanted < share ? wanted : share > 1 ? share : 1;
   of->instances = calloc((size_t)of->instance_count, sizeof *of->instances);
   if (!of->instances) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for %d instances", of->instance_count);
   for (int i = 0; i < of->instance_count; i++) {
@@ -332,6 +142,19 @@ static autopipe_status start_instances(loaded *of, const autopipe_options *optio
   return AUTOPIPE_OK;
 }
 
+/* Kernels call OpenBLAS from TVM's threads; when it is loaded, it would start one of its own for each core. */
+static autopipe_status load_libraries_alone(loaded *of, const char *folder) {
+  static const char THREADS[] = "OPENBLAS_NUM_THREADS";
+  const char *set = getenv(THREADS);
+  char *before = set ? strdup(set) : NULL;
+  setenv(THREADS, "1", 1);
+  autopipe_status status = load_libraries(of, folder);
+  if (before) setenv(THREADS, before, 1);
+  else unsetenv(THREADS);
+  free(before);
+  return status;
+}
+
 static autopipe_status load_all(loaded *of, const char *folder, const autopipe_options *options) {
   autopipe_status status = options->verify_digests ? check_digests(folder) : AUTOPIPE_OK;
   if (!status) status = map_file(folder, WEIGHTS, &of->weights_file);
@@ -339,7 +162,7 @@ static autopipe_status load_all(loaded *of, const char *folder, const autopipe_o
   if (!status) status = check_processor(&of->about);
   if (!status) status = check_runtime(folder);
   if (!status) status = load_weights(of, options->copy_weights);
-  if (!status) status = load_libraries(of, folder);
+  if (!status) status = load_libraries_alone(of, folder);
   return status ? status : start_instances(of, options);
 }
 
@@ -352,6 +175,7 @@ autopipe_status load_folder(const char *folder, const autopipe_options *options,
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
   pthread_cond_init(&of->freed, &clock);
+  pthread_cond_init(&of->turned, &clock);
   pthread_condattr_destroy(&clock);
   pthread_mutex_init(&of->lock, NULL);
   /* TVM's threads look for work so often before they sleep: its 300,000 are a tenth of a second of each core. */
@@ -364,30 +188,73 @@ autopipe_status load_folder(const char *folder, const autopipe_options *options,
   return status;
 }
 
+enum { SECOND = 1000000000, MILLISECOND = 1000000 };
+
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (int64_t)time.tv_sec * SECOND + time.tv_nsec;
+}
+
+call_limit make_limit(int64_t milliseconds, const atomic_uint *cancels) {
+  call_limit made = {milliseconds, INT64_MAX, cancels, cancels ? atomic_load(cancels) : 0};
+  int64_t start = milliseconds < 0 ? 0 : now();
+  if (milliseconds >= 0 && milliseconds < (INT64_MAX - start) / MILLISECOND) made.deadline = start + milliseconds * MILLISECOND;
+  return made;
+}
+
+autopipe_status check_limit(const call_limit *limit) {
+  if (limit->cancels && atomic_load(limit->cancels) != limit->cancels_before) return fail(AUTOPIPE_CANCELLED, "the call was cancelled");
+  if (limit->deadline == INT64_MAX || now() < limit->deadline) return AUTOPIPE_OK;
+  return fail(AUTOPIPE_TIMEOUT, "the call did not end within %lld ms", (long long)limit->milliseconds);
+}
+
+/* Waits once, with the lock held, where the limit allows. */
+static autopipe_status wait_for(loaded *of, pthread_cond_t *event, const call_limit *limit) {
+  autopipe_status status = check_limit(limit);
+  struct timespec until = {limit->deadline / SECOND, limit->deadline % SECOND};
+  if (status) return status;
+  if (limit->deadline == INT64_MAX) pthread_cond_wait(event, &of->lock);
+  else pthread_cond_timedwait(event, &of->lock, &until);
+  return AUTOPIPE_OK;
+}
+
+autopipe_status take_turn(loaded *of, const call_limit *limit, int *is_taken) {
+  autopipe_status status = AUTOPIPE_OK;
+  pthread_mutex_lock(&of->lock);
+  while (*is_taken && !status) status = wait_for(of, &of->turned, limit);
+  if (!status) *is_taken = 1;
+  pthread_mutex_unlock(&of->lock);
+  return status;
+}
+
+void end_turn(loaded *of, int *is_taken) {
+  pthread_mutex_lock(&of->lock);
+  *is_taken = 0;
+  pthread_cond_broadcast(&of->turned);
+  pthread_mutex_unlock(&of->lock);
+}
+
+void wake_calls(loaded *of) {
+  pthread_mutex_lock(&of->lock);
+  pthread_cond_broadcast(&of->freed);
+  pthread_cond_broadcast(&of->turned);
+  pthread_mutex_unlock(&of->lock);
+}
+
 static instance *free_instance(loaded *of) {
   for (int i = 0; i < of->instance_count; i++)
     if (!of->instances[i].is_busy) return &of->instances[i];
   return NULL;
 }
 
-static instance *take_instance(loaded *of, int64_t wait_ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  if (wait_ms > 0) {
-    until.tv_sec += (time_t)(wait_ms / 1000);
-    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-  }
-  instance *on;
-  int late = 0;
+static autopipe_status take_instance(loaded *of, const call_limit *limit, instance **on) {
+  autopipe_status status = AUTOPIPE_OK;
   pthread_mutex_lock(&of->lock);
-  while (!(on = free_instance(of)) && !late) {
-    if (wait_ms < 0) pthread_cond_wait(&of->freed, &of->lock);
-    else late = pthread_cond_timedwait(&of->freed, &of->lock, &until) == ETIMEDOUT;
-  }
-  if (on) on->is_busy = 1;
+  while (!(*on = free_instance(of)) && !status) status = wait_for(of, &of->freed, limit);
+  if (*on) (*on)->is_busy = 1, status = AUTOPIPE_OK;
   pthread_mutex_unlock(&of->lock);
-  return on;
+  return status;
 }
 
 /* Whether so many new sizes were run that memory kept for former ones should go: the runtime keeps what it allocates for
@@ -408,11 +275,11 @@ static void give_memory_back(void) {
   malloc_trim(0);
 }
 
-autopipe_status run_job(loaded *of, job *work, int64_t wait_ms) {
-  instance *on = take_instance(of, wait_ms);
-  if (!on) return fail(AUTOPIPE_TIMEOUT, "no instance became free within %lld ms", (long long)wait_ms);
-  if (on->has_thread) hand_over(on, work);
-  else execute(on, work);
+autopipe_status run_job(loaded *of, job *work) {
+  instance *on;
+  autopipe_status status = take_instance(of, &work->limit, &on);
+  if (status) return status;
+  run_on(on, work);
   pthread_mutex_lock(&of->lock);
   on->is_busy = 0;
   int is_full = note_sizes(of, work->sizes);

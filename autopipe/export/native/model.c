@@ -10,14 +10,14 @@
 
 enum { MAX_HANDLES = 4096 };
 
-/* What a handle stands for. A stream has states; `turn` lets its calls take turns. */
+/* What a handle stands for. A stream has states, and its calls take turns. */
 typedef struct opened {
   loaded *of;
-  int calls, is_stream, closes;
+  int calls, is_stream, closes, has_turn;
+  atomic_uint cancels;
   int outputs_of_states[MAX_PORTS]; /* by input; -1 where it is no state */
   int is_state_output[MAX_PORTS];
   TVMFFIObject *states[MAX_PORTS]; /* NULL for zeros */
-  pthread_mutex_t turn;
 } opened;
 
 static struct slot {
@@ -59,7 +59,6 @@ static void end(opened *model) {
   int last = --model->of->users == 0;
   pthread_mutex_unlock(&table);
   if (last) unload(model->of);
-  pthread_mutex_destroy(&model->turn);
   free(model);
 }
 
@@ -80,7 +79,6 @@ static autopipe_status add_handle(loaded *of, opened **model, autopipe_model *ha
   *model = calloc(1, sizeof **model);
   if (!*model) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for a handle");
   (*model)->of = of;
-  pthread_mutex_init(&(*model)->turn, NULL);
   for (int i = 0; i < MAX_PORTS; i++) (*model)->outputs_of_states[i] = -1;
   autopipe_status status = enter(*model, handle);
   if (status) free(*model);
@@ -263,7 +261,6 @@ static autopipe_status check_outputs(const opened *model, const autopipe_tensor 
 static autopipe_status deliver(TVMFFIObject *result, autopipe_tensor *out, const port *of) {
   const DLTensor *from = tensor_of(result);
   size_t bytes = tensor_bytes(from);
-  if (from->ndim > AUTOPIPE_MAX_RANK) return fail(AUTOPIPE_UNSUPPORTED, "output %s has more than %d dimensions", of->name, AUTOPIPE_MAX_RANK);
   if (out->data && out->bytes < bytes)
     return fail(AUTOPIPE_INVALID_ARGUMENT, "output %s has %zu bytes, its buffer %zu", of->name, bytes, out->bytes);
   const char *data = (const char *)from->data + from->byte_offset;
@@ -288,13 +285,18 @@ static void keep_states(opened *model, job *work) {
   }
 }
 
-static autopipe_status run_checked(opened *model, job *work, autopipe_tensor *outputs, size_t count, int64_t wait_ms) {
-  const description *about = &model->of->about;
-  if (model->is_stream) pthread_mutex_lock(&model->turn);
-  memcpy(work->states, model->states, sizeof work->states);
-  autopipe_status status = run_job(model->of, work, wait_ms);
+static autopipe_status run_in_turn(opened *model, job *work) {
+  autopipe_status status = model->is_stream ? take_turn(model->of, &work->limit, &model->has_turn) : AUTOPIPE_OK;
+  if (status) return status;
+  status = run_job(model->of, work);
   if (!status && model->is_stream) keep_states(model, work);
-  if (model->is_stream) pthread_mutex_unlock(&model->turn);
+  if (model->is_stream) end_turn(model->of, &model->has_turn);
+  return status;
+}
+
+static autopipe_status run_checked(opened *model, job *work, autopipe_tensor *outputs, size_t count) {
+  const description *about = &model->of->about;
+  autopipe_status status = run_in_turn(model, work);
   size_t done = 0;
   for (; done < count && !status; done++) {
     int place = find_port(about->outputs, about->output_count, outputs[done].name);
@@ -306,19 +308,28 @@ static autopipe_status run_checked(opened *model, job *work, autopipe_tensor *ou
 }
 
 autopipe_status autopipe_run(autopipe_model handle, const autopipe_tensor *inputs, size_t input_count,
-                             autopipe_tensor *outputs, size_t output_count, int64_t wait_ms) {
+                             autopipe_tensor *outputs, size_t output_count, int64_t limit_ms) {
   opened *model = borrow(handle);
   if (!model) return AUTOPIPE_INVALID_HANDLE;
-  job work = {0};
+  job work = {.limit = make_limit(limit_ms, &model->cancels), .states = model->states};
   autopipe_status status = AUTOPIPE_OK;
   if ((input_count && !inputs) || (output_count && !outputs)) status = fail(AUTOPIPE_INVALID_ARGUMENT, "inputs or outputs are NULL");
+  if (limit_ms < AUTOPIPE_UNTIL_CANCELLED) status = fail(AUTOPIPE_INVALID_ARGUMENT, "a limit of %lld ms", (long long)limit_ms);
   if (!status) status = place_inputs(model, inputs, input_count, &work);
   if (!status) status = check_outputs(model, outputs, output_count);
   if (!status) {
     work.library = choose_library(&model->of->about, work.sizes);
-    status = run_checked(model, &work, outputs, output_count, wait_ms);
+    status = run_checked(model, &work, outputs, output_count);
   }
   return give_back(model, status);
+}
+
+autopipe_status autopipe_cancel(autopipe_model handle) {
+  opened *model = borrow(handle);
+  if (!model) return AUTOPIPE_INVALID_HANDLE;
+  atomic_fetch_add(&model->cancels, 1);
+  wake_calls(model->of);
+  return give_back(model, AUTOPIPE_OK);
 }
 
 void autopipe_release(autopipe_tensor *output) {
@@ -375,11 +386,12 @@ autopipe_status autopipe_open_stream(autopipe_model handle, const autopipe_state
 autopipe_status autopipe_reset(autopipe_model stream) {
   opened *model = borrow(stream);
   if (!model) return AUTOPIPE_INVALID_HANDLE;
-  pthread_mutex_lock(&model->turn);
+  call_limit none = make_limit(AUTOPIPE_NO_LIMIT, NULL);
+  take_turn(model->of, &none, &model->has_turn);
   for (int i = 0; i < MAX_PORTS; i++) {
     release_object(model->states[i]);
     model->states[i] = NULL;
   }
-  pthread_mutex_unlock(&model->turn);
+  end_turn(model->of, &model->has_turn);
   return give_back(model, AUTOPIPE_OK);
 }

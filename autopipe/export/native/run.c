@@ -15,13 +15,13 @@ static const char USAGE[] =
     "usage: run [OPTIONS] [--input [NAME=]FILE.npy ...] [--output FOLDER]\n"
     "       run --describe | --self-test | --bench [--seconds S] [--warmup S] [--callers N] [--size NAME=N ...] [--json]\n"
     "options: --folder DIR     the model; by default the folder above this program\n"
-    "         --threads N      of each instance (default: as tuned)\n"
+    "         --threads N      of each instance (default: as tuned, at most its share of the cores)\n"
     "         --instances N    calls at the same time (default: 1, and as many as callers in a bench)\n"
     "         --verify         compare every file with SHA256SUMS first\n"
     "         --copy-weights   in private memory with large pages, in place of a mapped file\n";
 
 int complain(autopipe_status status, const char *format, ...) {
-  static const int CODES[] = {[AUTOPIPE_OK] = 2, [AUTOPIPE_INVALID_ARGUMENT] = 2, [AUTOPIPE_INVALID_FILE] = 3, [AUTOPIPE_UNSUPPORTED] = 4, [AUTOPIPE_TIMEOUT] = 1};
+  static const int CODES[] = {[AUTOPIPE_OK] = 2, [AUTOPIPE_INVALID_ARGUMENT] = 2, [AUTOPIPE_INVALID_FILE] = 3, [AUTOPIPE_UNSUPPORTED] = 4, [AUTOPIPE_CANCELLED] = 1};
   va_list arguments;
   va_start(arguments, format);
   fputs("error: ", stderr);

@@ -3,6 +3,7 @@
  *
  * cases/cases.txt: lines `case NAME`, `input NAME FILE`, `output NAME FILE RTOL ATOL`, names percent-encoded. */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,8 +57,9 @@ static double compare(const autopipe_tensor *ours, const autopipe_tensor *expect
 static void decode(const char *word, char out[256]) {
   size_t at = 0;
   for (; *word && at < 255; word++) {
-    unsigned value;
-    if (*word == '%' && sscanf(word + 1, "%2X", &value) == 1) out[at++] = (char)value, word += 2;
+    char digits[3] = {0};
+    if (*word == '%') memcpy(digits, word + 1, strnlen(word + 1, 2));
+    if (isxdigit((unsigned char)digits[0]) && isxdigit((unsigned char)digits[1])) out[at++] = (char)strtol(digits, NULL, 16), word += 2;
     else out[at++] = *word;
   }
   out[at] = 0;

@@ -1,13 +1,15 @@
 """Serves an exported model over HTTP by the Open Inference Protocol (KServe V2).
 
-Requests beyond the queue get 503, bodies beyond the limit 413. SIGTERM ends it after the requests
-that run. Needs NumPy, starlette, uvicorn and prometheus-client.
+Requests beyond the queue get 503, bodies beyond the limit 413, what takes longer than the time
+limit 504. SIGTERM ends it after the requests that run. Needs NumPy, starlette, uvicorn and
+prometheus-client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from argparse import ArgumentParser, Namespace
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,12 +56,12 @@ class InferenceServer:
             raise HTTPException(503, "too many requests wait")
         self.waiting += 1
         WAITING.inc()
+        seconds = self.options.limit_ms / 1000
         try:
-            body = await self.read_body(request)
-            with SECONDS.time():
-                end = int(request.headers.get(LENGTH, len(body)))
-                loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(self.calls, self.answer, body, end)
+            async with asyncio.timeout(seconds):
+                answer = await self.answer_in_thread(request, time.monotonic() + seconds)
+        except TimeoutError:
+            raise HTTPException(504, f"no answer within {seconds:g} seconds") from None
         except WRONG as error:
             raise HTTPException(400, f"{type(error).__name__}: {error}") from None
         finally:
@@ -67,6 +69,14 @@ class InferenceServer:
             WAITING.dec()
         REQUESTS.labels(200).inc()
         return answer
+
+    async def answer_in_thread(self, request: Request, due: float) -> Response:
+        """Read a body and have a thread answer it."""
+        body = await self.read_body(request)
+        with SECONDS.time():
+            end = int(request.headers.get(LENGTH, len(body)))
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.calls, self.answer, body, end, due)
 
     async def read_body(self, request: Request) -> bytes:
         """Read a body up to the limit."""
@@ -77,7 +87,7 @@ class InferenceServer:
                 raise HTTPException(413, f"the body has more than {self.options.limit_mib} MiB")
         return bytes(body)
 
-    def answer(self, body: bytes, end: int) -> Response:
+    def answer(self, body: bytes, end: int, due: float) -> Response:
         """Run the model on the inputs of a body whose JSON ends at `end`."""
         asked = json.loads(body[:end])
         inputs = {}
@@ -89,7 +99,7 @@ class InferenceServer:
             else:
                 array = np.asarray(tensor["data"], dtype).ravel()
             inputs[tensor["name"]] = array.reshape([max(int(n), 0) for n in tensor["shape"]])
-        outputs = self.model(inputs)
+        outputs = self.model(inputs, limit=max(due - time.monotonic(), 0.0))
         wanted = {one["name"]: one.get("parameters", {}) for one in asked.get("outputs", [])}
         binary = asked.get("parameters", {}).get("binary_data_output", False)
         listed, parts = [], []
@@ -163,7 +173,8 @@ def main() -> None:
     parser = ArgumentParser(description="Serve a folder of `autopipe export` over HTTP.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--host", default="127.0.0.1")
-    numbers = {"port": 8000, "instances": 2, "threads": 1, "queue": 64, "limit-mib": 64}
+    numbers = {"port": 8000, "instances": 2, "threads": 1, "queue": 64, "limit-mib": 64,
+               "limit-ms": 30000}  # fmt: skip
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     options = parser.parse_args()

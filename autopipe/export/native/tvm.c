@@ -52,6 +52,12 @@ autopipe_status fail_with_raised(autopipe_status status, const char *what) {
   return status;
 }
 
+void drop_raised(void) {
+  TVMFFIObjectHandle raised = NULL;
+  TVMFFIErrorMoveFromRaised(&raised);
+  release_object(raised);
+}
+
 static autopipe_status call(TVMFFIObject *function, TVMFFIAny *arguments, int count, TVMFFIAny *result, const char *name) {
   *result = (TVMFFIAny){0};
   if (TVMFFIFunctionCall(function, arguments, count, result)) return fail_with_raised(AUTOPIPE_FAILED, name);
@@ -78,12 +84,17 @@ autopipe_status get_function(TVMFFIObject *module, const char *name, TVMFFIObjec
   return status;
 }
 
+static autopipe_status take_module(TVMFFIAny *result, TVMFFIObject **module) {
+  if (result->type_index == kTVMFFIModule) return *module = result->v_obj, AUTOPIPE_OK;
+  release_any(result);
+  return fail(AUTOPIPE_INVALID_FILE, "a library is not one of a compiled model");
+}
+
 autopipe_status load_library(const char *path, TVMFFIObject **library) {
   TVMFFIAny argument = as_text(path), result;
   autopipe_status status = call_global("ffi.ModuleLoadFromFile", &argument, 1, &result);
   if (status) return fail(AUTOPIPE_INVALID_FILE, "%s: %s", path, strdupa(autopipe_last_error()));
-  *library = result.v_obj;
-  return AUTOPIPE_OK;
+  return take_module(&result, library);
 }
 
 autopipe_status load_machine(TVMFFIObject *library, TVMFFIObject **machine) {
@@ -93,15 +104,25 @@ autopipe_status load_machine(TVMFFIObject *library, TVMFFIObject **machine) {
   autopipe_status status = get_function(library, "vm_load_executable", &load);
   if (!status && !load) status = fail(AUTOPIPE_INVALID_FILE, "a library is not one of a compiled model");
   if (!status) status = call(load, NULL, 0, &result, "vm_load_executable");
-  if (!status) {
-    *machine = result.v_obj;
-    status = get_function(*machine, "vm_initialization", &start);
-  }
+  if (!status) status = take_module(&result, machine);
+  if (!status) status = get_function(*machine, "vm_initialization", &start);
   if (!status && !start) status = fail(AUTOPIPE_INVALID_FILE, "a library has no vm_initialization");
   if (!status) status = call(start, devices, 3, &result, "vm_initialization");
   if (!status) release_any(&result);
   release_object(load);
   release_object(start);
+  return status;
+}
+
+autopipe_status set_instrument(TVMFFIObject *machine, TVMFFIObject *function) {
+  TVMFFIObject *set = NULL;
+  /* The name of a function is that of one which makes the instrument: no instrument here. */
+  TVMFFIAny argument = function ? as_argument(function) : as_text("vm.builtin.null_value"), result;
+  autopipe_status status = get_function(machine, "set_instrument", &set);
+  if (!status && !set) status = fail(AUTOPIPE_UNSUPPORTED, "the TVM runtime has no set_instrument");
+  if (!status) status = call(set, &argument, 1, &result, "set_instrument");
+  if (!status) release_any(&result);
+  release_object(set);
   return status;
 }
 
@@ -171,15 +192,28 @@ int allowed_cores(void) {
   return sched_getaffinity(0, sizeof allowed, &allowed) ? 1 : CPU_COUNT(&allowed);
 }
 
+static autopipe_status configure_pool(int threads, const TVMFFIAny *cores, int count) {
+  TVMFFIAny list, result;
+  autopipe_status status = call_global("ffi.Array", (TVMFFIAny *)cores, count, &list);
+  if (status) return status;
+  TVMFFIAny arguments[] = {as_int(SHARE_ALL_CORES), as_int(threads), list};
+  status = call_global("runtime.config_threadpool", arguments, 3, &result);
+  release_any(&list);
+  return status;
+}
+
 /* By itself TVM uses half of the cores on x86-64, and cuts a larger number of threads to that; only a list of cores
- * raises it. The list has all allowed cores, so that no thread is tied to one that another process may use. */
-autopipe_status use_threads(int threads) {
-  static _Thread_local int configured;
+ * raises it. A pool is made of as many threads as cores are named at first. Then all allowed cores are, so that no
+ * thread is tied to one that another process may use. */
+autopipe_status use_threads(int threads, int *has_all) {
+  static _Thread_local int configured, used;
+  *has_all = used == threads;
   if (configured == threads) return AUTOPIPE_OK;
   cpu_set_t allowed;
   char names[MAX_CORES][8];
-  TVMFFIAny cores[MAX_CORES], list, result;
+  TVMFFIAny cores[MAX_CORES];
   int count = 0;
+  CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof allowed, &allowed)) CPU_SET(0, &allowed);
   for (int core = 0; core < MAX_CORES && core < CPU_SETSIZE; core++) {
     if (!CPU_ISSET(core, &allowed)) continue;
@@ -187,24 +221,12 @@ autopipe_status use_threads(int threads) {
     cores[count] = as_text(names[count]);
     count++;
   }
-  autopipe_status status = call_global("ffi.Array", cores, count, &list);
+  autopipe_status status = configured ? AUTOPIPE_OK : configure_pool(threads, cores, threads < count ? threads : count);
+  TVMFFIAny result;
+  if (!status) status = configure_pool(threads, cores, count);
+  if (!status) status = call_global("runtime.NumThreads", NULL, 0, &result);
   if (status) return status;
-  TVMFFIAny arguments[] = {as_int(SHARE_ALL_CORES), as_int(threads), list};
-  status = call_global("runtime.config_threadpool", arguments, 3, &result);
-  release_any(&list);
-  if (!status) configured = threads;
+  configured = threads, used = (int)result.v_int64;
+  *has_all = used == threads;
   return status;
-}
-
-DLDataType to_dl_dtype(const char *name) {
-  static const struct { const char *name; DLDataType dtype; } KINDS[] = {
-      {"bool", {kDLBool, 8, 1}},      {"int8", {kDLInt, 8, 1}},        {"int16", {kDLInt, 16, 1}},
-      {"int32", {kDLInt, 32, 1}},     {"int64", {kDLInt, 64, 1}},      {"uint8", {kDLUInt, 8, 1}},
-      {"uint16", {kDLUInt, 16, 1}},   {"uint32", {kDLUInt, 32, 1}},    {"uint64", {kDLUInt, 64, 1}},
-      {"float16", {kDLFloat, 16, 1}}, {"float32", {kDLFloat, 32, 1}},  {"float64", {kDLFloat, 64, 1}},
-      {"bfloat16", {kDLBfloat, 16, 1}},
-  };
-  for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
-    if (!strcmp(KINDS[i].name, name)) return KINDS[i].dtype;
-  return (DLDataType){0};
 }

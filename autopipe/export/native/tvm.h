@@ -9,6 +9,9 @@
 /* Reports the error that the runtime raised, with AUTOPIPE_FAILED or another status. */
 autopipe_status fail_with_raised(autopipe_status status, const char *what);
 
+/* Forgets it, where its reason is known. */
+void drop_raised(void);
+
 /* Calls a global function of the runtime. The caller owns `result`. */
 autopipe_status call_global(const char *name, TVMFFIAny *arguments, int count, TVMFFIAny *result);
 
@@ -17,6 +20,9 @@ autopipe_status get_function(TVMFFIObject *module, const char *name, TVMFFIObjec
 
 /* Loads a library and returns the virtual machine in it, ready to run on the CPU. */
 autopipe_status load_machine(TVMFFIObject *library, TVMFFIObject **machine);
+
+/* Has a machine call a function before and after each kernel; NULL ends that. */
+autopipe_status set_instrument(TVMFFIObject *machine, TVMFFIObject *function);
 
 autopipe_status load_library(const char *path, TVMFFIObject **library);
 
@@ -31,13 +37,12 @@ size_t tensor_bytes(const DLTensor *tensor);
 
 autopipe_status make_shape(const int64_t *sizes, int count, TVMFFIObject **shape);
 
-/* Lets parallel loops that the calling thread starts use so many threads, itself included. */
-autopipe_status use_threads(int threads);
+/* Lets parallel loops that the calling thread starts use so many threads, itself included. `*has_all` becomes 0 where
+ * they are fewer: this thread had a smaller pool before, which cannot grow. */
+autopipe_status use_threads(int threads, int *has_all);
 
 /* Cores that the calling thread may run on. */
 int allowed_cores(void);
-
-DLDataType to_dl_dtype(const char *name);
 
 TVMFFIAny as_argument(TVMFFIObject *object);
 void release_object(TVMFFIObject *object);
