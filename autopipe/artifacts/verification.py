@@ -61,7 +61,7 @@ class CaseOutcome(StrEnum):
 class CheckedCase(Sparse, Part, frozen=True):
     """One case and how each output compared on it."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"sizes", "generic", "reference"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"sizes", "generic", "reference", "seconds"})
 
     name: str
     """Name of the case."""
@@ -76,6 +76,9 @@ class CheckedCase(Sparse, Part, frozen=True):
     reference: str | None = None
     """The reference that it was compared with, where that is another one: the first one refuses
     the case, or contradicts this one, with which the build agrees."""
+    seconds: float | None = None
+    """How long it took to run the build on it and to compare the outputs; null where that is not
+    known."""
     outputs: tuple[OutputComparison, ...]
     """The outputs, in order; none if the case was skipped."""
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -35,7 +35,7 @@ def junit(report: RunReport) -> str:
     times = {stage.stage: stage.seconds for stage in report.stages}
     for suite, cases, seconds in (
         ("stages", _stages(report), sum(seconds or 0.0 for seconds in times.values())),
-        ("verify", _verified(report), times.get("verify")),
+        ("verify", _verified(report, timed=times.get("verify") is not None), times.get("verify")),
         ("gates", _gates(report), times.get("benchmark")),
     ):
         if cases:
@@ -68,22 +68,24 @@ def _fault(exit_code: int) -> Literal["failure", "error"]:
     return "failure" if exit_code == _NO else "error"
 
 
-def _verified(report: RunReport) -> list[_TestCase]:
-    return [] if report.verification is None else list(map(_checked, report.verification.cases))
+def _verified(report: RunReport, *, timed: bool) -> list[_TestCase]:
+    """Return the verified cases, with times if this very run took them."""
+    found = [] if report.verification is None else map(_checked, report.verification.cases)
+    return [case if timed else replace(case, seconds=None) for case in found]
 
 
 def _checked(case: CheckedCase) -> _TestCase:
     name = case.told if case.sizes else case.name
     match case.outcome:
         case CaseOutcome.SKIPPED:
-            return _TestCase(name, "skipped", "the reference is not finite on it")
+            return _TestCase(name, "skipped", "the reference is not finite on it", case.seconds)
         case CaseOutcome.FAILED:
             wrong = (
                 f"{output.output}: {output.failure}" for output in case.outputs if output.failure
             )
-            return _TestCase(name, "failure", "; ".join(wrong))
+            return _TestCase(name, "failure", "; ".join(wrong), case.seconds)
         case CaseOutcome.PASSED:
-            return _TestCase(name)
+            return _TestCase(name, seconds=case.seconds)
 
 
 def _gates(report: RunReport) -> list[_TestCase]:

@@ -1,5 +1,6 @@
 """Runs a build and its reference on the same inputs and compares every output."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from autopipe.verification.reference import Expected
 from autopipe.verification.rounding import Rounding
 from autopipe.verification.second_opinion import ComparedCase, resolve
 from autopipe.verification.worst import raise_worst
+
+_Compare = Callable[[CaseJudge, Case, ReferenceAnswer], CheckedCase]
+"""Compares the build with what the reference answered to a case."""
 
 
 def verify(
@@ -128,14 +132,16 @@ class _Checker:
 
     def _compared(
         self,
-        judge: "CaseJudge",
-        compare_with: Callable[["CaseJudge", Case, ReferenceAnswer], CheckedCase],
+        judge: CaseJudge,
+        compare_with: _Compare,
         main: str,
         known: Iterable[tuple[Case, ReferenceAnswer]],
     ) -> tuple[CheckedCase, ...]:
         """Compare cases, with other references where the build has to agree and does not."""
         comparisons = [
-            ComparedCase(case, answer, _named(compare_with(judge, case, answer), answer, main))
+            ComparedCase(
+                case, answer, _named(_timed(compare_with, judge, case, answer), answer, main)
+            )
             for case, answer in known
         ]
         is_special = compare_with is CaseJudge.special
@@ -148,7 +154,9 @@ class _Checker:
         resolve(
             self.oracle,
             binding,
-            lambda other, case, answer: compare_with(replace(judge, oracle=other), case, answer),
+            lambda other, case, answer: _timed(
+                compare_with, replace(judge, oracle=other), case, answer
+            ),
         )
         return tuple(one.checked for one in comparisons)
 
@@ -165,6 +173,15 @@ class _Checker:
                 drawn[place] = replace(case, arrays=other.arrays)
                 why = "on others the reference is not finite"
                 yield f"case {case.name!r} has numbers {other.name}: {why}"
+
+
+def _timed(
+    compare_with: _Compare, judge: CaseJudge, case: Case, answer: ReferenceAnswer
+) -> CheckedCase:
+    """Return a compared case with the time that this took."""
+    begin = time.perf_counter()
+    checked = compare_with(judge, case, answer)
+    return checked.model_copy(update={"seconds": round(time.perf_counter() - begin, 6)})
 
 
 def _named(checked: CheckedCase, answer: ReferenceAnswer, main: str) -> CheckedCase:

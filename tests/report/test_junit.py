@@ -54,6 +54,19 @@ def test_what_was_not_timed_has_no_time_and_its_suite_the_stages():
         assert {case.get("time") for case in suite} == {None}
 
 
+def test_a_verified_case_has_the_time_that_it_took_in_this_run():
+    given = full()
+    first, second, third = given.verification.cases
+    cases = (first.model_copy(update={"seconds": 0.25}), second, third)
+    verified = given.verification.model_copy(update={"cases": cases})
+    ran = given.stages[1].model_copy(update={"stage": "verify"})
+    cached = given.stages[0].model_copy(update={"stage": "verify"})
+    for stage, wanted in ((ran, ["0.250", None, None]), (cached, [None] * 3)):
+        root = ET.fromstring(junit(full(stages=(stage,), verification=verified)))
+        (suite,) = (suite for suite in root if suite.get("name") == "demo.verify")
+        assert [case.get("time") for case in suite] == wanted
+
+
 @pytest.mark.parametrize(("exit_code", "tag"), [(1, "failure"), (4, "error"), (130, "error")])
 def test_a_check_that_says_no_fails_and_all_else_is_an_error(exit_code, tag):
     stages = list(full().stages)

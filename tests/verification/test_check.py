@@ -1,3 +1,4 @@
+import time
 from dataclasses import replace
 from unittest.mock import create_autospec
 
@@ -50,6 +51,18 @@ def test_a_given_tolerance_is_literal(tmp_path):
     verified(tmp_path, lambda x: x + x.dtype.type(5e-4), atol=1e-3)
     with pytest.raises(GateError, match="allowed rtol 0 and atol 1e-05"):
         verified(tmp_path, lambda x: x + x.dtype.type(5e-5), rtol=0.0, atol=1e-5)
+
+
+def test_each_case_has_the_time_that_it_took(tmp_path):
+    waits = iter([0.02])
+
+    def compute(x):
+        time.sleep(next(waits, 0))
+        return x
+
+    first, *others = verified(tmp_path, compute).cases
+    assert first.seconds > 0.02
+    assert all(case.seconds > 0 for case in others)
 
 
 def test_the_worst_of_several_failures_is_named(tmp_path):
