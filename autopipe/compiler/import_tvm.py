@@ -28,3 +28,5 @@ try:
         import tvm  # noqa: F401 - loads it
 finally:
     registry.list_global_func_names = _names
+
+from autopipe.compiler import reducers  # noqa: E402, F401 - wherever kernels are made

@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.relax import backend, transform
 
 from autopipe.compiler import (  # noqa: F401 - they register how ops are legalized
+    extremes,
     filling,
     float_order,
     integer_division,
