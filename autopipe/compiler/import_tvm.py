@@ -29,4 +29,4 @@ try:
 finally:
     registry.list_global_func_names = _names
 
-from autopipe.compiler import reducers  # noqa: E402, F401 - wherever kernels are made
+from autopipe.compiler import libm, reducers  # noqa: E402, F401 - wherever kernels are made

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr
 
+from autopipe.compiler import libm
 from autopipe.compiler.graph import angles, circular, exponentials, hyperbolic, whole
 from autopipe.compiler.graph.arithmetic import (
     INFINITY_BITS,
@@ -33,8 +34,8 @@ _MARK: Final = "autopipe.arithmetic_functions"
 _NARROW: Final = frozenset({"float16", "bfloat16"})
 """Computed in single precision; wider ones are left to libm."""
 
-_SINGLE_ONLY: Final = frozenset({"tirx.cosh", "tirx.sinh"})
-"""Calls of which TVM 0.27 makes no vectors: it finds no such intrinsic of LLVM."""
+_SINGLE_ONLY: Final = frozenset({"tirx.cosh", "tirx.sinh", *libm.FUNCTIONS})
+"""Calls of which TVM 0.27 makes no vectors, as it finds no such intrinsic of LLVM, or bad ones."""
 
 TANH: Final = (
     (1.0, 0.13379718363285065, 0.0034940349869430065, 2.0583489458658732e-05,

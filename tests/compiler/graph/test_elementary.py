@@ -97,6 +97,28 @@ def test_it_is_right_to_a_few_ulp_everywhere(name):
     np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_plain_loops_are_right_to_a_few_ulp_everywhere(name, dtype):
+    intrinsic, exact, _ = FUNCTIONS[name]
+    few = np.logspace(-300 if dtype == "float64" else -37, 2, 500)
+    values = np.concatenate([few, -few, 1 + few[:250], 1 - few[250:], SPECIAL]).astype(dtype)
+    loops = elementwise(intrinsic, values.size, dtype)
+    schedule = Schedule(loops)
+    (loop,) = schedule.get_loops(schedule.get_sblock("y"))
+    schedule.vectorize(schedule.split(loop, [None, 4])[1])
+    found, again = (run(elementary.expand(one), values) for one in (loops, schedule.mod))
+    np.testing.assert_array_equal(found, again)
+    wide = exact(values if name == "erf" else values.astype(np.longdouble))
+    expected = wide.astype(dtype)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    tiny = np.finfo(dtype).tiny
+    sound = np.isfinite(expected) & (np.abs(wide) > tiny)
+    ulp = np.abs(found[sound] - wide[sound]) / np.spacing(np.abs(expected[sound]))
+    assert ulp.max() < 3
+
+
 @pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid"])
 def test_it_stays_between_its_limits(name):
     found = run(expanded(elementwise(FUNCTIONS[name][0])), samples())
