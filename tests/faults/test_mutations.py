@@ -18,6 +18,7 @@ from autopipe.lock.file import read_text
 from autopipe.packaging.infer import _array
 from autopipe.processes.sandbox import contained
 from tests.compiler.frontends.models import dense, external, model, node, tensor, value
+from tests.compiler.frontends.test_import_bounds import doubling, looping
 from tests.compiler.frontends.test_load import GIVEN, network
 from tests.faults.mutations import deadline, mutants
 
@@ -52,7 +53,7 @@ def branching() -> bytes:
 
 
 def seeds() -> list[bytes]:
-    made = [dense(), network()]
+    made = [dense(), network(), looping(3, "x", stacked=True, inner=2), doubling("x", 4)]
     return [each.SerializeToString() for each in made] + [branching()]
 
 

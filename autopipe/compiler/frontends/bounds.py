@@ -34,6 +34,10 @@ class Bounds:
     nodes: int = 2**17
     """Of a graph, once local functions are put in place; the largest that are published have a
     sixth of it."""
+    bodies: int = 2**10
+    """Branches and bodies, each of which becomes a function; published models have tens."""
+    rounds: int = 2**20
+    """Of a loop over constants alone, which the build runs; one takes some microseconds."""
     machine_share: int = 2
     """No more than one part in so many of the machine's memory: a stage holds a model twice."""
 
@@ -73,16 +77,29 @@ def check(
             folded += sum(step.outputs.values())
             _within(folded, limit, f"{step.what}: what is computed of constants alone comes to")
     limit = bounds.alive + bounds.alive_share * (stored + sum(given.values()))
+    machine = available() // bounds.machine_share
     for step, alive in _alive(steps, given, returned):
         told = f"{step.what}: the tensors that are alive with its results take"
         _within(alive, limit, told)
-        _within(alive, available() // bounds.machine_share, told, "half of this machine, ")
+        _within(alive, machine, told, "half of this machine, ")
+
+
+def check_rounds(what: str, count: int, bounds: Bounds = BOUNDS) -> None:
+    """Raise `ModelError` for a loop over constants alone that takes absurdly many rounds."""
+    if count > bounds.rounds:
+        raise ModelError(f"{what} takes {count} rounds over constants, more than {bounds.rounds}")
 
 
 def check_nodes(count: int, bounds: Bounds = BOUNDS) -> None:
     """Raise `ModelError` for a graph of absurdly many nodes."""
     if count > bounds.nodes:
         raise ModelError(f"the model has {count} nodes, more than {bounds.nodes}")
+
+
+def check_bodies(count: int, bounds: Bounds = BOUNDS) -> None:
+    """Raise `ModelError` for a graph with absurdly many graphs inside its nodes."""
+    if count > bounds.bodies:
+        raise ModelError(f"the model has {count} branches and bodies, more than {bounds.bodies}")
 
 
 def of_import(stored: int, bounds: Bounds = BOUNDS) -> int:
@@ -95,9 +112,9 @@ def of_import(stored: int, bounds: Bounds = BOUNDS) -> int:
 def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
     """Raise `ModelError` if weights that would be drawn take absurdly much memory."""
     total = 0
+    limit = min(bounds.weights, available() // bounds.machine_share)
     for name, size in sizes.items():
         total += size
-        limit = min(bounds.weights, available() // bounds.machine_share)
         _within(total, limit, f"weight {name!r}: the weights up to it take")
 
 

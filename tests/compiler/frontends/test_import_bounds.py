@@ -18,8 +18,8 @@ from tests.compiler.frontends.models import ints, model, node, save, tensor, val
 from tests.support.table import each_row
 
 
-def doubling(state):
-    """Return a model whose loop doubles a state 28 times, in plain sight."""
+def doubling(state, rounds=28):
+    """Return a model whose loop doubles a state so many times, in plain sight."""
     body = helper.make_graph(
         [node("Concat", ["s", "s"], "t", axis=0), node("Identity", ["c"], "d")],
         "body",
@@ -30,10 +30,11 @@ def doubling(state):
         node("Loop", ["rounds", "", state], "r", body=body),
         node("ReduceSum", ["r"], "sum", keepdims=0), node("Add", ["x", "sum"]),
     ]  # fmt: skip
-    stored = [numpy_helper.from_array(np.array(28), "rounds"), tensor("w", 4)]
+    stored = [numpy_helper.from_array(np.array(rounds), "rounds"), tensor("w", 4)]
     return model(nodes, [value("x", [4])], [value("y", [4])], stored)
 
 
+@pytest.mark.fault("B11", "M3")
 @each_row("state, said", [
     ("x", "the tensors that are alive with its results take 3072 MiB"),
     ("w", "what is computed of constants alone comes to 2048 MiB"),
@@ -45,6 +46,75 @@ def test_a_state_that_doubles_is_bounded_before_its_data_is_propagated(state, sa
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**28
+
+
+def looping(rounds, state, *, stacked=False, inner=None):
+    """Return a model whose loop runs so often, with a loop of `inner` rounds inside it."""
+    steps, count = [node("Add", ["s", "w"], "t")], [ints("rounds", rounds)]
+    if inner is not None:
+        within = helper.make_graph(
+            [node("Add", ["p", "w"], "q"), node("Identity", ["g"], "h")], "within",
+            [value("j", [], TensorProto.INT64), value("g", [], TensorProto.BOOL), value("p", [4])],
+            [value("h", [], TensorProto.BOOL), value("q", [4])],
+        )  # fmt: skip
+        steps = [node("Loop", ["inner", "", "s"], "t", body=within)]
+        count.append(ints("inner", inner))
+    rows = [value("r", [4])] if stacked else []
+    body = helper.make_graph(
+        [*steps, node("Identity", ["c"], "d"), *([node("Neg", ["t"], "r")] if stacked else [])],
+        "body",
+        [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("s", [4])],
+        [value("d", [], TensorProto.BOOL), value("t", [4]), *rows],
+    )
+    made = helper.make_node("Loop", ["rounds", "", state], ["a", "b"][: 1 + stacked], body=body)
+    last = [node("ReduceSum", ["b" if stacked else "a"], "sum", keepdims=0)]
+    nodes = [made, *last, node("Add", ["x", "sum"])]
+    return model(nodes, [value("x", [4])], [value("y", [4])], [*count, tensor("w", 4)])
+
+
+@pytest.mark.fault("B11", "M3")
+@each_row("made, said", [
+    (looping(10**9, "w"), "takes 1000000000 rounds over constants, more than 1048576"),
+    (looping(2**11, "w", inner=2**11), "takes 4194304 rounds over constants"),
+    (looping(10**9, "x", stacked=True), "1000000000 rows of 16 bytes|tensors that are alive with"),
+    (looping(10**9, "w", stacked=True), "rounds over constants|constants alone comes to"),
+])  # fmt: skip
+def test_rounds_of_a_loop_are_bounded(made, said, tmp_path_factory):
+    with pytest.raises(ModelError, match=said):
+        load(save(made, tmp_path_factory.mktemp("loop")), {}, None, None)
+
+
+@pytest.mark.fault("B11")
+def test_a_loop_of_many_rounds_over_an_input_is_a_few_functions(tmp_path):
+    imported = load(save(looping(10**9, "x"), tmp_path), {}, None, None)
+    assert len(imported.module.get_global_vars()) < 32
+
+
+def branching(depth):
+    """Return a model whose branches have branches: 2^depth leaves."""
+    names = itertools.count()
+
+    def graph(left):
+        name = f"y{next(names)}"
+        if left:
+            made = node("If", ["c"], name, then_branch=graph(left - 1), else_branch=graph(left - 1))
+        else:
+            made = node("Add", ["x", "x"], name)
+        return helper.make_graph([made], name, [], [value(name, [4])])
+
+    top = graph(depth)
+    top.input.extend([value("x", [4]), value("c", [], TensorProto.BOOL)])
+    return helper.make_model(top, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.fault("B11")
+def test_branches_of_branches_are_bounded(monkeypatch):
+    asked = []
+    monkeypatch.setattr(bounds, "available", lambda: asked.append(1) or 2**40)
+    gate.vet(branching(8).SerializeToString(), Path("m.onnx"), {})
+    assert len(asked) < 4  # to ask reads files
+    with pytest.raises(ModelError, match=r"the model has 8190 branches and bodies, more than 1024"):
+        gate.parse(branching(12).SerializeToString())
 
 
 def chained(depth, calls):
@@ -64,6 +134,7 @@ def chained(depth, calls):
     return model(nodes, *ends, functions=functions, opsets=opsets)
 
 
+@pytest.mark.fault("B11")
 def test_the_nodes_of_inlined_functions_are_bounded():
     with pytest.raises(ModelError, match=r"the model has 16777216 nodes, more than 131072"):
         gate.parse(chained(24, 2).SerializeToString())
@@ -71,6 +142,7 @@ def test_the_nodes_of_inlined_functions_are_bounded():
     assert len(gate.parse(chained(90, 1).SerializeToString()).graph.node) == 1
 
 
+@pytest.mark.fault("B11", "M3")
 def test_import_has_a_bound_of_its_own(tmp_path, monkeypatch):
     nodes = [node("ReduceSum", ["c", "axes"], "sum", keepdims=0), node("Add", ["x", "sum"])]
     nodes = [node("Expand", ["one", "shape"], "c"), *nodes]

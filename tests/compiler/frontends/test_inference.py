@@ -8,6 +8,7 @@ from autopipe.compiler.frontends.onnx.inference import infer_strictly, infer_typ
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.compiler.frontends.onnx.shapes import of_value
 from autopipe.errors import ModelError
+from autopipe.processes.sandbox import contained
 from tests.compiler.frontends.models import FLOAT, compiled, ints, model, node, save, value
 from tests.support.table import each_row
 
@@ -117,3 +118,22 @@ def test_an_error_in_a_branch_says_which_node_does_not_fit(tmp_path):
         body.g.node[0].CopyFrom(node("MatMul", ["x", "x"], body.g.output[0].name))
     with pytest.raises(ModelError, match=r"op_type:If.*op_type:MatMul.*Incompatible dimensions"):
         load(save(made, tmp_path), {}, None, None)
+
+
+def test_long_lists_are_no_messages(tmp_path):
+    """A list that is doubled 22 times; one message for each element would take a gigabyte."""
+    stored = [ints("l0", 3, 4)]
+    nodes = [node("Concat", [f"l{at}", f"l{at}"], f"l{at + 1}", axis=0) for at in range(22)]
+    nodes += [node("Add", ["l22", "x"])]
+    made = model(nodes, [value("x", [1], INT)], [value("y", None, INT)], stored)
+    assert contained(lambda: str(shape_of(made)), memory=2**28, seconds=60) == f"({2**23},)"
+
+
+def test_a_long_stored_list_stays_stored():
+    long = numpy_helper.from_array(np.arange(10_000), "long")
+    nodes = [node("Gather", ["long", "zero"], "row"), node("ConstantOfShape", ["row"])]
+    made = model(nodes, [value("x", [3])], [value("y", None)], [ints("zero", 7), long])
+    inferred = infer_types(made)
+    assert [tensor.name for tensor in inferred.graph.initializer] == ["zero", "long"]
+    assert [each.name for each in inferred.graph.input] == ["x"]
+    assert list(inferred.graph.node) == list(made.graph.node)

@@ -70,6 +70,8 @@ def admit(
     memory = _MEMORY + 4 * len(data)
     contained(lambda: _try(data, path, inputs), memory=memory, seconds=SECONDS)
     for sizes in probes(dimensions):
+        if 0 in sizes.values():  # as a fixed size it would be refused
+            continue
         fixed = {name: given.at(sizes) for name, given in inputs.items()}
         try:
             contained(partial(_try_at, data, path, fixed), memory=memory, seconds=SECONDS)
@@ -156,6 +158,7 @@ def parse(data: bytes) -> Proto:
     bounds.check_nodes(_count_inlined(model))
     if model.functions:
         model = _inlined(model)
+    bounds.check_bodies(sum(1 for _ in tensors.graphs(model.graph)) - 1)
     exported.settle(model)
     return model
 

@@ -4,6 +4,10 @@ onnx propagates the values of small integer tensors, which gives shapes that are
 all for lists: what `Unsqueeze` makes a matrix of keeps its values and counts as a list in the next
 `Mul` or `Gather`, and a `Cast` to fewer bits leaves values as they were. So nothing is propagated
 past such a node: while types are inferred, an `Identity` stands behind it, which stops values.
+
+Of each element of a list it makes a message, known or not: a list that a model doubles some times
+would fill the memory. So values are propagated by no node of long lists whose shape is known
+without them: while types are inferred it is an operator that onnx does not know.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,6 +22,16 @@ from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 _HIDDEN: Final = "before barrier:"
 _EXACT: Final = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
 """Types that hold what sizes are made of."""
+
+_LONG: Final = 2**12
+"""Elements from which on a list is long; no shape is."""
+_PROPAGATES: Final = frozenset({
+    "Add", "Cast", "Concat", "Gather", "Identity", "Mul", "Neg", "Slice", "Squeeze", "Sub",
+    "Unsqueeze",
+})  # fmt: skip
+"""Operators that onnx propagates values of lists by."""
+_UNKNOWN: Final = "autopipe.unknown"
+"""The domain of operators that onnx does not know."""
 
 _PROPAGATED: Final = "Invalid rank for"
 """How onnx says that propagated values do not fit each other, which is no error of the model."""
@@ -50,13 +64,18 @@ def infer_strictly(model: Proto) -> Proto:
 
 
 def _inferred(model: Proto, *, strict: bool) -> Proto:
+    known = onnx.shape_inference.infer_shapes(model)
+    shapes = _shapes(known)
+    long = {name for name, shape in shapes.items() if len(shape) == 1 and shape[0] > _LONG}
     copy = model
-    if any(_may_mislead(node) for graph in graphs(model.graph) for node in graph.node):
+    if long or any(_may_mislead(node) for graph in graphs(model.graph) for node in graph.node):
         copy = onnx.ModelProto()
-        copy.CopyFrom(model)
-        ranks = _ranks(onnx.shape_inference.infer_shapes(copy))
+        copy.CopyFrom(known if long else model)
+        ranks = _ranks(known)
         for graph in graphs(copy.graph):
+            _hide_long(graph, long, shapes)
             _put_barriers(graph, ranks)
+        copy.opset_import.add(domain=_UNKNOWN, version=1)
     modes = {"check_type": strict, "strict_mode": strict}
     try:
         inferred = onnx.shape_inference.infer_shapes(copy, **modes, data_prop=True)
@@ -66,7 +85,37 @@ def _inferred(model: Proto, *, strict: bool) -> Proto:
         inferred = onnx.shape_inference.infer_shapes(copy, **modes)
     for graph in graphs(inferred.graph):
         _drop_barriers(graph)
+        for node in graph.node:
+            if node.domain == _UNKNOWN:
+                node.ClearField("domain")
+    del inferred.opset_import[len(model.opset_import) :]
     return inferred
+
+
+def _shapes(inferred: Proto) -> dict[str, tuple[int, ...]]:
+    """Return the static shapes of all values, and of what is stored."""
+    found = {
+        tensor.name: tuple(tensor.dims)
+        for graph in graphs(inferred.graph)
+        for tensor in graph.initializer
+    }
+    for graph in graphs(inferred.graph):
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            dims = value.type.tensor_type.shape.dim
+            if value.type.tensor_type.HasField("shape") and all(
+                d.HasField("dim_value") for d in dims
+            ):
+                found[value.name] = tuple(dim.dim_value for dim in dims)
+    return found
+
+
+def _hide_long(graph: Proto, long: set[str], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Make unknown operators of those that would propagate values of long lists."""
+    for node in graph.node:
+        is_plain = node.op_type in _PROPAGATES and not node.domain
+        known = all(name in shapes for name in node.output)
+        if is_plain and known and not long.isdisjoint([*node.input, *node.output]):
+            node.domain = _UNKNOWN
 
 
 def _outputs(model: Proto) -> Iterator[Proto]:

@@ -36,15 +36,14 @@ def flatten(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
         )
         if not any(changed):
             return model
-        # to propagate data takes a message for each element of a list: the size comes first
-        graph = _inferred(model, data_prop=False).graph
+        graph = _inferred(model).graph
         stored = {tensor.name for tensor in graph.initializer}
         memory.check(graph, {value.name for value in graph.input} - stored, stored)
         simplify(model)
 
 
-def _inferred(model: Proto, *, data_prop: bool = True) -> Proto:
+def _inferred(model: Proto) -> Proto:
     try:
-        return infer_types(model) if data_prop else onnx.shape_inference.infer_shapes(model)
+        return infer_types(model)
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes can not be inferred: {error}") from error
