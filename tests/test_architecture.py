@@ -131,6 +131,26 @@ def test_reading_a_name_would_be_seen(code):
     assert reads_name(ast.parse(code, mode="eval").body)
 
 
+def narrows(node):
+    """Whether code makes a constant of TVM without its dtype: 64 bits would become 32."""
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "relax.const"
+        and len(node.args) + len(node.keywords) < 2
+    )
+
+
+def test_constants_say_their_dtype():
+    found = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if narrows(node)
+    ]
+    assert found == []
+    assert narrows(ast.parse("relax.const(1)", mode="eval").body)
+
+
 def exit_codes():
     """The exit code of each class, as the docstring of `errors` says."""
     lines = re.findall(r"^ +- (\w+) .* exit (\d+)$", errors.__doc__ or "", re.MULTILINE)

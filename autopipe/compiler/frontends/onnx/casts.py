@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.tensors import Array
 
 # ruff: noqa: ANN401  TVM's converters have no types
@@ -40,7 +41,7 @@ class Cast(onnx_frontend.Cast):
         if not str(data.ty.dtype).startswith("float"):
             return super()._impl_v13(bb, inputs, attr, params)
         if isinstance(data, GenericConst):
-            return relax.const(_integers(data.value.numpy(), dtype))
+            return known.stored(_integers(data.value.numpy(), dtype))
         through = _THROUGH[dtype]
         least = float(np.iinfo(through).min)
         if str(data.ty.dtype) == "float16":

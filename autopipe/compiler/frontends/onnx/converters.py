@@ -133,7 +133,7 @@ class _OptionalHasElement(onnx_frontend.OptionalHasElement):
     @classmethod
     def _impl_v15(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         if not any(value is not None for value in inputs):
-            return relax.const(np.zeros((), "bool"))
+            return known.stored(np.zeros((), "bool"))
         return super()._impl_v15(bb, inputs, attr, params)
 
     _impl_v18 = _impl_v28 = _impl_v15
@@ -154,7 +154,7 @@ def _by_list(converter: Any) -> Any:
     def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         axes = onnx_frontend.get_constant((*inputs, None)[1], params)
         if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
-            listed = [inputs[0], relax.const(axes.value.numpy().reshape(1))]
+            listed = [inputs[0], known.stored(axes.value.numpy().reshape(1))]
             inputs = onnx_frontend.onnx_input(listed)
         return converter._impl_v13(bb, inputs, attr, params)
 

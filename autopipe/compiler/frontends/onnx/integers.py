@@ -104,7 +104,7 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
             zero = relax.op.reshape(zero, per_channel)
             ones = np.zeros((groups, channels + short[1], *window), "int8")
             ones[:, :channels] = 1
-            of_window = convolved(relax.const(ones), groups)
+            of_window = convolved(known.stored(ones), groups)
             of_window = relax.op.repeat(of_window, kernel.shape[0] // groups, 1)
         terms = (of_window, of_kernel, channels * math.prod(window))
         return _corrected(bb, sums, (data.zero, zero), terms)
@@ -128,7 +128,7 @@ def _operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
     if zero is None or isinstance(zero, GenericConst):
         points = np.int32(0) if zero is None else zero.value.numpy().astype("int32")
         points = points + np.int32(shift)
-        return _Bytes(values, relax.const(points) if points.any() else None)
+        return _Bytes(values, known.stored(points) if points.any() else None)
     zero = relax.op.astype(zero, "int32")
     return _Bytes(values, bb.normalize(relax.op.add(zero, relax.const(shift, "int32"))))
 

@@ -35,12 +35,12 @@ class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, none, most = inputs[0], relax.const(0.0), relax.const(255.0)
+        data, none, most, one = inputs[0], *map(_single, (0.0, 255.0, 1.0))
         high = relax.op.maximum(none, _extreme(bb, relax.op.max, data))
         low = relax.op.minimum(none, _extreme(bb, relax.op.min, data))
         span = bb.normalize(relax.op.subtract(high, low))
         empty = relax.op.equal(span, none)
-        scale = relax.op.where(empty, relax.const(1.0), relax.op.divide(span, most))
+        scale = relax.op.where(empty, one, relax.op.divide(span, most))
         scale = bb.normalize(scale)
         zero = relax.op.divide(relax.op.negative(low), scale)
         zero = bb.normalize(relax.op.round(relax.op.clip(zero, 0, 255)))
@@ -78,8 +78,12 @@ def _quantized(bb: Any, given: list[Any], wanted: str | None, dtypes: tuple[str,
 
 def _within(values: Any, least: int, most: int) -> Any:
     """Return values within two bounds. No layout gets past `clip`."""
-    values = relax.op.maximum(values, relax.const(float(least)))
-    return relax.op.minimum(values, relax.const(float(most)))
+    values = relax.op.maximum(values, _single(least))
+    return relax.op.minimum(values, _single(most))
+
+
+def _single(value: float) -> Any:
+    return relax.const(float(value), "float32")
 
 
 def _number(zero: Any) -> int | None:
@@ -135,7 +139,7 @@ def _aligned(bb: Any, inputs: Any, axis: int) -> list[Any]:
             return values
         one = int(values.ty.shape.values[0]) == 1
         if _is_one(values):
-            return relax.const(values.value.numpy().reshape(()))
+            return known.stored(values.value.numpy().reshape(()))
         shape = [] if one else [-1 if at == axis % rank else 1 for at in range(rank)]
         return bb.normalize(relax.op.reshape(values, shape))
 
@@ -165,7 +169,7 @@ def _spread(bb: Any, inputs: Any, attr: Any) -> list[Any]:
         sizes = known.sizes(values, what)
         if block < 1 or len(sizes) != data.ty.ndim or sizes[axis] != -(-size // block):
             raise ModelError(f"{what} has {size} elements, which are not the blocks of its scale")
-        blocks = relax.const(np.arange(size) // block)
+        blocks = known.stored(np.arange(size) // block)
         return bb.normalize(relax.op.take(values, blocks, axis))
 
     return [data, *map(repeated, others)]

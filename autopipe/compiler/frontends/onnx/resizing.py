@@ -35,6 +35,9 @@ _TVMS: Final = {
 }  # fmt: skip
 """Ways to find a place in the input that TVM has too."""
 
+_WIDE: Final = ("float64", "int32", "int64", "uint32", "uint64")
+"""Dtypes with more digits than float32."""
+
 _CUTS: Final = (np.minimum, np.maximum)
 
 _PASSED_ON: Final = (
@@ -102,7 +105,7 @@ class Upsample(onnx_frontend.Upsample):
         if unknown or image:
             return super()._impl_v9(bb, inputs, attr, params)
         if "scales" in attr:
-            inputs = [inputs[0], relax.const(np.array(attr["scales"], "float32"))]
+            inputs = [inputs[0], known.stored(np.array(attr["scales"], "float32"))]
         return _as_opset_10(Resize, bb, inputs, attr, params)
 
 
@@ -119,7 +122,7 @@ def _as_opset_10(converter: Any, bb: Any, inputs: Any, attr: Any, params: Any) -
     steps = [(scales, b"floor")]
     found = known.values(scales, params)
     if found is not None and (found < 1).any() and (_text(attr, "mode") or "nearest") == "nearest":
-        shorter, longer = (relax.const(cut(found, found.dtype.type(1))) for cut in _CUTS)
+        shorter, longer = (known.stored(cut(found, found.dtype.type(1))) for cut in _CUTS)
         steps = [(shorter, b"ceil"), (longer, b"floor")]
     for scale, nearest in steps:
         fixed = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
@@ -179,8 +182,8 @@ def _is_tvms(axes: Sequence[_ResizedAxis], rank: int, attr: Mapping[str, Any]) -
 def _along(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
     """Resize along one axis."""
     if (_text(attr, "mode") or "nearest") == "nearest":
-        places = _reference(np.arange(axis.before, dtype="float32")[None], axis, attr)[0]
-        resized = relax.op.take(data, relax.const(places.astype("int64")), axis.axis)
+        places = _reference(np.arange(axis.before, dtype="float64")[None], axis, attr)[0]
+        resized = relax.op.take(data, known.stored(places.astype("int32")), axis.axis)
     else:
         resized = _mixed(bb, data, axis, attr)
     return bb.normalize(_outside(bb.normalize(resized), axis, attr))
@@ -191,15 +194,21 @@ def _mixed(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> A
     if axis.before * max(axis.before, axis.after) > _MOST_WEIGHTS:
         raise ModelError(f"Resize by more than {_MOST_WEIGHTS} weights along one axis")
     rank, dtype = data.ty.ndim, str(data.ty.dtype)
-    weights = _reference(np.eye(axis.before, dtype="float32"), axis, attr)
+    compute = sum_dtype(dtype)
+    weights = _reference(np.eye(axis.before, dtype=compute), axis, attr)
     order = [place for place in range(rank) if place != axis.axis] + [axis.axis]
     last = axis.axis == rank - 1
     data = data if last else bb.normalize(relax.op.permute_dims(data, order))
-    data = bb.normalize(relax.op.astype(data, "float32"))
-    mixed = bb.normalize(relax.op.matmul(data, relax.const(weights)))
+    data = bb.normalize(relax.op.astype(data, compute))
+    mixed = bb.normalize(relax.op.matmul(data, known.stored(weights)))
     back = [order.index(place) for place in range(rank)]
     mixed = mixed if last else bb.normalize(relax.op.permute_dims(mixed, back))
     return bb.normalize(relax.op.astype(mixed, dtype))
+
+
+def sum_dtype(dtype: str) -> str:
+    """Return the dtype that neighbours of a dtype are summed in, which holds all their digits."""
+    return "float64" if dtype in _WIDE else "float32"
 
 
 def _outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
@@ -211,7 +220,7 @@ def _outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
     shape = [1] * data.ty.ndim
     shape[axis.axis] = axis.after
     value = relax.const(attr.get("extrapolation_value", 0.0), data.ty.dtype)
-    return relax.op.where(relax.const(outside.reshape(shape)), value, data)
+    return relax.op.where(known.stored(outside.reshape(shape)), value, data)
 
 
 def _reference(rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **instead: float) -> Array:
@@ -234,7 +243,7 @@ def _reference(rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **inste
     (out,) = ReferenceEvaluator(model).run(None, {"rows": rows, "region": region, **given})
     if out.shape[1] != axis.after:
         raise ModelError("Resize by keep_aspect_ratio_policy to a rounded size is not supported")
-    return np.asarray(out, "float32")
+    return np.asarray(out, rows.dtype)
 
 
 def _text(attr: Mapping[str, Any], name: str) -> str:

@@ -157,12 +157,42 @@ class Extents:
         if allowed is not None:  # a last number that has to be 1
             truth = bb.emit(relax.op.astype(allowed, "int64"))
             flat, matched = bb.emit(relax.op.concat([flat, truth], 0)), [*matched, whole(1)]
-        # TVM would make new variables, all called `x`, of the op `tensor_to_shape`
-        kind = relax.ShapeType(ndim=len(matched))
-        made = bb.emit(relax.op.call_pure_packed("vm.builtin.tensor_to_shape", flat, ty_args=kind))
-        bb.match_cast(made, relax.ShapeType(matched))
+        self._match(bb, flat, matched)
         self._kept[value] = sizes if value.ty.ndim else sizes.reshape(())
         return self._kept[value]
+
+    def require(
+        self, bb: Any, limits: Sequence[tuple[Any, Any]], why: str, unless: Sequence[Any] = ()
+    ) -> None:
+        """Have a call end with an error where a size exceeds its limit: pairs of both.
+
+        Nothing is required where one of the sizes in `unless` is 0. Raises ModelError with `why` if
+        a limit is exceeded at every size.
+        """
+        empty = [size == 0 for size in unless]
+        if any(self.truth(condition) for condition in empty):
+            return
+        free = [condition for condition in empty if self.truth(condition) is None]
+        conditions = [size <= limit for size, limit in limits]
+        if any(self.truth(condition) is False for condition in conditions) and not free:
+            raise ModelError(why)
+        unclear = [one for one in conditions if self.truth(one) is not True]
+        if not unclear:
+            return
+        holds = tirx.any(tirx.all(*map(_expression, unclear)), *map(_expression, free))
+        number = bb.emit(
+            relax.op.shape_to_tensor(shape_of([tirx.if_then_else(holds, whole(1), whole(0))]))
+        )
+        self._match(bb, number, [whole(1)])
+
+    def _match(self, bb: Any, numbers: Any, sizes: Sequence[Any]) -> None:
+        """Match a tensor of numbers with sizes: new ones, and those that it has to have."""
+        # TVM would make new variables, all called `x`, of the op `tensor_to_shape`
+        kind = relax.ShapeType(ndim=len(sizes))
+        made = bb.emit(
+            relax.op.call_pure_packed("vm.builtin.tensor_to_shape", numbers, ty_args=kind)
+        )
+        bb.match_cast(made, relax.ShapeType(sizes))
 
     def shape(self, data: Any, what: str) -> list[Any]:
         """Return the sizes of a tensor, integers where they are fixed.
@@ -235,6 +265,13 @@ def total(sizes: Sequence[Any]) -> Any:
 def shape_of(sizes: Iterable[Any]) -> Any:
     """Return sizes as a shape of TVM."""
     return relax.ShapeExpr([whole(size) if isinstance(size, int) else size for size in sizes])
+
+
+def _expression(condition: Any) -> Any:
+    """Return a condition as an expression of TVM."""
+    if isinstance(condition, bool | np.bool_):
+        return tirx.const(bool(condition), "bool")
+    return condition.asobject() if hasattr(condition, "asobject") else condition
 
 
 def _is_addressable(bb: Any, sizes: Any) -> Any:

@@ -11,6 +11,7 @@ from tvm import te, tirx
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, is_open, whole, wide
 from autopipe.compiler.frontends.onnx.open.shaping import emit
+from autopipe.compiler.frontends.onnx.resizing import sum_dtype
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
@@ -146,6 +147,8 @@ def _moved(
         )
     if not axes:
         return data
+    for axis in axes:
+        extents.require(bb, [(1, axis.before)], f"{what} makes something of nothing", [axis.after])
     sizes = extents.shape(data, what)
     if mode == "nearest":
         rounding = _ROUNDINGS[_text(attr, "nearest_mode") or "round_prefer_floor"]
@@ -181,6 +184,7 @@ def _gathered(
 def _mixed(bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[Any, Any]) -> Any:
     """Return sums of neighbours along an axis."""
     dtype, (place, taps) = str(data.ty.dtype), rules
+    wider = sum_dtype(dtype)
 
     def compute(data: Any, given: Any) -> Any:
         (known,) = _read([axis], given[len(sizes) :])
@@ -188,12 +192,12 @@ def _mixed(bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[A
         def at(*index: Any) -> Any:
             number, over = place(known, index[axis.axis].astype("int64"))
             first = tirx.floordiv(number, over)
-            part = (number - first * over).astype("float32") / over.astype("float32")
-            total = tirx.const(0.0, "float32")
+            part = (number - first * over).astype(wider) / over.astype(wider)
+            total = tirx.const(0.0, wider)
             for step, weight in taps(part):
                 there = list(index)
                 there[axis.axis] = _clipped(first + step, known.before)
-                total = total + weight * data[tuple(there)].astype("float32")
+                total = total + weight * data[tuple(there)].astype(wider)
             return total.astype(dtype)
 
         return te.compute(list(given[: len(sizes)]), at, name="resize")
@@ -215,7 +219,7 @@ def _read(axes: Sequence[_OpenAxis], given: Any) -> list[_OpenAxis]:
 
 
 def _linear(part: Any) -> list[tuple[int, Any]]:
-    return [(0, tirx.const(1.0, "float32") - part), (1, part)]
+    return [(0, tirx.const(1.0, part.ty) - part), (1, part)]
 
 
 def _cubic(sharpness: float) -> Callable[[Any], list[tuple[int, Any]]]:
@@ -229,7 +233,7 @@ def _cubic(sharpness: float) -> Callable[[Any], list[tuple[int, Any]]]:
         def far(x: Any) -> Any:
             return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
-        rest = tirx.const(1.0, "float32") - part
+        rest = tirx.const(1.0, part.ty) - part
         return [(-1, far(part + 1.0)), (0, near(part)), (1, near(rest)), (2, far(rest + 1.0))]
 
     return taps

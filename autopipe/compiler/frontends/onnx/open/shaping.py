@@ -109,6 +109,9 @@ def spread(extents: Extents, bb: Any, data: Any, wanted: Sequence[Any]) -> Any:
         return te.compute(wanted, at, name="spread")
 
     alike = [extents.equal(size, wanted[shift + at]) for at, size in enumerate(before)]
+    for size, other in zip(before, wanted[shift:], strict=True):  # it repeats, or is the same
+        why = f"{size} elements do not spread to {other}"
+        extents.require(bb, [(size, other), (other, size)], why, [size - 1])
     return emit(bb, compute, data, wanted, "spread")
 
 
@@ -124,7 +127,7 @@ def filled(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
     from onnx.numpy_helper import to_array
 
     value = to_array(attr["value"]).reshape(()) if "value" in attr else None
-    number = relax.const(0.0) if value is None else relax.const(value, str(value.dtype))
+    number = relax.const(0.0, "float32") if value is None else known.stored(value)
     return relax.op.full(shape_of(numbers[0]), number, str(number.ty.dtype))
 
 
@@ -294,7 +297,11 @@ def split(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> An
         part = extents.simple(tirx.floordiv(wide(sizes[axis] + (many - 1)), whole(many)))
         parts = [part] * (many - 1)
         parts.append(extents.simple(sizes[axis] - part * (many - 1)))
-    made, first = [], 0
+    made, first, sum_of_parts = [], 0, sum(parts)
+    extents.require(
+        bb, [(sum_of_parts, sizes[axis]), (sizes[axis], sum_of_parts)],
+        f"{what} has parts that are not the whole",
+    )  # fmt: skip
     for part in parts:
         made.append(taken(extents, bb, inputs[0], axis, first, 1, part))
         first = extents.simple(first + part)

@@ -279,7 +279,7 @@ def _laid(bb: Any, tensor: Any, shape: list[int], *, wide: bool = False) -> Any:
     if isinstance(tensor, GenericConst):
         values = tensor.value.numpy()
         values = np.broadcast_to(values, shape) if wide else values.reshape(shape)
-        return relax.const(np.ascontiguousarray(values))
+        return known.stored(np.ascontiguousarray(values))
     lay = relax.op.broadcast_to if wide else relax.op.reshape
     return bb.emit(lay(tensor, shape))
 
