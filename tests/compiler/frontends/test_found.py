@@ -3,11 +3,14 @@
 # mypy: disable-error-code="call-overload,attr-defined"
 # ruff: noqa: E501
 
+from itertools import product
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.slicing import part
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import FLOAT, machine, model, node, run, save, value
 from tests.support.table import each_row
@@ -170,6 +173,131 @@ def test_sizes_that_hold_nothing_sensible_end_a_call(kind, wanted, shape, tmp_pa
         return
     with pytest.raises(RuntimeError, match="match_cast"):
         call(feeds)
+
+
+ROWS = [
+    node("NonZero", ["m"], "p"),
+    node("Squeeze", ["p", "zero"], "q"),
+    node("Gather", ["x", "q"], "r"),
+]
+"""The rows r [n, 5] of x [4, 5] that a mask m chooses."""
+
+LOOKED_UP = {
+    "gathered": ([node("Gather", ["r", "two"])], 1),
+    "column": ([node("Transpose", ["r"], "t"), node("Gather", ["t", "two"], axis=1)], 1),
+    "elements": ([node("GatherElements", ["r", "pair"], axis=0)], 1),
+    "longer": ([node("GatherElements", ["r", "pair"], axis=1)], 2),
+    "lists": ([node("GatherND", ["r", "lists"])], 1),
+    "put": ([node("ScatterElements", ["r", "pair", "pairs"], axis=0)], 1),
+    "put rows": ([node("ScatterND", ["r", "lists", "updates"])], 1),
+    "added rows": ([node("ScatterND", ["r", "lists", "updates"], reduction="add")], 1),
+    "few updates": ([node("ScatterND", ["x", "lists", "r"])], 3),
+    "spread": ([node("Expand", ["r", "four"])], 4),
+    "resized": ([node("Resize", ["r", "", "", "four"], mode="nearest")], 1),
+    "edges": ([node("Pad", ["r", "border"], mode="edge")], 1),
+    "reflected": ([node("Pad", ["r", "border"], mode="reflect")], 2),
+}
+"""Nodes that read r, and the least n with which they have something to read."""
+
+LISTS = {"zero": [0], "four": [4, 5], "border": [1, 0, 1, 0]}
+GIVEN = {"two": [0, -1], "pair": [[0, 0, 0, 0, 0], [-1, 0, 0, 0, -1]], "lists": [[0], [-1], [0]]}
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_a_call_ends_where_nothing_is_at_the_places_that_are_read(name, tmp_path):
+    nodes, least = LOOKED_UP[name]
+    stored = [numpy_helper.from_array(np.array(one), key) for key, one in LISTS.items()]
+    stored += [numpy_helper.from_array(np.ones(shape, "f"), key)
+               for key, shape in (("pairs", (2, 5)), ("updates", (3, 5)))]  # fmt: skip
+    given = {name: np.array(GIVEN[name]) for name in nodes[-1].input if name in GIVEN}
+    inputs = [value("x", [4, 5]), value("m", [4])]
+    inputs += [value(name, array.shape, INT) for name, array in given.items()]
+    path = save(model([*ROWS, *nodes], inputs, [value("y", None)], stored), tmp_path)
+    call = machine(load(path, {}, None, None))
+    for count in range(5):
+        feeds = {"x": np.arange(20, dtype="f").reshape(4, 5), "m": np.zeros(4, "f"), **given}
+        feeds["m"][:count] = 1
+        if (name == "few updates" and count != least) or (
+            count < least and (name, count) != ("spread", 1)
+        ):
+            with pytest.raises(RuntimeError, match="match_cast"):
+                call(feeds)
+        else:
+            np.testing.assert_allclose(call(feeds)[0], run(path, feeds)[0])
+
+
+def test_no_places_read_nothing(tmp_path):
+    nodes = [*ROWS, node("NonZero", ["k"], "u"), node("Squeeze", ["u", "zero"], "v"),
+             node("Gather", ["r", "v"])]  # fmt: skip
+    inputs = [value("x", [4, 5]), value("m", [4]), value("k", [4])]
+    made = model(
+        nodes, inputs, [value("y", None)], [numpy_helper.from_array(np.array([0]), "zero")]
+    )
+    call = machine(load(save(made, tmp_path), {}, None, None))
+    none, some = np.zeros(4, "f"), np.array([1, 0, 0, 0], "f")
+    x = np.arange(20, dtype="f").reshape(4, 5)
+    assert call({"x": x, "m": none, "k": none})[0].shape == (0, 5)
+    np.testing.assert_array_equal(call({"x": x, "m": some, "k": some})[0], x[:1])
+    with pytest.raises(RuntimeError, match="match_cast"):
+        call({"x": x, "m": none, "k": some})
+
+
+def test_the_place_of_the_largest_of_nothing_is_the_first(tmp_path):
+    nodes = [*ROWS, node("ArgMax", ["r"], axis=0), node("ArgMin", ["r"], "z", axis=0, keepdims=0)]
+    inputs = [value("x", [4, 5]), value("m", [4])]
+    outputs = [value(name, None, INT) for name in "yz"]
+    stored = [numpy_helper.from_array(np.array([0]), "zero")]
+    call = machine(load(save(model(nodes, inputs, outputs, stored), tmp_path), {}, None, None))
+    x = np.arange(20, dtype="f").reshape(4, 5)
+    for mask, places in (([0, 0, 0, 0], (0, 0)), ([0, 1, 1, 1], (2, 0))):
+        most, least = call({"x": x, "m": np.array(mask, "f")})
+        np.testing.assert_array_equal(most, np.full((1, 5), places[0]))
+        np.testing.assert_array_equal(least, np.full(5, places[1]))
+
+
+FAR = (-(2**63), -(2**62), -9, -7, -2, -1, 0, 1, 3, 7, 8, 2**31, 2**62, 2**63 - 1)
+
+
+@pytest.mark.parametrize("step", [1, 3, -1, -2, 2**63 - 1, -(2**63)])
+def test_any_numbers_are_ends_of_a_slice(step, tmp_path):
+    nodes = [node("Slice", ["x", "a", "b", "zero", "step"], "y"),
+             node("NonZero", ["m"], "p"), node("Gather", ["p", "first"], "q"),
+             node("Gather", ["x", "q"], "r"), node("Slice", ["r", "a", "b", "zero", "step"], "z")]  # fmt: skip
+    stored = [numpy_helper.from_array(np.array(one), key)
+              for key, one in (("zero", [0]), ("step", [step]), ("first", 0))]  # fmt: skip
+    inputs = [value("x", [7, 2]), value("m", [7]), value("a", [1], INT), value("b", [1], INT)]
+    outputs = [value("y", None), value("z", None)]
+    path = save(model(nodes, inputs, outputs, stored), tmp_path)
+    call = machine(load(path, {}, None, None))
+    x = np.arange(14, dtype="f").reshape(7, 2)
+    for start, end in product(FAR, FAR):
+        for count in (0, 4):
+            feeds = {"x": x, "m": (np.arange(7) < count).astype("f"),
+                     "a": np.array([start]), "b": np.array([end])}  # fmt: skip
+            for size, found in zip((7, count), call(feeds), strict=True):
+                right = x[list(part(start, end, step, size))] if size else x[:0]
+                np.testing.assert_array_equal(found, right, f"[{start}:{end}:{step}] of {size}")
+
+
+@each_row("parts, right", [
+    ([2, 3, 2], True), ([7, 0, 0], True), ([0, 7, 0], True), ([-5, 7, -(2**63)], True),
+    ([2, 3, 3], False), ([1, 1, 1], False), ([2**62, 2**62, 7], False), ([-1, -1, -1], False),
+    ([2**63 - 1, 2**63 - 1, 9], False),
+])  # fmt: skip
+def test_parts_of_a_split_are_the_whole(parts, right, tmp_path_factory):
+    nodes = [helper.make_node("Split", ["x", "k"], ["u", "v", "w"], axis=0)]
+    made = model(nodes, [value("x", [7, 2]), value("k", [3], INT)],
+                 [value(name, None) for name in "uvw"])  # fmt: skip
+    call = machine(load(save(made, tmp_path_factory.mktemp("parts")), {}, None, None))
+    x = np.arange(14, dtype="f").reshape(7, 2)
+    feeds = {"x": x, "k": np.array(parts)}
+    if not right:
+        with pytest.raises(RuntimeError, match="match_cast"):
+            call(feeds)
+        return
+    ends = np.cumsum(np.maximum(parts, 0))
+    for found, begin, end in zip(call(feeds), [0, *ends], ends, strict=False):
+        np.testing.assert_array_equal(found, x[begin:end])
 
 
 def test_what_can_not_be_found_says_why(tmp_path):

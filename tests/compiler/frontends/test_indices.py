@@ -7,6 +7,7 @@ from autopipe.compiler.frontends.onnx.load import load
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, run, save
 from tests.compiler.frontends.test_new_operators import case, check, floats, merged
+from tests.support.table import each_row
 
 CUBE = floats(3, 4, 5)
 UPDATES = floats(2, 3, 2, seed=1)
@@ -90,6 +91,23 @@ def test_a_constant_outside_is_refused_with_its_node(tmp_path):
         ModelError, match=r"second input of 'Gather0_y'.* has places outside of \[3\]"
     ):
         load(save(made, tmp_path), {}, None, None)
+
+
+@each_row("kind, shapes, attributes", [
+    ("GatherElements", [(3, 4), (5, 4)], {"axis": 1}),
+    ("ScatterElements", [(3, 4), (5, 4), (5, 4)], {"axis": 1}),
+    ("ScatterElements", [(3, 4), (3, 4), (2, 4)], {}),
+    ("ScatterND", [(3, 4), (5, 1), (2, 4)], {}),
+    ("ScatterND", [(3, 4), (5, 1), (5, 2)], {}),
+    ("GatherND", [(3, 4), (5, 2, 1)], {"batch_dims": 1}),
+])  # fmt: skip
+def test_sizes_that_do_not_fit_are_refused(kind, shapes, attributes, tmp_path_factory):
+    dtypes = {"x": "f", "i": "q", "u": "f"}
+    pairs = zip(dtypes.items(), shapes, strict=False)
+    inputs = {name: np.zeros(shape, dtype) for (name, dtype), shape in pairs}
+    made, _ = merged([case(kind, inputs, **attributes)], 20)
+    with pytest.raises(ModelError, match=kind):
+        load(save(made, tmp_path_factory.mktemp("sizes")), {}, None, None)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.float_order import FLOATS, ordered, restored
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx import known, lookups
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
@@ -43,6 +43,7 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
         if known.extents_of(inputs[0].ty, f"input of {what}")[batch] < 0:
             raise ModelError(f"{what} has an open batch; give its size")
 
+        lookups.check("ReverseSequence", inputs[:2], attr)
         return bb.emit_te(
             backwards(time, batch), *inputs[:2], primfunc_name_hint="reverse_sequence"
         )

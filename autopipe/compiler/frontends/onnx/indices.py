@@ -15,7 +15,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm_ffi import structural_equal
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx import known, lookups
 from autopipe.compiler.frontends.onnx.scattering import ScatteredRows
 from autopipe.errors import ModelError
 
@@ -68,6 +68,7 @@ def _within_open(bb: Any, indices: Any, extents: Sequence[Any]) -> Any:
 class _Cut:
     """A converter of TVM that gets places inside of the tensor only."""
 
+    kind: str
     converter: Any
     cut: Callable[..., Any]
 
@@ -76,6 +77,7 @@ class _Cut:
 
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
             shape = _sizes(inputs[0])
+            lookups.check(self.kind, inputs, attr)
             given = inputs if shape is None else self.cut(bb, inputs, shape, attr, params)
             return self.converter.get_converter(opset)(bb, given, attr, params)
 
@@ -189,10 +191,14 @@ def _evenly(places: Any, extent: int) -> tuple[int, int, int] | None:
     return (int(at[0]), int(at[-1]), step) if even else None
 
 
-CONVERTERS: Final = {
-    **{each.__name__: _Cut(each, _along) for each in (Gather, onnx_frontend.GatherElements)},
-    **dict.fromkeys(("Scatter", "ScatterElements"), _Cut(Scatter, _along)),
-    "GatherND": _Cut(onnx_frontend.GatherND, _along_many),
-    "ScatterND": ScatteredRows(_Cut(onnx_frontend.ScatterND, _along_many)),
-    "GridSample": _Cut(onnx_frontend.GridSample, _near),
+_CUT: Final = {
+    "Gather": (Gather, _along),
+    "GatherElements": (onnx_frontend.GatherElements, _along),
+    "GatherND": (onnx_frontend.GatherND, _along_many),
+    "GridSample": (onnx_frontend.GridSample, _near),
+    "Scatter": (Scatter, _along),
+    "ScatterElements": (Scatter, _along),
+    "ScatterND": (onnx_frontend.ScatterND, _along_many),
 }
+_ALL: Final = {kind: _Cut(kind, *converter) for kind, converter in _CUT.items()}
+CONVERTERS: Final = {**_ALL, "ScatterND": ScatteredRows(_ALL["ScatterND"])}

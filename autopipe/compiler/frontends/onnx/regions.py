@@ -6,7 +6,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx import known, lookups
 from autopipe.compiler.regions import MOST_SAMPLES, RegionForm, plain
 from autopipe.errors import ModelError
 
@@ -70,6 +70,7 @@ CONVERTERS: Final = {converter.__name__: converter for converter in _OURS}
 
 def _aligned(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
     what = f"RoiAlign {known.name(attr)}"
+    lookups.check("RoiAlign", inputs[:3], attr)
     samples = int(attr.get("sampling_ratio", 0))
     if samples > MOST_SAMPLES:
         raise ModelError(f"{what} takes {samples} samples a side, more than {MOST_SAMPLES}")

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tvm import tirx
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx import known, lookups
 from autopipe.compiler.frontends.onnx.found.kernels import extern
 from autopipe.compiler.frontends.onnx.open.extents import wide
 
@@ -36,6 +36,7 @@ class ScatteredRows:
             added = known.text(attr.get("reduction", b"none")) != "none"
             if added or not _computed(inputs, params):
                 return self.otherwise.get_converter(opset)(bb, inputs, attr, params)
+            lookups.check("ScatterND", inputs, attr)
             return replaced(bb, *inputs)
 
         return convert

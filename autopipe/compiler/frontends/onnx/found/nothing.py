@@ -2,6 +2,7 @@
 
 TVM starts a sum with its first term, so a sum of nothing has no value. ONNX has one: 0 for a sum,
 1 for a product, the smallest number for a maximum. A mean it leaves open; onnxruntime has 0.
+The place of the largest of nothing is no place; it is 0 here.
 """
 
 import math
@@ -16,6 +17,8 @@ from autopipe.errors import ModelError
 # ruff: noqa: ANN401  TVM's converters have no types
 
 _OF_NOTHING: Final[Mapping[str, float]] = {
+    "ArgMax": 0,
+    "ArgMin": 0,
     "Einsum": 0,
     "MatMul": 0,
     "ReduceL1": 0,

@@ -10,6 +10,7 @@ from autopipe.compiler.frontends.onnx.open import shaping
 from autopipe.compiler.frontends.onnx.open.extents import Extents, wide
 from autopipe.compiler.frontends.onnx.open.shaping import called
 from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.config.dimension import LARGEST
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, PLR0913, PLR0917  TVM's converters have no types, and these one signature
@@ -48,6 +49,7 @@ def _sliced_axis(
     The kernel reads no place outside of the axis, whatever start it is given.
     """
     size = extents.shape(data, name)[axis]
+    step = max(min(step, LARGEST), -LARGEST)  # no axis is longer, and sums fit
     sign, sizes = (1 if step > 0 else -1), _tensor(extents, bb, size)
     first, last = (
         _inside(bb, place, sizes, least, sign)
@@ -56,7 +58,7 @@ def _sliced_axis(
     span = bb.emit(relax.op.subtract(last, first))
     rounded = bb.emit(relax.op.add(span, relax.const([step - sign], "int64")))
     counts = bb.emit(relax.op.floor_divide(rounded, relax.const([step], "int64")))
-    counts = bb.emit(relax.op.maximum(counts, _ZERO))
+    counts = bb.emit(relax.op.minimum(bb.emit(relax.op.maximum(counts, _ZERO)), sizes))
     (found,) = extents.read(bb, counts, name, extents.bounds(size)[1])
 
     def compute(data: Any, first: Any, found: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tvm import ir, relax, tirx
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx import known, lookups
 from autopipe.compiler.frontends.onnx.found import converters as found
 from autopipe.compiler.frontends.onnx.found import nothing
 from autopipe.compiler.frontends.onnx.named import shape_told
@@ -45,6 +45,7 @@ class OpenConverter:
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
             numbers = [self._extents.of(value, params) for value in inputs]
             numbers = self._read(bb, inputs, numbers, attr)
+            self._check_places(bb, inputs, attr)
             made = self._computed(bb, inputs, numbers, attr)
             if made is None and self._op == choosing.IF:
                 made = choosing.taken(bb, numbers[0], attr, params[0], opset)
@@ -69,6 +70,21 @@ class OpenConverter:
                 node = str(attr["tvm_custom"]["name"])
                 made[at] = self._extents.read(bb, value, f"{node}.{at}")
         return made
+
+    def _check_places(self, bb: Any, inputs: Any, attr: Any) -> None:
+        """Have a call end with an error where nothing is at the places that a node reads."""
+        if self._op not in lookups.KINDS:
+            return
+        shapes = lookups.shapes_of(inputs)
+        if shapes is None:
+            return
+        sizes = [list(map(self._extents.simple, shape)) for shape in shapes]
+        self._extents.require(
+            bb,
+            lookups.limits(self._op, sizes, attr),
+            f"{self._op} {known.name(attr)} {lookups.OUTSIDE}",
+            lookups.counts(self._op, sizes),
+        )
 
     def _checked(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:
         """Refuse a node whose sizes fit each other at some open sizes only."""

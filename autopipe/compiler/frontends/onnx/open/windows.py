@@ -1,6 +1,6 @@
 """Pads of windows and of images whose size is open."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tvm import relax, te, tirx
@@ -106,6 +106,9 @@ def padded(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
         number = relax.const(attr.get("value", 0), dtype)
     number = bb.emit(relax.op.reshape(number, []))
     rank = len(sizes)
+    if mode != "constant":
+        needed = _needed(extents, mode, zip(sizes, before, after, strict=True))
+        extents.require(bb, needed, f"{what} in mode {mode} adds more than there is")
 
     def compute(data: Any, number: Any, given: Any) -> Any:
         shifts = given[rank:]
@@ -132,6 +135,16 @@ def padded(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
         raise ModelError(f"{what} in mode {mode} is not supported")
     sizes_of = [wide(size) for size in (*made, *before)]
     return bb.emit_te(compute, inputs[0], number, sizes_of, primfunc_name_hint="pad")
+
+
+def _needed(extents: Extents, mode: str, axes: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return how many elements a border is taken from, and how many there are, by axis."""
+    pairs = []
+    for size, low, high in axes:
+        if not (_none(low) and _none(high)):
+            widest = extents.simple(tirx.max(wide(low), wide(high)))
+            pairs.append((widest + 1 if mode == "reflect" else 1, size))
+    return pairs
 
 
 def _none(number: Any) -> bool:
