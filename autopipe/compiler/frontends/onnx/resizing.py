@@ -85,7 +85,7 @@ class Resize(onnx_frontend.Resize):
         if any(found is None for found in numbers):
             return super()._impl_v18(bb, inputs, attr, params)
         axes = _axes([int(dim) for dim in data.ty.shape.values], numbers, attr)
-        if _is_tvms(axes, data.ty.ndim, attr):
+        if _is_tvms(axes, data.ty, attr):
             return super()._impl_v18(bb, inputs, attr, params)
         if min(axis.after for axis in axes) < 1:
             raise ModelError("Resize to a size of 0 is not supported")
@@ -167,8 +167,11 @@ def _scales(before: Sequence[int], sizes: Sequence[int], attr: Mapping[str, Any]
     return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
 
 
-def _is_tvms(axes: Sequence[_ResizedAxis], rank: int, attr: Mapping[str, Any]) -> bool:
-    """Whether TVM's operator computes the same."""
+def _is_tvms(axes: Sequence[_ResizedAxis], kind: Any, attr: Mapping[str, Any]) -> bool:
+    """Whether TVM's operator computes the same; it does so in float32."""
+    rank = kind.ndim
+    if str(kind.dtype) in _WIDE:
+        return False
     way = _text(attr, "coordinate_transformation_mode") or "half_pixel"
     if rank not in _RANKS or way not in _TVMS or attr.get("antialias") or "axes" in attr:
         return False

@@ -9,7 +9,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.frontends.onnx.along import AS_SORTED, ranked
 from autopipe.compiler.frontends.onnx.found import boxes, kernels
-from autopipe.compiler.frontends.onnx.found.slices import sliced
+from autopipe.compiler.frontends.onnx.found.slices import divided, sliced
 from autopipe.compiler.frontends.onnx.open import shaping
 from autopipe.compiler.frontends.onnx.open.extents import (
     Extents,
@@ -248,6 +248,7 @@ RULES: Final[Mapping[str, Any]] = {
     "Range": ranged,
     "Reshape": reshaped,
     "Slice": sliced,
+    "Split": divided,
 }
 
 READ: Final[Mapping[str, Sequence[int]]] = {
@@ -256,7 +257,6 @@ READ: Final[Mapping[str, Sequence[int]]] = {
     "OneHot": (1,),
     "Tile": (1,),
     "Resize": (3,),
-    "Split": (1,),
 }
 """Inputs whose numbers are sizes, by operator."""
 

@@ -1,4 +1,4 @@
-"""Slice whose starts or ends are computed."""
+"""Slice whose starts or ends are computed, and Split into parts that are."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -39,6 +39,16 @@ def sliced(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
         name = _node(attr) if count == 1 else f"{_node(attr)}.{at}"
         data = _sliced_axis(extents, bb, data, ends_of_axis, int(axis) % rank, step, name)
     return data
+
+
+def divided(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Split into parts that are computed; together they have to be the whole."""
+    if len(inputs) < 2 or inputs[1] is None or numbers[1] is not None:  # noqa: PLR2004 - optional
+        return shaping.split(extents, bb, inputs, numbers, attr)
+    sizes = extents.shape(inputs[0], called("Split", attr))
+    most = extents.bounds(sizes[int(attr.get("axis", 0))])[1]
+    parts = extents.read(bb, inputs[1], _node(attr), most, relax.const([True], "bool"))
+    return shaping.split(extents, bb, inputs, [numbers[0], parts], attr)
 
 
 def _sliced_axis(

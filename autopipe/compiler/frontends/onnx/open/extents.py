@@ -169,21 +169,19 @@ class Extents:
         Nothing is required where one of the sizes in `unless` is 0. Raises ModelError with `why` if
         a limit is exceeded at every size.
         """
-        empty = [size == 0 for size in unless]
-        if any(self.truth(condition) for condition in empty):
+        if any(self.truth(size == 0) for size in unless):
             return
-        free = [condition for condition in empty if self.truth(condition) is None]
-        conditions = [size <= limit for size, limit in limits]
-        if any(self.truth(condition) is False for condition in conditions) and not free:
+        free = [size for size in unless if self.truth(size == 0) is None]
+        if any(self.truth(size <= limit) is False for size, limit in limits) and not free:
             raise ModelError(why)
-        unclear = [one for one in conditions if self.truth(one) is not True]
+        unclear = [pair for pair in limits if self.truth(pair[0] <= pair[1]) is not True]
         if not unclear:
             return
-        holds = tirx.any(tirx.all(*map(_expression, unclear)), *map(_expression, free))
-        number = bb.emit(
-            relax.op.shape_to_tensor(shape_of([tirx.if_then_else(holds, whole(1), whole(0))]))
-        )
-        self._match(bb, number, [whole(1)])
+        excess = sum(tirx.max(wide(size - limit), whole(0)) for size, limit in unclear)
+        for size in free:
+            excess *= tirx.min(wide(size), whole(1))
+        number = bb.emit(relax.op.shape_to_tensor(shape_of([excess])))
+        self._match(bb, number, [whole(0)])
 
     def _match(self, bb: Any, numbers: Any, sizes: Sequence[Any]) -> None:
         """Match a tensor of numbers with sizes: new ones, and those that it has to have."""
@@ -265,13 +263,6 @@ def total(sizes: Sequence[Any]) -> Any:
 def shape_of(sizes: Iterable[Any]) -> Any:
     """Return sizes as a shape of TVM."""
     return relax.ShapeExpr([whole(size) if isinstance(size, int) else size for size in sizes])
-
-
-def _expression(condition: Any) -> Any:
-    """Return a condition as an expression of TVM."""
-    if isinstance(condition, bool | np.bool_):
-        return tirx.const(bool(condition), "bool")
-    return condition.asobject() if hasattr(condition, "asobject") else condition
 
 
 def _is_addressable(bb: Any, sizes: Any) -> Any:

@@ -302,9 +302,11 @@ def split(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> An
         bb, [(sum_of_parts, sizes[axis]), (sizes[axis], sum_of_parts)],
         f"{what} has parts that are not the whole",
     )  # fmt: skip
-    for part in parts:
-        made.append(taken(extents, bb, inputs[0], axis, first, 1, part))
-        first = extents.simple(first + part)
+    for place, part in enumerate(parts, 1):  # at sizes that are likely, too, all within the axis
+        left = extents.simple(sizes[axis] - first)
+        within = extents.simple(tirx.min(wide(part), wide(left))) if place < len(parts) else left
+        made.append(taken(extents, bb, inputs[0], axis, first, 1, within))
+        first = extents.simple(first + within)
     return relax.Tuple(made)
 
 
