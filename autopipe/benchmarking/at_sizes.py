@@ -41,7 +41,7 @@ def sized_times(sizes: Sizes, found: BenchmarkResult, known: tuple[Sizes, ...]) 
 
 def _middle(dimension: Dimension) -> int:
     """Return the middle of a range as factors go: 8 of 1 to 64."""
-    steps = round(math.sqrt(dimension.first * dimension.last) / dimension.multiple)
+    steps = round(math.sqrt(max(dimension.first, 1) * dimension.last) / dimension.multiple)
     return min(max(steps * dimension.multiple, dimension.first), dimension.last)
 
 

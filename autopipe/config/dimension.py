@@ -35,8 +35,8 @@ class Dimension(Frozen, frozen=True):
     as fast as in a build for that size alone.
     """
 
-    min: _Extent = 1
-    """Smallest size."""
+    min: Annotated[int, Field(ge=0, le=LARGEST)] = 1
+    """Smallest size; with 0, a graph without edges, say."""
     max: _Extent
     """Largest size."""
     multiple: _Extent = 1

@@ -59,10 +59,13 @@ class CaseSource:
     def _depends_on_sizes(self) -> bool:
         """Tell whether integers have to be smaller at some sizes: a length is no longer than that.
 
-        At the smallest sizes they are, if they are anywhere.
+        At the smallest sizes they are, if they are anywhere; where there are no integers, none is.
         """
-        known = index_limits(self._imported)
-        smallest = self._signature.at(ends(self._signature.dimensions)[0])
+        known, dimensions = index_limits(self._imported), self._signature.dimensions
+        first = {
+            name: size or dimensions[name].multiple for name, size in ends(dimensions)[0].items()
+        }
+        smallest = self._signature.at(first)
         return self._limits != known or input_limits(self._imported, smallest) != known
 
     def _full(self, sizes: Sizes) -> Batch:

@@ -58,7 +58,7 @@ def _drawn(dimensions: Mapping[str, Dimension], generator: np.random.Generator) 
     found = {}
     for name, one in dimensions.items():
         low, high = one.first // one.multiple, one.last // one.multiple
-        steps = np.exp(generator.uniform(np.log(low), np.log(high + 1)))
+        steps = np.exp(generator.uniform(np.log(max(low, 1)), np.log(high + 1)))
         found[name] = min(max(int(steps), low), high) * one.multiple
     return found
 

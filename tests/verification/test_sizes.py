@@ -21,7 +21,12 @@ HEIGHT = Dimension(min=32, max=1920, multiple=32, likely=(640,))
 WIDTH = Dimension(min=40, max=1000, multiple=8, likely=(320, 640))
 
 
-@each_row("dimensions", [{"b": BATCH}, {"h": HEIGHT}, {"b": BATCH, "h": HEIGHT, "w": WIDTH}])
+EDGES = Dimension(min=0, max=100, likely=(10,))
+
+
+@each_row(
+    "dimensions", [{"b": BATCH}, {"e": EDGES}, {"h": HEIGHT}, {"b": BATCH, "h": HEIGHT, "w": WIDTH}]
+)
 def test_sizes_are_in_range_and_each_is_tried_once(dimensions):
     found = tried(dimensions, 0)
     keys = [tuple(sizes.values()) for sizes in found]
