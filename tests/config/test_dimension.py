@@ -107,7 +107,8 @@ def test_sizes_in_words():
         ({"max": 8, "likely": (2, 2)}, "likely: a size is named twice"),
         ({"max": 8, "likely": ()}, "at least 1"),
         ({"max": 2**40, "likely": (1,)}, "less than or equal"),
-        ({"min": 0, "max": 8, "likely": (1,)}, "greater than or equal to 1"),
+        ({"min": -1, "max": 8, "likely": (1,)}, "greater than or equal to 0"),
+        ({"min": 0, "max": 0, "likely": (1,)}, "greater than or equal to 1"),
     ],
 )
 def test_a_dimension_that_can_not_be_is_refused(fields, why):
