@@ -109,8 +109,13 @@ def branching(depth):
 
 @pytest.mark.fault("B11")
 def test_branches_of_branches_are_bounded(monkeypatch):
-    asked = []
-    monkeypatch.setattr(bounds, "available", lambda: asked.append(1) or 2**40)
+    asked: list[int] = []
+
+    def available():
+        asked.append(1)
+        return 2**40
+
+    monkeypatch.setattr(bounds, "available", available)
     gate.vet(branching(8).SerializeToString(), Path("m.onnx"), {})
     assert len(asked) < 4  # to ask reads files
     with pytest.raises(ModelError, match=r"the model has 8190 branches and bodies, more than 1024"):

@@ -128,7 +128,7 @@ def _operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
     if zero is None or isinstance(zero, GenericConst):
         points = np.int32(0) if zero is None else zero.value.numpy().astype("int32")
         points = points + np.int32(shift)
-        return _Bytes(values, known.stored(points) if points.any() else None)
+        return _Bytes(values, known.stored(np.asarray(points)) if points.any() else None)
     zero = relax.op.astype(zero, "int32")
     return _Bytes(values, bb.normalize(relax.op.add(zero, relax.const(shift, "int32"))))
 

@@ -47,10 +47,13 @@ def check(kind: str, inputs: Sequence[Any], attr: Mapping[str, Any]) -> None:
 
 def shapes_of(inputs: Sequence[Any]) -> list[list[Any]] | None:
     """Return the shapes of tensors, integers where they are fixed; None where one is unknown."""
-    shapes = [getattr(getattr(value.ty, "shape", None), "values", None) for value in inputs]
-    if any(shape is None for shape in shapes):
-        return None
-    return [[int(n) if isinstance(n, tirx.IntImm) else n for n in shape] for shape in shapes]
+    shapes = []
+    for value in inputs:
+        sizes = getattr(getattr(value.ty, "shape", None), "values", None)
+        if sizes is None:
+            return None
+        shapes.append([int(size) if isinstance(size, tirx.IntImm) else size for size in sizes])
+    return shapes
 
 
 def limits(kind: str, shapes: Sequence[Sequence[Any]], attr: Mapping[str, Any]) -> Limits:
