@@ -4,7 +4,6 @@ A template goes by the function at likely sizes. There, an axis may have one ele
 at others, two axes may be equally long, and a sum of sizes is a number like any other.
 """
 
-import os
 from random import Random
 
 import pytest
@@ -21,11 +20,12 @@ from autopipe.schedules.templates import TEMPLATES, contraction, open_rows
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import fitted
 from tests.schedules.dynamic_functions import FAMILIES, drawn
+from tests.support.seeds import fuzz_seeds
 
 TARGET = host(2)
 HARDWARE = HardwareParams.of(TARGET)
-SEEDS = range(int(os.environ.get("FUZZ_FIRST", "100")), int(os.environ.get("FUZZ_LAST", "130")))
-"""Of the long run; set the two variables for others."""
+SEEDS = fuzz_seeds(100, 130)
+"""Of the slow test."""
 
 
 def schedules(workload, seed):
