@@ -24,6 +24,7 @@ from autopipe.compiler.exact_divisions import iteration_sum
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 from autopipe.schedules.analysis.periods import DIVISIONS
 from autopipe.schedules.analysis.simple_indices import simplify
+from autopipe.schedules.analysis.usual_stride import usual_stride
 from autopipe.schedules.analysis.written_axes import with_written_axes
 from autopipe.schedules.choices import can_read_both, looks_up
 from autopipe.schedules.effort import Effort, of_element
@@ -180,6 +181,8 @@ def movement(block: SBlock) -> Movement | None:
     loads = [node for node in _nodes(value) if isinstance(node, TensorLoad)]
     totals = [_total(load, block) for load in loads]
     reads = [_pieces(total, axes) for total in totals]
+    pairs = zip(loads, reads, strict=True)
+    shares = [(load, _share(load, read, block)) for load, read in pairs]
     used = _used(_nodes(value, within_loads=False), axes)
     boundaries = _boundaries(value, block)
     parts = _divided(boundaries[len(axes) - 1], extents[-1])
@@ -204,7 +207,7 @@ def movement(block: SBlock) -> Movement | None:
         chooses=chooses,
         looks_up=looks_up(block),
         both=chooses and not parts and can_read_both(block),
-        effort=_effort(value, _size(dtypes[0]), loads, reads, extents),
+        effort=of_element(value, _size(dtypes[0]), shares),
         folded=any(isinstance(node, DIVISIONS) for node in _nodes(value)),
     )
 
@@ -218,20 +221,12 @@ def offset_of(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPiece, ..
     return int(total.base), pieces
 
 
-def _effort(
-    value: Any,  # noqa: ANN401 - tvm is not typed
-    bits: int,
-    loads: Sequence[Any],
-    reads: Sequence[tuple[AxisPiece, ...] | None],
-    extents: tuple[int, ...],
-) -> Effort:
-    def evenly(load: Any) -> bool:  # noqa: ANN401 - likewise
-        read = next(
-            (read for one, read in zip(loads, reads, strict=True) if one.same_as(load)), None
-        )
-        return read is not None and abs(innermost(read, extents).stride) <= 1
-
-    return of_element(value, bits, evenly)
+def _share(load: Any, read: tuple[AxisPiece, ...] | None, block: SBlock) -> float:  # noqa: ANN401 - tvm is not typed
+    """Return how many new elements a load takes from memory for an output; 0 if they are apart."""
+    if read is None:
+        return float(usual_stride(load, block.iter_vars[-1].var) in {0, 1})
+    piece = innermost(read, tuple(int(axis.dom.extent) for axis in block.iter_vars))
+    return 1 / piece.extent if piece.stride == 0 else float(abs(piece.stride) == 1)
 
 
 def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise

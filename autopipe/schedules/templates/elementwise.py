@@ -213,12 +213,13 @@ def _enough(
     Of a long row threads share vectors, or parts of which LLVM makes vectors.
     """
     rows = math.prod(int(sch.get(loop).extent) for loop in outer)
-    if not outer or (rows < ROWS and run.width > 1):
+    if rows < ROWS and run.width > 1:
         return [*outer, last], last
     extent = int(sch.get(last).extent)
     if rows >= ROWS or not run.threads or rows * extent < ELEMENTS:
         return outer, last
-    head, last = sch.split(last, [divisors(extent, MOST_PARTS)[-1], None])
+    parts = divisors(extent, MOST_PARTS)[-1]
+    head, last = sch.split(last, [parts if rows * parts >= ROWS else MOST_PARTS, None])
     return [*outer, head], last
 
 
