@@ -13,6 +13,8 @@ from autopipe.compiler import in_registers
 from autopipe.compiler.border_loops import split_at_borders
 from autopipe.compiler.target.target import host
 from autopipe.compiler.walls import gate
+from autopipe.schedules.engines import loops
+from tests.schedules.tasks import CONDITIONS
 from tests.support.seeds import fuzz_seeds, split_seeds
 from tests.support.table import each_row
 
@@ -32,10 +34,10 @@ def loop(value, extent=SIZE, inside=lambda i, body: body):
 
 def parts(function):
     """Return the first iteration and the end of each loop, and how many choices it has."""
-    loops = []
-    tvm_ffi.structural_walk(split_at_borders(function).body, (tirx.For, loops.append), order="pre")
+    every = []
+    tvm_ffi.structural_walk(split_at_borders(function).body, (tirx.For, every.append), order="pre")
     found = []
-    for one in loops:
+    for one in every:
         choices = []
         tvm_ffi.structural_walk(one.body, (CHOICES, choices.append))
         found.append((int(one.min), int(one.min) + int(one.extent), len(choices)))
@@ -113,9 +115,9 @@ def test_borders_may_move_with_loops_around():
     store = tirx.BufferStore(y, x[clamp(at + 20)], [at])
     inner = tirx.For(i, 0, 16, tirx.ForKind.SERIAL, store)
     function = tirx.PrimFunc([x, y], tirx.For(part, 0, 4, tirx.ForKind.PARALLEL, inner))
-    loops = []
-    tvm_ffi.structural_walk(split_at_borders(function).body, (tirx.For, loops.append))
-    assert len(loops) > 2
+    every = []
+    tvm_ffi.structural_walk(split_at_borders(function).body, (tirx.For, every.append))
+    assert len(every) > 2
     assert_same(function.with_attr("global_symbol", "main"))
 
 
@@ -162,7 +164,9 @@ def random_function(seed):
         read = tirx.if_then_else(tirx.all(*guards), read, ZERO) if guards else read
         return random.choice((te.sum, te.max))(read, axis=steps)
 
-    return declared([x, te.compute((rows, columns), value, name="y")])["main"]
+    module = declared([x, te.compute((rows, columns), value, name="y")])
+    shared = loops.plan_parallel(module, CONDITIONS) if seed % 2 else None
+    return (shared.module if shared else module)["main"]
 
 
 @pytest.mark.parametrize("seed", range(8))

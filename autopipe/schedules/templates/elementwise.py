@@ -36,7 +36,7 @@ from autopipe.schedules.parts import divided, unrolled
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
-VERSION: Final = 6
+VERSION: Final = 7
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
