@@ -23,7 +23,6 @@ from typing import Any, Final
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Var
 from tvm.tirx import For, ForKind, PrimFunc, Stmt
 
 from autopipe.compiler.index_borders import (
@@ -54,31 +53,7 @@ def split_at_borders(function: PrimFunc) -> PrimFunc:
         return function
     known = Ranges.of(function)
     body = tvm_ffi.structural_map(function.body, (For, lambda one: _split(one, known, _DEPTH)))
-    body = tvm_ffi.structural_map(body, (For, _bound_index))
     return function if body.same_as(function.body) else function.with_body(body)
-
-
-def _bound_index(loop: For) -> For:
-    """Return a loop of threads whose index has a range that LLVM sees.
-
-    Where its range is that of a thread, known at run time alone, LLVM asks before each loop inside
-    whether indices overflow.
-    """
-    if loop.kind != ForKind.PARALLEL or not (is_number(loop.min) and is_number(loop.extent)):
-        return loop
-    inner: list[For] = []
-    tvm_ffi.structural_walk(loop.body, (For, inner.append))
-    if not any(map(_may_have_vectors, inner)):
-        return loop
-    index, last = Var(loop.loop_var.name, loop.loop_var.ty), loop.min + loop.extent - 1
-    bound = tirx.Bind(index, tirx.Max(tirx.Min(loop.loop_var, last), loop.min))
-    body = tvm_ffi.structural_map(
-        loop.body, (Var, lambda var: index if var.same_as(loop.loop_var) else var)
-    )
-    return For(
-        loop.loop_var, loop.min, loop.extent, loop.kind, tirx.stmt_seq(bound, body),
-        loop.thread_binding, loop.annotations,
-    )  # fmt: skip
 
 
 def _split(loop: For, ranges: Ranges, depth: int) -> Stmt:

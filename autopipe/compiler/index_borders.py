@@ -29,7 +29,10 @@ _INDICES: Final = {"int32", "int64"}
 _COMPARISONS: Final = (LT, LE, GT, GE)
 _REMAINDERS: Final = (tirx.FloorMod, tirx.Mod)
 _DIVISIONS: Final = (*_REMAINDERS, tirx.FloorDiv, tirx.Div)
-_CHOICES: Final = (*_COMPARISONS, Min, Max, *_DIVISIONS)
+SIDES: Final = (*_COMPARISONS, Min, Max)
+"""What has another outcome on each side of a border."""
+
+_CHOICES: Final = (*SIDES, *_DIVISIONS)
 
 
 def find_choices(axis: Var, part: "Iterations", ranges: "Ranges") -> list["Choice"]:
@@ -178,7 +181,7 @@ class _Scope:
         """Return a choice, or None if its borders are not known for all loops inside."""
         if isinstance(node, _DIVISIONS):
             return self._division(node)
-        sign = self._written_out(_difference(node))
+        sign = self._written_out(difference(node))
         change = self._change(sign)
         if change is None:
             return None
@@ -215,18 +218,12 @@ class _Scope:
         linear = detect_linear_equation(sign, [self.axis])
         if len(linear) == 0 or not isinstance(linear[0], IntImm) or int(linear[0]) == 0:
             return None
-        step = int(linear[0])
-        borders = [self._border(step, rest) for rest in self._extremes(linear[1])]
+        step, known = int(linear[0]), self.ranges.known
+        borders = [known.simplify(border(step, rest)) for rest in self._extremes(linear[1])]
         if not borders:
             return None
         least, most = borders if step < 0 else reversed(borders)
         return _Change(step < 0, least, most)
-
-    def _border(self, step: int, rest: Expr) -> Expr:
-        """Return the first iteration of which `step * i + rest` has the other sign."""
-        size = abs(step)
-        border = size - 1 - rest if step > 0 else rest + size
-        return self.ranges.known.simplify(border if size == 1 else tirx.floordiv(border, size))
 
     def _extremes(self, rest: Expr) -> list[Expr]:
         """Return the least and the largest value for all loops inside; nothing if not known."""
@@ -259,7 +256,7 @@ class _Scope:
         return tvm_ffi.structural_map(expr, (Var, value)) if self.binds else expr
 
 
-def _difference(node: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+def difference(node: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
     """Return what is negative where a comparison holds, or the first operand is taken."""
     if isinstance(node, LT):
         return node.a - node.b
@@ -267,6 +264,13 @@ def _difference(node: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
         return node.b - node.a
     least, most = (node.a, node.b) if isinstance(node, LE | Min) else (node.b, node.a)
     return least - most - 1
+
+
+def border(step: int, rest: Any) -> Any:  # noqa: ANN401 - a number, or an expression
+    """Return the first iteration of which `step * i + rest` has the other sign."""
+    size = abs(step)
+    found = size - 1 - rest if step > 0 else rest + size
+    return found if size == 1 else found // size
 
 
 def _outcome(node: Any, *, is_first: bool) -> Expr:  # noqa: ANN401 - TVM's expressions

@@ -8,15 +8,27 @@ of neighbours that are swapped count as they lie.
 from typing import Any
 
 import tvm_ffi
-from tvm.ir import Call, Expr, TensorLoad
+from tvm.ir import Expr, TensorLoad
+from tvm.ir.prim.expr import BitwiseXor
 from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import IntImm, Max, Min, Select
 
 
-def _without_swap(call: Call) -> Expr:
+def choose_side(expr: Expr, *, first: bool) -> Expr:
+    """Return an expression with the first, or the second, of two values wherever it chooses."""
+
+    def extreme(one: Min | Max) -> Expr:
+        return one.a if first else one.b
+
+    def chosen(one: Select) -> Expr:
+        return one.true_value if first else one.false_value
+
+    return tvm_ffi.structural_map(expr, [((Min, Max), extreme), (Select, chosen)])
+
+
+def _without_swap(swap: BitwiseXor) -> Expr:
     """Return the index of which neighbours are swapped, as `i ^ 1` does."""
-    swaps = getattr(call.op, "name", "") == "tirx.bitwise_xor"
-    return call.args[0] if swaps and isinstance(call.args[1], IntImm) else call
+    return swap.a if isinstance(swap.b, IntImm) else swap
 
 
 def flat_index(load: TensorLoad) -> Expr:
@@ -31,15 +43,7 @@ def usual_stride(load: TensorLoad, axis: Any) -> int | None:  # noqa: ANN401 - T
     """Return the longest stride along an axis between borders; None where one is not constant."""
     flat, strides = flat_index(load), []
     for first in (True, False):
-
-        def extreme(one: Min | Max, *, first: bool = first) -> Expr:
-            return one.a if first else one.b
-
-        def chosen(one: Select, *, first: bool = first) -> Expr:
-            return one.true_value if first else one.false_value
-
-        changes = [((Min, Max), extreme), (Select, chosen), (Call, _without_swap)]
-        side = tvm_ffi.structural_map(flat, changes)
+        side = tvm_ffi.structural_map(choose_side(flat, first=first), (BitwiseXor, _without_swap))
         linear = detect_linear_equation(Analyzer().simplify(side), [axis])
         if len(linear) == 0 or not isinstance(linear[0], IntImm):
             return None

@@ -304,6 +304,7 @@ def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
     [
         (lambda _, i: i, True),  # 6 us on one thread
         (lambda _, i: i // 2, False),  # 4 us: each element is read once for two
+        (lambda _, i: i // 3, True),  # 43 us
         (lambda rows, i: rows[i], True),
     ],
 )
