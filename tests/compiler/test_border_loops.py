@@ -1,6 +1,7 @@
 """Loops are split at borders, where a clamped, wrapped or guarded index changes its form."""
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,11 +35,11 @@ def loop(value, extent=SIZE, inside=lambda i, body: body):
 
 def parts(function):
     """Return the first iteration and the end of each loop, and how many choices it has."""
-    every = []
+    every: list[Any] = []
     tvm_ffi.structural_walk(split_at_borders(function).body, (tirx.For, every.append), order="pre")
     found = []
     for one in every:
-        choices = []
+        choices: list[Any] = []
         tvm_ffi.structural_walk(one.body, (CHOICES, choices.append))
         found.append((int(one.min), int(one.min) + int(one.extent), len(choices)))
     return found
@@ -115,7 +116,7 @@ def test_borders_may_move_with_loops_around():
     store = tirx.BufferStore(y, x[clamp(at + 20)], [at])
     inner = tirx.For(i, 0, 16, tirx.ForKind.SERIAL, store)
     function = tirx.PrimFunc([x, y], tirx.For(part, 0, 4, tirx.ForKind.PARALLEL, inner))
-    every = []
+    every: list[Any] = []
     tvm_ffi.structural_walk(split_at_borders(function).body, (tirx.For, every.append))
     assert len(every) > 2
     assert_same(function.with_attr("global_symbol", "main"))
