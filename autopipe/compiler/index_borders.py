@@ -35,7 +35,7 @@ SIDES: Final = (*_COMPARISONS, Min, Max)
 _CHOICES: Final = (*SIDES, *_DIVISIONS)
 
 
-def find_choices(axis: Var, part: "Iterations", ranges: "Ranges") -> list["Choice"]:
+def find_choices(axis: Var, part: "Iterations", ranges: "Ranges") -> list["IndexForm"]:
     """Return what has one form in most of some iterations; `axis` is the variable of the loop."""
     return _Scope.of(axis, part, ranges).choices()
 
@@ -99,7 +99,7 @@ class Iterations:
         """Return how many there are at most."""
         return int(known.const_int_bound(self.end - self.first).max_value)
 
-    def decided(self, choices: Sequence["Choice"]) -> "Iterations":
+    def decided(self, choices: Sequence["IndexForm"]) -> "Iterations":
         """Return the iterations for which choices have their usual outcomes."""
         first, end = self.first, self.end
         for choice in choices:
@@ -113,7 +113,7 @@ class Iterations:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class IndexForm:
     """An expression that has one form in most of a loop."""
 
     node: Any
@@ -170,14 +170,14 @@ class _Scope:
         tvm_ffi.structural_walk(part.body, [(tirx.Bind, bind), (For, scope.inner.append)])
         return scope
 
-    def choices(self) -> list[Choice]:
+    def choices(self) -> list[IndexForm]:
         """Return the choices that have one outcome in most of the part."""
         nodes: list[Any] = []
         tvm_ffi.structural_walk(self.part.body, (_CHOICES, nodes.append))
         made = (self._choice(node) for node in nodes if _is_of_indices(node))
         return [one for one in made if one is not None]
 
-    def _choice(self, node: Any) -> Choice | None:  # noqa: ANN401 - TVM's expressions
+    def _choice(self, node: Any) -> IndexForm | None:  # noqa: ANN401 - TVM's expressions
         """Return a choice, or None if its borders are not known for all loops inside."""
         if isinstance(node, _DIVISIONS):
             return self._division(node)
@@ -189,9 +189,9 @@ class _Scope:
         middle = self.ranges.likely.const_int_bound(ahead)
         before = int(middle.min_value) + int(middle.max_value) > 0
         begins, ends = ([], [change.least]) if before else ([change.most], [])
-        return Choice(node, _outcome(node, is_first=before != change.falls), begins, ends)
+        return IndexForm(node, _outcome(node, is_first=before != change.falls), begins, ends)
 
-    def _division(self, node: Any) -> Choice | None:  # noqa: ANN401 - TVM's expressions
+    def _division(self, node: Any) -> IndexForm | None:  # noqa: ANN401 - TVM's expressions
         """Return a quotient or remainder where few quotients are possible."""
         size = int(node.b) if isinstance(node.b, IntImm) else 0
         dividend = self._written_out(node.a)
@@ -211,7 +211,7 @@ class _Scope:
             return None
         whole = tirx.const(quotient, str(node.ty))
         outcome = node.a - quotient * size if isinstance(node, _REMAINDERS) else whole
-        return Choice(node, outcome, above.begins + below.begins, above.ends + below.ends)
+        return IndexForm(node, outcome, above.begins + below.begins, above.ends + below.ends)
 
     def _change(self, sign: Expr) -> _Change | None:
         """Return where `sign` becomes negative or ceases to be; None if that is not known."""
