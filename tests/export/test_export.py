@@ -146,6 +146,7 @@ def test_a_bench_counts_calls(folder):
         ("model.txt", lambda data: data.replace(b"x86_64", b"mips64"), 4, "built for mips64"),
         ("lib.so", lambda data: data[:1000], 3, "lib.so"),
         ("lib.so", None, 3, "lib.so"),
+        ("lib/libtvm_runtime.so", None, 127, "libtvm_runtime.so"),
     ],
 )
 def test_a_damaged_folder_is_one_line_and_a_code(folder, name, change, code, reason):

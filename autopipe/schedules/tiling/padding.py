@@ -110,7 +110,7 @@ class Padding:
         with loop(self.number(0), self.number(count)) as job, T.sblock(self.name):
             T.reads(*(whole(load.source) for load in loads_of(self.value)))
             T.writes(whole(self.target))
-            first = [T.Bind(part) for part in unfold(before, job, job=True)]
+            first = unfold(before, job)
             self.write_line(first, lambda index: (self.target, [*first, *index]), width)
 
     def write_line(

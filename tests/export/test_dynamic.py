@@ -1,0 +1,91 @@
+"""An exported folder whose model takes every number of rows in a range."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from autopipe.runtime.description import describe_model
+from tests.export.forging import forge_folder, replace_file
+from tests.export.test_export import run
+from tests.support.shared import once
+
+ROWS = 1 << 16
+CALLS = """
+import sys
+sys.path.insert(0, sys.argv[1] + "/python")
+import numpy as np
+import autopipe_runtime as runtime
+random, resident = np.random.default_rng(0), []
+x = np.ones((int(sys.argv[2]), 4), "float32")
+with runtime.open_package(sys.argv[1], instances=2) as model:
+    for call in range(10000):
+        rows = int(random.integers(1, len(x) // 2)) * 2
+        y = model({"x": x[:rows]})["y"]
+        assert y.shape == (rows, 4) and y[-1, -1] == 2
+        resident.append(int(open("/proc/self/statm").read().split()[1]) * 4 / 1024)
+print(max(resident[1000:2000]), max(resident[9000:]))
+"""
+
+
+@pytest.fixture
+def dynamic(folder, tmp_path, tmp_path_factory):
+    """A folder that doubles rows of four numbers: an even number of them, up to ROWS."""
+    library = once(tmp_path_factory, "dynamic", _build) / "lib.so"
+    dimension = {"min": 2, "max": ROWS, "multiple": 2}
+    port = {"dtype": "float32", "shape": [-1, 4]}
+    signature = {
+        "threads": 1, "dimensions": {"rows": dimension}, "entries": [], "weights": [],
+        "inputs": [port | {"name": "x", "dimensions": ["rows", ""]}],
+        "outputs": [port | {"name": "y", "dimensions": []}],
+    }  # fmt: skip
+    processor = {"machine": "x86_64", "mcpu": "x86-64", "features": []}
+    text = describe_model({"signature": signature, "processor": processor}, {})
+
+    def change(to):
+        replace_file("lib.so", library.read_bytes())(to)
+        replace_file("model.txt", text.encode())(to)
+
+    return forge_folder(folder, tmp_path / "dynamic", change)
+
+
+def _build(to):
+    import tvm
+    from tvm import relax, tirx
+
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([2 * n, 4], "float32"))
+    steps = relax.Var("steps", relax.ShapeType([n]))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, steps]):
+        builder.emit_func_output(builder.emit(relax.op.add(x, x)))
+    built = tvm.compile(builder.get(), tvm.target.Target({"kind": "llvm"}))
+    built.export_library(str(to / "lib.so"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "code", "reason"),
+    [
+        ((2, 4), 0, ""), ((ROWS, 4), 0, ""), ((3, 4), 2, "not a multiple of 2 from 2 to 65536"),
+        ((0, 4), 2, "is 0"), ((ROWS + 2, 4), 2, "is 65538"), ((2, 3), 2, "dimension 1 is 3"),
+        ((8,), 2, "has 1 dimensions"),
+    ],
+)  # fmt: skip
+def test_sizes_out_of_range_are_refused(dynamic, tmp_path, shape, code, reason):
+    np.save(tmp_path / "x.npy", np.ones(shape, "float32"))
+    words = ("--input", f"x={tmp_path}/x.npy", "--output", str(tmp_path / "out"))
+    done = run(dynamic, "--folder", str(dynamic), *words)
+    assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
+    if not code:
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / "y.npy"), np.full(shape, 2.0))
+
+
+def test_many_sizes_do_not_grow_the_process(dynamic):
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS, dynamic, str(ROWS)], capture_output=True, text=True,
+        check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    early, late = map(float, done.stdout.split())
+    assert late < early + 16
