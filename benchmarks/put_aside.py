@@ -125,6 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("models", nargs="*", help="pipeline files, models, or wheels of models")
     parser.add_argument("--operators", nargs="?", const="", help="the onnx package's tests")
+    parser.add_argument("--share", default="0/1", help="of the tests: 1/2 is the second half")
     parser.add_argument("--settings", type=int, default=0, help="others of each template")
     parser.add_argument("--keep", type=Path, help="folder for what is put aside")
     options = parser.parse_args()
@@ -163,26 +164,31 @@ def _sources(
             continue
         yield pipeline.stem, list(workloads(run["tasks"].path))
     if options.operators is not None:
-        yield from _operators(options.operators, inspection.conditions)
+        share, shares = map(int, options.share.split("/"))
+        only = options.operators
+        asked = [case for case in cases() if only in case.name or only == case.operator]
+        yield from _operators(asked[share::shares], inspection.conditions)
 
 
-def _operators(only: str, conditions: Any) -> Iterator[tuple[str, Sequence[Function]]]:  # noqa: ANN401
+def _operators(
+    asked: Sequence[OperatorCase],
+    conditions: Any,  # noqa: ANN401
+) -> Iterator[tuple[str, Sequence[Function]]]:
     """Yield the functions of the onnx package's tests of operators, as far as they are taken."""
     import tvm
 
-    for case in cases():
-        if only in case.name or only == case.operator:
-            with Child(partial(_begun, case, conditions), seconds=_OPERATOR_SECONDS) as child:
-                child.tell()
-                try:
-                    found = child.answer()
-                except (Failed, AutopipeError) as error:
-                    print(f"{case.name}: not lowered: {error}", file=sys.stderr)
-                    continue
-            yield (
-                case.name,
-                [(Task.model_validate(task), tvm.ir.load_json(text)) for task, text in found],
-            )
+    for case in asked:
+        with Child(partial(_begun, case, conditions), seconds=_OPERATOR_SECONDS) as child:
+            child.tell()
+            try:
+                found = child.answer()
+            except (Failed, AutopipeError) as error:
+                print(f"{case.name}: not lowered: {error}", file=sys.stderr)
+                continue
+        yield (
+            case.name,
+            [(Task.model_validate(task), tvm.ir.load_json(text)) for task, text in found],
+        )
 
 
 def _begun(case: OperatorCase, conditions: Any) -> Any:  # noqa: ANN401

@@ -25,6 +25,7 @@ from tvm.tirx import compilation_pipeline
 
 from autopipe.compiler import bfloat16_rounding, exact_divisions
 from autopipe.compiler.bfloat16_operands import typed
+from autopipe.compiler.border_loops import split_at_borders
 from autopipe.compiler.nan_propagation import propagate_nan
 from autopipe.compiler.reciprocals import multiplied
 from autopipe.compiler.tile_configuration import configured
@@ -64,7 +65,9 @@ def _size(buffer: tvm.ir.Var) -> int:
 def before(host: tvm.transform.Pass) -> tvm.transform.Pass:
     """Return the last passes for code of a processor, with ours before them."""
     each = tirx.transform.prim_func_pass(
-        lambda function, *_: configured(typed(kept(multiplied(propagate_nan(function))))),
+        lambda function, *_: configured(
+            typed(kept(multiplied(propagate_nan(split_at_borders(function)))))
+        ),
         opt_level=0,
     )
     return tvm.transform.Sequential([each, host])

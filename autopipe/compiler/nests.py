@@ -12,9 +12,18 @@ from tvm.s_tir import SBlock
 def renewed(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
     """Return a loop nest with variables of its own, and with some buffers in place of others."""
     loops: list[tirx.For] = []
-    binds: list[tirx.Bind] = []
-    tvm_ffi.structural_walk(nest, [(tirx.For, loops.append), (tirx.Bind, binds.append)])
+    binds: list[tirx.Bind | tirx.Let] = []
+    allocated: list[tirx.AllocBuffer] = []
+    tvm_ffi.structural_walk(
+        nest,
+        [
+            (tirx.For, loops.append),
+            ((tirx.Bind, tirx.Let), binds.append),
+            ((tirx.AllocBuffer, tirx.DeclBuffer), allocated.append),
+        ],
+    )
     known = [*(loop.loop_var for loop in loops), *(bind.var for bind in binds)]
+    known += [one.buffer for one in allocated]
     for block in blocks_in(nest):
         known += [*(axis.var for axis in block.iter_vars), *block.alloc_buffers]
     changes = [*((var, tirx.Var(var.name, var.ty)) for var in known), *buffers]

@@ -247,6 +247,11 @@ def least(extent: int | tirx.Expr, known: OpenSizes | None) -> int:
     return min((value for value in values if value), default=0)
 
 
+def is_at_least(extent: int | tirx.Expr, length: int, known: OpenSizes | None) -> bool:
+    """Tell whether a dynamic extent is always at least `length`, or 0."""
+    return length <= 1 or least(extent, known) >= length
+
+
 def most(extent: int | tirx.Expr, known: OpenSizes) -> float:
     """Return the most that an extent can be; infinity if it may shrink where a size grows."""
     if isinstance(extent, int):
@@ -273,6 +278,8 @@ def _grows(extent: tirx.Expr) -> bool:
         return True
     if isinstance(extent, tirx.Cast):
         return _grows(extent.value)
+    if isinstance(extent, tirx.Max | tirx.Min):
+        return _grows(extent.a) and _grows(extent.b)
     if isinstance(extent, tirx.Add | tirx.Mul):
         negative = (
             isinstance(part, tirx.IntImm) and int(part) < 0 for part in (extent.a, extent.b)

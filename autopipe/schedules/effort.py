@@ -9,7 +9,7 @@ threads take 4.5 us, and 2 us to start. 65536 zeros take 3 us: those are written
 such sums take 3.3 us where they stand in no model, and are made by one as well.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,18 +80,19 @@ class Effort:
         return pays(moved * byte + elements * self.nanoseconds)
 
 
-def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> Effort:  # noqa: ANN401 - TVM's expressions
+def of_element(value: Any, bits: int, loads: Sequence[tuple[TensorLoad, float]]) -> Effort:  # noqa: ANN401 - TVM's expressions
     """Return what an element takes which has a value, and so many bits.
 
-    `evenly` tells of a load whether neighbours lie in memory one after the other, or are the same.
+    `loads` tell how many new elements each takes from memory for an output: 1 where neighbours read
+    neighbours, less where they read the same, 0 where they are far apart.
     """
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
     calls: list[Call] = []
     tvm_ffi.structural_walk(value, (Call, calls.append))
-    loads = each_once(loads)
-    moved = bits / 8 + sum(_bits(load) / 8 for load in loads if evenly(load))
-    gathered = _GATHERED * sum(not evenly(load) for load in loads)
+    different = each_once([load for load, _ in loads])
+    shares = [next(share for one, share in loads if one.same_as(load)) for load in different]
+    moved = bits / 8
+    moved += sum(share * _bits(load) / 8 for share, load in zip(shares, different, strict=True))
+    gathered = _GATHERED * shares.count(0)
     rests: list[tvm.tirx.Mod] = []
     tvm_ffi.structural_walk(value, (tvm.tirx.Mod, rests.append))
     remainders = _REMAINDER * sum(one.expr_ty().dtype.startswith("float") for one in rests)

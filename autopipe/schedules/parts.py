@@ -36,9 +36,12 @@ def unrolled(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
     `loop_partition` defines the same variables twice, which its passes refuse.
     """
-    alike = math.gcd(*parts)
-    if sum(parts) // alike <= _MOST_COPIES:
-        sch.unroll(sch.split(loop, [None, alike])[0])
+    sch.unroll(sch.split(loop, [None, math.gcd(*parts)])[0])
+
+
+def may_unroll(parts: Sequence[int]) -> bool:
+    """Tell whether there are conditions, and few enough copies of a loop make them constant."""
+    return bool(parts) and sum(parts) // math.gcd(*parts) <= _MOST_COPIES
 
 
 def divided(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:

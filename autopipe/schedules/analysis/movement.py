@@ -9,8 +9,7 @@ of 192 elements.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,20 +17,19 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
-from tvm.sym import Analyzer, detect_linear_equation
+from tvm.sym import Analyzer
 
 from autopipe.compiler.exact_divisions import iteration_sum
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
+from autopipe.schedules.analysis.boundaries import divide_axis, find_boundaries, nodes_of
 from autopipe.schedules.analysis.periods import DIVISIONS
 from autopipe.schedules.analysis.simple_indices import simplify
+from autopipe.schedules.analysis.usual_stride import usual_stride
 from autopipe.schedules.analysis.written_axes import with_written_axes
 from autopipe.schedules.choices import can_read_both, looks_up
 from autopipe.schedules.effort import Effort, of_element
 
-_PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 _WIDE: Final = 64
-_LISTS: Final = ("args", "indices")
-_COMPARISONS: Final = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,23 +175,25 @@ def movement(block: SBlock) -> Movement | None:
     target = [part.min for part in block.writes[0].region]
     if not _are(target, axes):
         return None
-    loads = [node for node in _nodes(value) if isinstance(node, TensorLoad)]
+    loads = [node for node in nodes_of(value) if isinstance(node, TensorLoad)]
     totals = [_total(load, block) for load in loads]
     reads = [_pieces(total, axes) for total in totals]
-    used = _used(_nodes(value, within_loads=False), axes)
-    boundaries = _boundaries(value, block)
-    parts = _divided(boundaries[len(axes) - 1], extents[-1])
+    pairs = zip(loads, reads, strict=True)
+    shares = [(load, _share(load, read, block)) for load, read in pairs]
+    used = _used(nodes_of(value, within_loads=False), axes)
+    boundaries = find_boundaries(value, block)
+    parts = divide_axis(boundaries[len(axes) - 1], extents[-1])
     indexed = len(axes) - 1 in used and not parts
-    chooses = any(_chooses(node, axes[-1]) for node in _nodes(value))
+    chooses = any(_chooses(node, axes[-1]) for node in nodes_of(value))
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
     return Movement(
         extents=extents,
         bits=max(map(_size, dtypes)),
         reads=tuple(reads),
         parts=parts,
-        above=_divided(boundaries[len(axes) - 2], extents[-2]) if extents[1:] else (),
+        above=divide_axis(boundaries[len(axes) - 2], extents[-2]) if extents[1:] else (),
         tail=_tail(
-            extents, reads, used.union(*(_used(_nodes(total.base), axes) for total in totals))
+            extents, reads, used.union(*(_used(nodes_of(total.base), axes) for total in totals))
         ),
         mixed=dtypes[0] == "bool"
         or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes))
@@ -204,8 +204,8 @@ def movement(block: SBlock) -> Movement | None:
         chooses=chooses,
         looks_up=looks_up(block),
         both=chooses and not parts and can_read_both(block),
-        effort=_effort(value, _size(dtypes[0]), loads, reads, extents),
-        folded=any(isinstance(node, DIVISIONS) for node in _nodes(value)),
+        effort=of_element(value, _size(dtypes[0]), shares),
+        folded=any(isinstance(node, DIVISIONS) for node in nodes_of(value)),
     )
 
 
@@ -218,20 +218,16 @@ def offset_of(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPiece, ..
     return int(total.base), pieces
 
 
-def _effort(
-    value: Any,  # noqa: ANN401 - tvm is not typed
-    bits: int,
-    loads: Sequence[Any],
-    reads: Sequence[tuple[AxisPiece, ...] | None],
-    extents: tuple[int, ...],
-) -> Effort:
-    def evenly(load: Any) -> bool:  # noqa: ANN401 - likewise
-        read = next(
-            (read for one, read in zip(loads, reads, strict=True) if one.same_as(load)), None
-        )
-        return read is not None and abs(innermost(read, extents).stride) <= 1
-
-    return of_element(value, bits, evenly)
+def _share(load: Any, read: tuple[AxisPiece, ...] | None, block: SBlock) -> float:  # noqa: ANN401 - tvm is not typed
+    """Return how many new elements a load takes from memory for an output; 0 if they are apart."""
+    if read is None:
+        return float(usual_stride(load, block.iter_vars[-1].var) in {0, 1})
+    piece = innermost(read, tuple(int(axis.dom.extent) for axis in block.iter_vars))
+    if piece.stride:
+        return float(abs(piece.stride) == 1)
+    divided = piece.extent < int(block.iter_vars[-1].dom.extent)
+    is_shift = piece.extent & (piece.extent - 1) == 0  # else LLVM makes no vectors
+    return 1 / piece.extent if is_shift or not divided else 0.0
 
 
 def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
@@ -239,7 +235,7 @@ def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
         return True
     if getattr(getattr(node, "op", None), "name", "") != "prim.if_then_else":
         return False
-    return any(isinstance(one, TensorLoad) or _same(one, last) for one in _nodes(node.args[0]))
+    return any(isinstance(one, TensorLoad) or _same(one, last) for one in nodes_of(node.args[0]))
 
 
 def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:
@@ -263,7 +259,7 @@ def _total(load: Any, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
 
 
 def _pieces(total: Any, axes: list[Any]) -> tuple[AxisPiece, ...] | None:  # noqa: ANN401 - likewise
-    if _used(_nodes(total.base), axes[-1:]):
+    if _used(nodes_of(total.base), axes[-1:]):
         return None
     pieces = []
     for split in total.args:
@@ -303,46 +299,6 @@ def _joint(read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[i
     (before,), (here,) = steps
     whole = (before.extent, here.extent) == (extents[outer], extents[inner])
     return whole and before.stride == here.stride * here.extent
-
-
-def _boundaries(value: Any, block: SBlock) -> Mapping[int, set[int]]:  # noqa: ANN401 - tvm is not typed
-    """Return the indices of each axis at which a condition changes its value.
-
-    Those of conditions that ask for two axes are left out.
-    """
-    axes = [axis.var for axis in block.iter_vars]
-    boundaries: dict[int, set[int]] = defaultdict(set)
-    for node in _nodes(value):
-        if isinstance(node, _COMPARISONS):
-            steps = [int(step) for step in _steps(node.a - node.b, axes)]
-            asked = [at for at, step in enumerate(steps[:-1]) if step]
-            if len(asked) == 1 and abs(steps[asked[0]]) == 1:
-                rising, offset = steps[asked[0]] == 1, steps[-1]
-                after = isinstance(node, tvm.tirx.LE | tvm.tirx.GT) == rising
-                boundaries[asked[0]].add((-offset if rising else offset) + after)
-    return boundaries
-
-
-def _steps(difference: Any, axes: list[Any]) -> list[Any]:  # noqa: ANN401 - tvm is not typed
-    steps = list(detect_linear_equation(difference, axes))
-    return steps if all(isinstance(step, tvm.tirx.IntImm) for step in steps) else []
-
-
-def _divided(boundaries: set[int], extent: int) -> tuple[int, ...]:
-    inside = sorted(boundary for boundary in boundaries if 0 < boundary < extent)
-    ends = [*inside, extent]
-    return tuple(map(int.__sub__, ends, [0, *inside])) if inside else ()
-
-
-def _nodes(node: Any, *, within_loads: bool = True) -> Iterator[Any]:  # noqa: ANN401 - likewise
-    """Yield an expression and all expressions in it."""
-    yield node
-    if within_loads or not isinstance(node, TensorLoad):
-        parts = (getattr(node, name, None) for name in _PARTS)
-        lists = (getattr(node, name, ()) for name in _LISTS)
-        children = [part for part in parts if isinstance(part, tvm.runtime.Object)]
-        for child in (*children, *(child for those in lists for child in those)):
-            yield from _nodes(child, within_loads=within_loads)
 
 
 def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - tvm is not typed

@@ -14,21 +14,23 @@ from autopipe.compiler.operations import operations
 from autopipe.schedules.analysis.expressions import substitute
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.analysis.usual_stride import flat_index, usual_stride
 
 
 def stride(reduction: Reduction) -> int | None:
-    """Return how far apart neighbours along the last axis read; None if that is not constant."""
-    return _apart(reduction, reduction.axes[-1]) if reduction.axes else None
+    """Return the longest stride along the last axis between borders; None if it is not constant."""
+    if not reduction.axes:
+        return None
+    strides = [usual_stride(load, reduction.axes[-1]) for load in reduction.loads]
+    known = [stride for stride in strides if stride is not None]
+    return max(known, default=0) if len(known) == len(strides) else None
 
 
 def _apart(reduction: Reduction, variable: Any) -> int | None:  # noqa: ANN401 - TVM's variables
     """Return the most elements from what is read at a value of a variable to that at the next."""
     strides = []
     for load in reduction.loads:
-        flat: Any = 0
-        for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
-            flat = flat * int(extent) + index
-        linear = detect_linear_equation(Analyzer().simplify(flat), [variable])
+        linear = detect_linear_equation(Analyzer().simplify(flat_index(load)), [variable])
         if len(linear) == 0 or not isinstance(linear[0], tvm.tirx.IntImm):
             return None
         strides.append(abs(int(linear[0])))

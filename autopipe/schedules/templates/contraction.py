@@ -15,7 +15,7 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.open_sizes import OpenSizes, known_of, least
+from autopipe.compiler.open_sizes import OpenSizes, is_at_least, known_of
 from autopipe.schedules.analysis.blocks import enough
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.product import Product
@@ -160,7 +160,7 @@ def _needed(tiled: Sequence[loops.Tiled], known: OpenSizes | None) -> Sequence[l
             continue
         needed.append((nest, copy))
         sides = ((nest.height, tile.rows), (nest.granule, tile.columns))
-        if all(isinstance(extent, int) or least(extent, known) >= side for extent, side in sides):
+        if all(isinstance(side[0], int) or is_at_least(*side, known) for side in sides):
             break
     return needed
 

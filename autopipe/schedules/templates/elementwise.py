@@ -32,11 +32,11 @@ from autopipe.schedules.choices import read_both, select
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parts import divided, unrolled
+from autopipe.schedules.parts import divided, may_unroll, unrolled
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
-VERSION: Final = 6
+VERSION: Final = 7
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
@@ -82,7 +82,8 @@ class Run:
     """Whether a branch chooses between numbers in vectors, which takes no branch."""
     apart: bool = False
     """Whether the loop over rows is not fused with those around it. LLVM then sees which rows a
-    condition leaves out, as every second one where zeros are put in between."""
+    condition leaves out, as every second one where zeros are put in between, and where rows of an
+    image that is clamped lie."""
     undivided: bool = False
     """Whether conditions stay in the loop along the last axis. LLVM makes vectors of it where both
     sides can be read."""
@@ -111,7 +112,7 @@ def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
             if width > 1 and movement.indexed and movement.chooses:
                 yield Run(width, select=True)
                 yield Run(width, threads=False, select=True)
-            if width == 1 and _leaves_out(movement):
+            if width == 1 and _differs(movement):
                 yield Run(width, apart=True)
                 yield Run(width, threads=False, apart=True)
             if width == 1 and _reads_both(movement):
@@ -137,7 +138,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     alone = ELEMENTS <= elements <= _ALONE and not paid
     return Run(
         width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
-        apart=width == 1 and _leaves_out(movement),
+        apart=width == 1 and _differs(movement),
         undivided=width == 1 and _is_scattered(movement), both=width == 1 and _reads_both(movement),
     )  # fmt: skip
 
@@ -213,18 +214,19 @@ def _enough(
     Of a long row threads share vectors, or parts of which LLVM makes vectors.
     """
     rows = math.prod(int(sch.get(loop).extent) for loop in outer)
-    if not outer or (rows < ROWS and run.width > 1):
+    if rows < ROWS and run.width > 1:
         return [*outer, last], last
     extent = int(sch.get(last).extent)
     if rows >= ROWS or not run.threads or rows * extent < ELEMENTS:
         return outer, last
-    head, last = sch.split(last, [divisors(extent, MOST_PARTS)[-1], None])
+    parts = divisors(extent, MOST_PARTS)[-1]
+    head, last = sch.split(last, [parts if rows * parts >= ROWS else MOST_PARTS, None])
     return [*outer, head], last
 
 
 def _unrolled(movement: Movement, run: Run) -> Divide | None:
     parts = [part // run.width for part in movement.parts]
-    return partial(unrolled, parts=parts) if parts else None
+    return partial(unrolled, parts=parts) if may_unroll(parts) else None
 
 
 def _divided(movement: Movement) -> Divide | None:
@@ -234,6 +236,16 @@ def _divided(movement: Movement) -> Divide | None:
 def _leaves_out(movement: Movement) -> bool:
     """Tell whether a condition may leave out rows, and there are enough loops around these."""
     return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= ROWS
+
+
+def _differs(movement: Movement) -> bool:
+    """Tell whether rows differ, by a condition or by where a border is, and there are many planes.
+
+    An index that is taken apart for each row costs as much as a few vectors.
+    """
+    return _leaves_out(movement) or (
+        movement.scattered and math.prod(movement.extents[:-2]) >= ROWS
+    )
 
 
 def _reads_both(movement: Movement) -> bool:

@@ -29,7 +29,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.open_sizes import OpenSizes, known_of, least
+from autopipe.compiler.open_sizes import OpenSizes, is_at_least, known_of
 from autopipe.schedules.analysis.blocks import (
     Extent,
     enough,
@@ -209,7 +209,7 @@ class _MovementLoops:
             self.lengths[axis] >= side
             for axis, side in sides.items()
             if not isinstance(self.lengths[axis], int)
-            and least(self.lengths[axis], self.known) < side
+            and not is_at_least(self.lengths[axis], side, self.known)
         ]
         if not checks:
             self._tiles(sides)

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import tvm
+from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 
@@ -43,11 +44,12 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import put
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.chains import ChainLoops
+from autopipe.schedules.tiling.padding import Padding
 from autopipe.schedules.tiling.row_nest import RowNest
 from autopipe.schedules.tiling.strided import apart
 
 NAME: Final = "reduction"
-VERSION: Final = 3
+VERSION: Final = 4
 
 MOST_WRITTEN: Final = 64
 """Most steps of an output that are written out."""
@@ -78,6 +80,9 @@ _NEAR: Final = 4
 """Elements between neighbours up to which LLVM makes vectors of loads and shuffles."""
 
 _BRANCH: Final = "if_then_else"
+
+_PLANES: Final = 16
+"""Planes that are enough to divide among threads."""
 
 _START: Final = 12_000.0
 """Cycles that two threads must save: half of the work that pays in `effort`."""
@@ -269,15 +274,20 @@ def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tv
 
 
 def _by_rows(sch: Schedule, found: ReducedOutputs, *, threads: bool) -> None:
-    """Write out the steps of an output. A padded plane is computed where its rows are read."""
+    """Write out the steps of an output. A padded plane is computed where its rows are read.
+
+    Of few planes threads share the rows, and a border is asked for where it is read.
+    """
     block = sch.get_sblock(found.name)
     producers = {sch.get(one).name_hint for one in sch.get_producers(block)}
+    few = math.prod(found.extents[:-2]) < _PLANES
     for name in found.before:
-        if name not in producers:
+        if name not in producers or (few and _is_border(sch.get(sch.get_sblock(name)))):
             sch.compute_inline(sch.get_sblock(name))
+            producers -= {name}
     result = sch.get_sblock(found.after[-1]) if found.after else sch.cache_write(block, 0, "local")
     *outer, row = sch.get_loops(result)
-    planes = outer[: max(1, len(outer) - 1)]
+    planes = outer if not producers & {*found.before} else outer[: max(1, len(outer) - 1)]
     plane = sch.fuse(*planes) if planes else sch.add_unit_loop(row)
     if threads:
         sch.parallel(plane)
@@ -288,6 +298,12 @@ def _by_rows(sch: Schedule, found: ReducedOutputs, *, threads: bool) -> None:
     sch.decompose_reduction(block, steps[0])
     for step in steps:
         sch.unroll(step)
+
+
+def _is_border(block: SBlock) -> bool:
+    """Tell whether a block copies, with a border around."""
+    padding = Padding.of(block)
+    return padding is not None and isinstance(padding.value, TensorLoad)
 
 
 def _row_width(found: ReducedOutputs, hardware: HardwareParams) -> int:

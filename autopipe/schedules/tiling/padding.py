@@ -110,7 +110,7 @@ class Padding:
         with loop(self.number(0), self.number(count)) as job, T.sblock(self.name):
             T.reads(*(whole(load.source) for load in loads_of(self.value)))
             T.writes(whole(self.target))
-            first = unfold(before, job)
+            first = [T.Bind(part) for part in unfold(before, job, job=True)]
             self.write_line(first, lambda index: (self.target, [*first, *index]), width)
 
     def write_line(

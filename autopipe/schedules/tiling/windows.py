@@ -30,7 +30,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.open_sizes import OpenSizes, least
+from autopipe.compiler.open_sizes import OpenSizes, is_at_least
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
@@ -96,7 +96,7 @@ class OpenWindows:
         work = enough((*lengths, *steps), least_work, self.known)
         with IRBuilder() as builder:
             for parallel in either(work):
-                if isinstance(length, int) or least(length, self.known) >= self.rows:
+                if isinstance(length, int) or is_at_least(length, self.rows, self.known):
                     self._loops(self.rows, parallel=parallel)
                     continue
                 for fits in either(length >= self.rows):

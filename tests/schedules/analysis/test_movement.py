@@ -299,6 +299,36 @@ def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
     assert not shared([narrow, topi.add(narrow, narrow)])
 
 
+@each_row(
+    "index, threads",
+    [
+        (lambda _, i: i, True),  # 6 us on one thread
+        (lambda _, i: i // 2, False),  # 4 us: each element is read once for two
+        (lambda _, i: i // 3, True),  # 43 us
+        (lambda rows, i: rows[i], True),
+    ],
+)
+def test_what_is_read_again_takes_less(index, threads):
+    x, rows = tensor(1 << 16), tensor(1 << 16, dtype="int32")
+    y = te.compute(x.shape, lambda i: x[index(rows, i)] * 2.0)
+    assert elementwise.fill(moved([x, rows, y]), WIDE).threads == threads
+
+
+@each_row(
+    "index, threads",
+    [
+        (lambda _, i: te.max(te.min(i + 3, 39999), 0), False),  # 4 us
+        (lambda _, i: (i + 3) % 40000, False),
+        (lambda _, i: i ^ 1, False),
+        (lambda rows, i: rows[i], True),  # 10 us
+    ],
+)
+def test_neighbours_at_borders_are_no_lookup(index, threads):
+    x, rows = tensor(40000), tensor(40000, dtype="int32")
+    y = te.compute(x.shape, lambda i: x[index(rows, i)] * 2.0)
+    assert elementwise.fill(moved([x, rows, y]), WIDE).threads == threads
+
+
 def test_threads_share_parts_of_a_row_that_is_left_to_llvm():
     x = tensor(1, 64, 56, 56)
     script = filled([x, te.compute(x.shape, lambda *i: x(*i) > 0.5)]).script()

@@ -397,3 +397,17 @@ def test_long_rows_of_truths_are_read_one_after_the_other(shape, alone):
 def test_positions_of_columns_are_counted_in_32_bits():
     found = guess(declared(first_of_wide(down=True)), tiled_reduction)
     assert found.bits == 32
+
+
+@pytest.mark.parametrize(("planes", "jobs"), [(1, 40), (32, 32)])
+def test_a_border_of_few_planes_is_asked_for_where_it_is_read(planes, jobs):
+    x = tensor(1, planes, 40, 30)
+    module = declared([x, topi.nn.pool2d(x, [3, 3], [1, 1], [1, 1], [1, 1, 1, 1], "max")])
+    sch = blank(module)
+    found = reduction.match(sch)
+    assert found is not None
+    reduction.apply(sch, found, reduction.SideBySide("rows", 3, 1, 1, threads=True))
+    script = sch.mod.script()
+    assert f"T.parallel({jobs})" in script
+    assert ("pad_temp" in script) == (planes > 1)
+    assert_same(module, sch.mod, inputs=[normal], rtol=0)

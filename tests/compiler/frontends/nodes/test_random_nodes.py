@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 
 from tests.compiler.frontends.nodes.node_trials import ALL, try_node
+from tests.support.seeds import fuzz_seeds
 
-MANY = 100
-"""Nodes of each operator that the slow test draws."""
+MANY = fuzz_seeds(0, 100)
+"""Of the nodes that the slow test draws of each operator."""
 
 
 def prove(operators, seeds, folder):
@@ -35,5 +36,5 @@ def test_random_nodes_compute_what_a_reference_does(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("op", sorted(ALL))
 def test_many_random_nodes_compute_what_a_reference_does(op, tmp_path):
-    counts = prove([op], range(MANY), tmp_path)
+    counts = prove([op], MANY, tmp_path)
     assert counts["right"] > counts["unknown"]

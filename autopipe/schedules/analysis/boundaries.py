@@ -1,0 +1,69 @@
+"""Find the indices of a block's axes at which conditions and clamps change their outcome.
+
+Example: `x[max(i - 1, 0)] if j < 30 else 0` of [64, 32] has the boundaries 1 of i and 30 of j. They
+divide these axes into (1, 63) and (30, 2).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import tvm
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock
+from tvm.sym import Analyzer, detect_linear_equation
+
+from autopipe.compiler.index_borders import SIDES, border, difference
+from autopipe.schedules.analysis.usual_stride import choose_side
+
+_PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
+_LISTS: Final = ("args", "indices")
+
+
+def find_boundaries(value: Any, block: SBlock) -> Mapping[int, set[int]]:  # noqa: ANN401 - tvm is not typed
+    """Return the indices of each axis at which a condition, or a clamp, changes its value.
+
+    Those of conditions that ask for two axes are left out.
+    """
+    axes = [axis.var for axis in block.iter_vars]
+    boundaries: dict[int, set[int]] = defaultdict(set)
+    known = Analyzer()
+    for axis in block.iter_vars:
+        known.bind(axis.var, axis.dom)
+    for node in nodes_of(value):
+        if not isinstance(node, SIDES) or not _is_integer(node.a):
+            continue
+        for first in (True, False):  # of a choice inside, such as a clamp at the other end
+            sign = choose_side(difference(node), first=first)
+            steps = [int(step) for step in _steps(known.simplify(sign), axes)]
+            asked = [at for at, step in enumerate(steps[:-1]) if step]
+            if len(asked) == 1:
+                boundaries[asked[0]].add(border(steps[asked[0]], steps[-1]))
+    return boundaries
+
+
+def divide_axis(boundaries: set[int], extent: int) -> tuple[int, ...]:
+    """Return the extents between the boundaries of an axis; nothing if there is none inside."""
+    inside = sorted(boundary for boundary in boundaries if 0 < boundary < extent)
+    ends = [*inside, extent]
+    return tuple(map(int.__sub__, ends, [0, *inside])) if inside else ()
+
+
+def nodes_of(node: Any, *, within_loads: bool = True) -> Iterator[Any]:  # noqa: ANN401 - likewise
+    """Yield an expression and all expressions in it."""
+    yield node
+    if within_loads or not isinstance(node, TensorLoad):
+        parts = (getattr(node, name, None) for name in _PARTS)
+        lists = (getattr(node, name, ()) for name in _LISTS)
+        children = [part for part in parts if isinstance(part, tvm.runtime.Object)]
+        for child in (*children, *(child for those in lists for child in those)):
+            yield from nodes_of(child, within_loads=within_loads)
+
+
+def _is_integer(value: Any) -> bool:  # noqa: ANN401 - tvm is not typed
+    return "int" in str(value.ty)
+
+
+def _steps(difference: Any, axes: list[Any]) -> list[Any]:  # noqa: ANN401 - tvm is not typed
+    steps = list(detect_linear_equation(difference, axes))
+    return steps if all(isinstance(step, tvm.tirx.IntImm) for step in steps) else []
