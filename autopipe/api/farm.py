@@ -92,12 +92,12 @@ def diagnose(scheduler: str, folder: Path | None) -> Iterator[Diagnosis]:
         yield Diagnosis("warn", "refused", shown(refused, 500), "bring it up to date")
 
 
-def present(file: Path, overrides: Sequence[str] = ()) -> str | None:
+def present(file: Path, overrides: Sequence[str] = (), build: str | None = None) -> str | None:
     """Say who is there to measure for a pipeline file; None where this machine does.
 
     Raises ConfigError.
     """
-    section = load(file, overrides).tuning
+    section = load(file, overrides, build).tuning
     measure = section.measure if section else None
     if measure is None or measure.runner != "dask" or measure.label is None:
         return None

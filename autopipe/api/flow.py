@@ -27,6 +27,7 @@ from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
 from autopipe.pipeline.plan import Plan, build_plan, require
+from autopipe.pipeline.stage import Stage
 from autopipe.processes.interrupt import exit_code
 from autopipe.report.wording import without_traceback
 from autopipe.signing.signers import Signers
@@ -74,21 +75,21 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     lock_timeout: float | None = None,
     reproducible: bool = False,
     signers: Signers | None = None,
+    build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> dict[str, Artifact]:
     """Run a pipeline file, publish its package, and return the artifact of each stage by name.
 
-    `overrides` are like `tuning.budget.trials=64`; a run with some, or only `until` a stage, does
-    not write the lock. `lock_timeout` limits the seconds to wait for a lock of another process.
-    `reproducible` builds all again, to compare; a lock that is followed has to be signed by one of
-    the `signers`. Raises an AutopipeError with its `exit_code`.
+    A run with `overrides`, such as `tuning.budget.trials=64`, or only `until` a stage, writes no
+    lock. `lock_timeout` limits the seconds to wait for other processes. `reproducible` builds again
+    and compares. A lock that is followed is signed by one of `signers`. Raises AutopipeError.
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
     start, code, reason, package, lock = time.monotonic(), 0, None, None, None
-    patience = Patience(waiting(emit), lock_timeout)
+    asked = overrides, store, until, force, mode, Patience(waiting(emit), lock_timeout), signers
     try:
         with (
-            opened(file, overrides, store, until, force, mode, patience, signers, ask=True) as flow,
+            opened(file, *asked, build=build, ask=True) as flow,
             _sharing(flow, file.absolute().parent, emit) as remote,
         ):
             _check_owner(flow, output)
@@ -104,9 +105,8 @@ def run(  # noqa: PLR0913 -- one for each option of the command
         code, reason = exit_code(error), without_traceback(str(error)) or type(error).__name__
         raise
     finally:
-        seconds = time.monotonic() - start
-        ended = RunFinished(exit_code=code, seconds=seconds, error=reason, package=package)
-        emit(ended.model_copy(update={"lock": lock and str(lock)}))
+        spent, wrote = time.monotonic() - start, lock and str(lock)
+        emit(RunFinished(exit_code=code, seconds=spent, error=reason, package=package, lock=wrote))
 
 
 def plan(  # noqa: PLR0913 -- one for each option of the command
@@ -116,10 +116,12 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
     store: Path | None = None,
     until: str | None = None,
     force: Collection[str] = (),
+    build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Outlook, ...]:
     """Return what `run` would do with each stage, and why; nothing is run."""
-    with opened(file, overrides, store, until, force, Mode.AUTO, Patience(waiting(emit))) as flow:
+    patience = Patience(waiting(emit))
+    with opened(file, overrides, store, until, force, Mode.AUTO, patience, build=build) as flow:
         outlooks = forecast(
             flow.plan,
             flow.host,
@@ -130,11 +132,18 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
         return tuple(flow.locking.told(outlook) for outlook in outlooks)
 
 
-def check(file: Path) -> None:
-    """Read a pipeline file and wire its stages. Raises ConfigError with all that is wrong."""
-    pipeline = load(file)
-    plan = build_plan(stages_of(pipeline, file.absolute().parent))
+def wire(
+    file: Path, pipeline: Pipeline, *, until: str | None = None, force: Collection[str] = ()
+) -> tuple[tuple[Stage, ...], Plan]:
+    """Return the stages of a pipeline, and those that are asked for as a plan.
+
+    Raises ConfigError for what can be seen without the store.
+    """
+    stages = stages_of(pipeline, file.absolute().parent)
+    plan = build_plan(stages, until=until)
+    require(force, [step.name for step in plan.steps], "--force")
     cross.check_linker(pipeline.target, plan, pipeline.target.mtriple)
+    return stages, plan
 
 
 def tasks(
@@ -142,10 +151,12 @@ def tasks(
     *,
     overrides: Sequence[str] = (),
     store: Path | None = None,
+    build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> "tuple[Task, ...]":
     """Run a pipeline file up to its tasks and return them all, dropped ones too."""
-    with opened(file, overrides, store, "tasks", (), patience=Patience(waiting(emit))) as flow:
+    patience = Patience(waiting(emit))
+    with opened(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
         return extract(flow, emit)[0]
 
 
@@ -186,23 +197,23 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     patience: Patience = FOR_EVER,
     signers: Signers | None = None,
     *,
+    build: str | None = None,
     ask: bool = False,
 ) -> Iterator[Flow]:
     """Open the store of a pipeline file, with the stages that are asked for as a plan.
 
     With `ask`, TVM is asked for what a lock needs to know.
     """
-    pipeline = load(file, overrides)
-    stages = stages_of(pipeline, file.absolute().parent)
-    wanted = build_plan(stages, until=until)
-    require(force, [step.name for step in wanted.steps], "--force")
-    cross.check_linker(pipeline.target, wanted, pipeline.target.mtriple)
+    pipeline = load(file, overrides, build)
+    stages, _ = wire(file, pipeline, until=until, force=force)
     root = root or default_root()
     with open_store(root, patience) as store, _zygote(store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
-        locking = begin(file, pipeline, stages, host, store.contents, mode, signers, ask=ask)
+        locking = begin(
+            file, pipeline, stages, host, store.contents, mode, signers, build=build, ask=ask
+        )
         steps = build_plan(locking.stages(stages, force), until=until)
-        history = History.of(store, file, pipeline.name)
+        history = History.of(store, file, pipeline.name, build)
         yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking, history)
 
 

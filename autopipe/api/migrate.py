@@ -75,5 +75,5 @@ def migrate(path: Path) -> Migration:
     before = load.read_text(path)
     version, after = chain.upgrade(before, path)
     if version != VERSION:
-        load.parse(after, path)
+        load.parse_builds(after, path)
     return Migration(path, version, VERSION, before, after)

@@ -1,10 +1,11 @@
-"""A run that leaves reports, whatever it ends in."""
+"""A run that leaves reports of its builds, whatever it ends in."""
 
 import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ from autopipe.lock.outline import DECISIVE
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.plan import build_plan
 from autopipe.processes.interrupt import exit_code
-from autopipe.report.document import RunReport
+from autopipe.report.document import RunReport, as_json
 from autopipe.report.junit import junit
 from autopipe.report.markdown import markdown
 from autopipe.report.recorder import Recorder, RunInfo
@@ -26,25 +27,17 @@ from autopipe.store.store import default_root
 
 Emit = Callable[[Event], None]
 
-FORMS: Final[Mapping[str, Callable[[RunReport], str]]] = {
-    ".json": RunReport.text,
+FORMS: Final[Mapping[str, Callable[..., str]]] = {
+    ".json": as_json,
     ".xml": junit,
     ".md": markdown,
 }
-"""How a report is written, by the suffix of its file."""
+"""How the reports of all builds of a run are written, by the suffix of their file."""
 
 
 @contextmanager
-def reporting(  # noqa: PLR0913 -- what `flow.run` takes, too
-    emit: Emit,
-    paths: Sequence[Path],
-    file: Path,
-    *,
-    overrides: Sequence[str] = (),
-    store: Path | None = None,
-    until: str | None = None,
-) -> Iterator[Emit]:
-    """Give the reporter of a run of `file`; at its end, however it ends, write each of `paths`.
+def saving(emit: Emit, paths: Sequence[Path]) -> Iterator[list[RunReport]]:
+    """Give the list for the report of each build; at the end, write them to each of `paths`.
 
     Raises ConfigError, before the run, for a path whose suffix says no form; StoreError for a
     report that can not be written, or warns of it where the run itself failed.
@@ -53,18 +46,48 @@ def reporting(  # noqa: PLR0913 -- what `flow.run` takes, too
         if path.suffix not in FORMS:
             forms = ", ".join(FORMS)
             raise ConfigError(f"--report {path}: the suffix says the form; it is one of {forms}")
+    reports: list[RunReport] = []
+    try:
+        yield reports
+    except BaseException as error:
+        try:
+            _save(reports or [_unstarted(error)], paths)
+        except StoreError as second:
+            emit(Warn(stage="report", message=str(second)))
+        raise
+    _save(reports, paths)
+
+
+@contextmanager
+def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
+    emit: Emit,
+    reports: list[RunReport],
+    file: Path,
+    *,
+    build: str | None = None,
+    overrides: Sequence[str] = (),
+    store: Path | None = None,
+    until: str | None = None,
+) -> Iterator[Emit]:
+    """Give the reporter of a run of `file`; at its end, however it ends, add its report."""
     root = store or default_root()
-    about = _about(file, overrides, until, root)
+    about = _about(file, overrides, until, root, build)
     recorder = Recorder(emit, lambda digest: root / "objects" / digest)
     try:
         yield recorder
     except BaseException as error:
         try:
-            _save(recorder.report(about, exit_code(error), error), paths)
+            reports.append(recorder.report(about, exit_code(error), error))
         except StoreError as second:
             emit(Warn(stage="report", message=str(second)))
         raise
-    _save(recorder.report(about, 0, None), paths)
+    reports.append(recorder.report(about, 0, None))
+
+
+def _unstarted(error: BaseException) -> RunReport:
+    """Return the report of a run that ended before its first build."""
+    recorder = Recorder(lambda _: None, Path)
+    return recorder.report(_describe_run(default_root()), exit_code(error), error)
 
 
 def whole(path: Path, text: str) -> None:
@@ -87,27 +110,35 @@ def whole(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _save(report: RunReport, paths: Sequence[Path]) -> None:
+def _save(reports: Sequence[RunReport], paths: Sequence[Path]) -> None:
     failed = []
     for path in paths:
         try:
-            whole(path, FORMS[path.suffix](report))
+            whole(path, FORMS[path.suffix](*reports))
         except StoreError as error:  # the others are written all the same
             failed.append(error)
     if failed:
         raise failed[0]
 
 
-def _about(file: Path, overrides: Sequence[str], until: str | None, root: Path) -> RunInfo:
+def _about(
+    file: Path, overrides: Sequence[str], until: str | None, root: Path, build: str | None
+) -> RunInfo:
     """Find out what can be said before the run; what is wrong, the run will say."""
-    pipeline = configuration = machine = None
-    stages: list[str] = []
+    about = _describe_run(root)
     with suppress(AutopipeError):
-        pipeline = load(file, overrides)
+        pipeline = load(file, overrides, build)
         configuration = pipeline.model_dump(mode="json", include=set(DECISIVE))
-        steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until)
-        stages = [step.name for step in steps.steps]
+        about = replace(about, pipeline=pipeline, configuration=configuration)
+        steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until).steps
+        about = replace(about, stages=[step.name for step in steps])
         machine = {**device(), **of_backend(pipeline.target.kind, Facet.DEVICE)}
+        about = replace(about, machine=machine)
+    return about
+
+
+def _describe_run(root: Path) -> RunInfo:
+    """Return what is known of any run."""
     places = {
         str(root.absolute()): "$STORE",
         sys.prefix: "$PYTHON",
@@ -115,10 +146,10 @@ def _about(file: Path, overrides: Sequence[str], until: str | None, root: Path) 
         str(Path.home()): "~",
     }
     return RunInfo(
-        pipeline=pipeline,
-        configuration=configuration,
-        stages=stages,
-        machine=machine,
+        pipeline=None,
+        configuration=None,
+        stages=[],
+        machine=None,
         versions={"autopipe": version("autopipe")},
         places={place: name for place, name in places.items() if place != os.sep},
     )

@@ -36,17 +36,18 @@ class Shown:
     """Its loops as TVMScript."""
 
 
-def show_task(
+def show_task(  # noqa: PLR0913 -- one for each option of the command
     file: Path,
     index: int,
     *,
     overrides: Sequence[str] = (),
     store: Path | None = None,
+    build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> Shown:
     """Return a task in full. Raises ConfigError if there is no such task."""
     patience = Patience(waiting(emit))
-    with opened(file, overrides, store, "tasks", (), patience=patience) as flow:
+    with opened(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
         tasks, folder = extract(flow, emit)
         task = _numbered(tasks, index)
         loops = _loops(flow, folder, [task])[task.workload]
@@ -64,6 +65,7 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
     index: int | None = None,
     overrides: Sequence[str] = (),
     store: Path | None = None,
+    build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> list[Path]:
     """Write each task, or one, as a script that tunes it alone; return the scripts.
@@ -75,7 +77,7 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise ConfigError(f"{output}: is there already; name a new or an empty folder")
     patience = Patience(waiting(emit))
-    with opened(file, overrides, store, "tasks", (), patience=patience) as flow:
+    with opened(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
         tasks, folder = extract(flow, emit)
         chosen = tasks if index is None else [_numbered(tasks, index)]
         loops = _loops(flow, folder, chosen)

@@ -154,6 +154,11 @@ class BenchmarkResult(Sparse, frozen=True):
     best: str = ""
     """The fastest rival, where several were timed: the ratio to it is the one that counts."""
 
+    @property
+    def counted_rival(self) -> str | None:
+        """Return the name of the rival whose ratio counts; null where none was timed."""
+        return self.best or next(iter(self.comparisons), None)
+
     def summary(self) -> str:
         """Return one line for people."""
         sizes = f"{told(self.at_sizes[0].sizes)}: " if self.at_sizes else ""

@@ -1,43 +1,25 @@
 """The command line. Each command parses, calls one function, and prints."""
 
-import os
 import sys
-import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autopipe import report
 from autopipe.cli import baseline, cache, records
 from autopipe.cli.deploy import bench, export, inspect
 from autopipe.cli.diff import diff
 from autopipe.cli.farm import Certificates, Cluster, scheduler, worker
 from autopipe.cli.init import init
 from autopipe.cli.migrate import migrate
-from autopipe.cli.options import (
-    File,
-    Identity,
-    Json,
-    LockTimeout,
-    Reports,
-    Revoked,
-    Set,
-    SignersFile,
-    StoreRoot,
-    mode_of,
-    signers_of,
-    warnings,
-)
+from autopipe.cli.options import BuildName, Json
 from autopipe.cli.packages import infer, sign
+from autopipe.cli.pipelines import explain, plan, run, validate
 from autopipe.cli.tasks import tasks
-from autopipe.cli.terminal import complain, hang_up, named, show, show_json
+from autopipe.cli.terminal import complain, complain_of, hang_up, show, show_json
 from autopipe.cli.verify import verify
-from autopipe.errors import AutopipeError, ConfigError
-from autopipe.host.refusal import final_error
 from autopipe.processes.interrupt import Interrupted, exit_code, interruptible, resume
 
 if TYPE_CHECKING:
@@ -54,156 +36,10 @@ app.add_typer(baseline.app, name="baseline")
 app.add_typer(cache.app, name="cache")
 app.add_typer(records.app, name="records")
 
-Force = Annotated[
-    list[str] | None,
-    typer.Option("--force", metavar="STAGE", help="Run this stage again; may be repeated"),
-]
-Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
-Locked = Annotated[
-    bool, typer.Option("--locked", help="Fail with exit code 6 unless the lock is current")
-]
-Frozen = Annotated[
-    bool,
-    typer.Option(
-        "--frozen", help="Build what the lock says: no tuning, no network, nothing written"
-    ),
-]
-Update = Annotated[
-    bool,
-    typer.Option(
-        "--update", help="Tune only the tasks that the lock does not know, and write it anew"
-    ),
-]
-NoLock = Annotated[bool, typer.Option("--no-lock", help="Neither read nor write the lock")]
-Reproducible = Annotated[
-    bool, typer.Option("--check-reproducible", help="Build it twice again and compare every file")
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only warnings and the path of the package")
-]
-
-
-@app.command()
-def run(  # noqa: PLR0913 -- one for each option
-    file: File,
-    *,
-    until: Until = None,
-    force: Force = None,
-    overrides: Set = None,
-    store: StoreRoot = None,
-    output: Annotated[Path, typer.Option(help="Where the package goes")] = Path("dist"),
-    as_json: Json = False,
-    quiet: Quiet = False,
-    locked: Locked = False,
-    frozen: Frozen = False,
-    update: Update = False,
-    no_lock: NoLock = False,
-    reproducible: Reproducible = False,
-    reports: Reports = None,
-    lock_timeout: LockTimeout = None,
-    signers: SignersFile = None,
-    identity: Identity = None,
-    revoked: Revoked = None,
-) -> None:
-    """Run a pipeline: from the model to the package.
-
-    What the store has is used, and only the rest is run.
-    """
-    from autopipe.api import flow
-
-    asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
-
-    trusted = signers_of(signers, identity, revoked)
-
-    with ExitStack() as told:
-        emit = told.enter_context(report.make(json=as_json, quiet=quiet))
-        if reports:
-            from autopipe.api.reports import reporting
-
-            emit = told.enter_context(
-                reporting(emit, reports, file, overrides=overrides or (), store=store, until=until)
-            )
-        flow.run(
-            file, overrides=overrides or (), store=store, output=output,
-            until=until, force=force or (), mode=mode_of(asked), lock_timeout=lock_timeout,
-            reproducible=reproducible, signers=trusted, emit=emit,
-        )  # fmt: skip
-
-
-@app.command()
-def plan(  # noqa: PLR0913 -- one for each option
-    file: File,
-    *,
-    until: Until = None,
-    force: Force = None,
-    overrides: Set = None,
-    store: StoreRoot = None,
-    as_json: Json = False,
-) -> None:
-    """Say what a run would do with each stage, and why.
-
-    Nothing is run.
-    """
-    from autopipe.api import flow
-
-    outlooks = flow.plan(
-        file, overrides=overrides or (), store=store, until=until, force=force or (), emit=warnings
-    )
-    if as_json:
-        show_json([_fields(outlook) for outlook in outlooks])
-    else:
-        show(f"{o.stage:<10} {o.state:<7} {'; '.join(o.why)}".rstrip() for o in outlooks)
-        if any((o.stage, o.state) == ("tune", "run") for o in outlooks):
-            from autopipe.api import farm
-
-            present = farm.present(file, overrides or ())
-            show([] if present is None else [f"{'farm':<10} {present}"])
-
-
-@app.command()
-def explain(
-    file: File,
-    stage: Annotated[str, typer.Argument(help="A stage of the pipeline")],
-    *,
-    overrides: Set = None,
-    store: StoreRoot = None,
-    as_json: Json = False,
-) -> None:
-    """Say why a stage would run, or what its result depends on."""
-    from autopipe.api import flow
-    from autopipe.pipeline.plan import require
-    from autopipe.store.canonical import pretty
-
-    outlooks = flow.plan(file, overrides=overrides or (), store=store, emit=warnings)
-    require([stage], [outlook.stage for outlook in outlooks], "explain")
-    outlook = next(outlook for outlook in outlooks if outlook.stage == stage)
-    if as_json:
-        show_json(_fields(outlook))
-    else:
-        reasons = (f"  {reason}" for reason in outlook.why)
-        action = pretty(outlook.action).split("\n")[:-1] if outlook.state == "cached" else []
-        show([f"{stage}: {outlook.state}", *reasons, *action])
-
-
-@app.command()
-def validate(files: Annotated[list[Path], typer.Argument(help="Pipeline files")]) -> None:
-    """Check pipeline files.
-
-    All mistakes of a file are told at once.
-    """
-    from autopipe.api import flow
-
-    problems = []
-    for file in files:
-        try:
-            flow.check(file)
-            show([f"{file}: ok"])
-        except AutopipeError as error:
-            problems.append(str(error))
-    if problems:
-        raise ConfigError("\n".join(problems))
-
-
+app.command()(run)
+app.command()(plan)
+app.command()(explain)
+app.command()(validate)
 app.command()(tasks)
 app.command()(verify)
 app.command()(sign)
@@ -229,6 +65,7 @@ def doctor(
         Path | None, typer.Argument(help="A pipeline file, whose linker and tracker are tried, too")
     ] = None,
     *,
+    build: BuildName = None,
     cluster: Cluster = None,
     certificates: Certificates = None,
     as_json: Json = False,
@@ -238,7 +75,7 @@ def doctor(
     Where something does not work here, it says what to do.
     """
     findings = []
-    for finding in _findings(file, cluster, certificates):
+    for finding in _findings(file, build, cluster, certificates):
         findings.append(finding)
         if not as_json:
             show(str(finding).split("\n"))
@@ -249,7 +86,7 @@ def doctor(
 
 
 def _findings(
-    file: Path | None, cluster: str | None, certificates: Path | None
+    file: Path | None, build: str | None, cluster: str | None, certificates: Path | None
 ) -> "Iterator[Diagnosis]":
     if cluster is not None:
         from autopipe.api import farm
@@ -258,7 +95,7 @@ def _findings(
     from autopipe.api.doctor import diagnose
     from autopipe.config.load import load
 
-    return diagnose(pipeline=load(file) if file is not None else None)
+    return diagnose(pipeline=load(file, build=build) if file is not None else None)
 
 
 app.command()(init)
@@ -302,13 +139,8 @@ def main() -> None:
         code = error.exit_code
         complain(f"{error}; {resume(sys.argv[1:])}")
     except Exception as error:  # noqa: BLE001 -- a bug keeps its traceback
-        code, failure = exit_code(error), final_error(error)
-        if failure is None:
-            complain(f"{traceback.format_exc()}\nerror: this is a bug in autopipe")
-        else:
-            if os.environ.get("AUTOPIPE_DEBUG"):
-                traceback.print_exc()
-            complain(named(f"error: {failure}", sys.argv[1:]))
+        code = exit_code(error)
+        complain_of(error)
     hang_up()
     sys.exit(code)
 

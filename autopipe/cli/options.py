@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
 _SET = "Set a field, such as tuning.budget.trials=64; may be repeated"
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help=_SET)]
+BuildName = Annotated[
+    str | None, typer.Option("--build", metavar="NAME", help="Which of the file's `builds`")
+]
 StoreRoot = Annotated[
     Path | None, typer.Option("--store", help="Where results are kept  [.autopipe]")
 ]
@@ -64,15 +67,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 def remote_of(url: str | None, pipeline: Path | None) -> str:
     """Return the remote that a command is for. Raises ConfigError if none is named, or two."""
     from autopipe.config.cache import located
-    from autopipe.config.load import load
+    from autopipe.config.load import load_builds
 
     if (url is None) == (pipeline is None):
         raise ConfigError("name one remote: a URL, a folder, or --pipeline FILE")
     if pipeline is None:
         return str(url)
-    remote = load(pipeline).cache.remote
+    remotes = {build.cache.remote for build in load_builds(pipeline).values()}
+    remote = remotes.pop() if len(remotes) == 1 else None
     if remote is None:
-        raise ConfigError(f"{pipeline}: cache.remote is null; name a URL or a folder")
+        told = "differs from build to build" if remotes else "is null"
+        raise ConfigError(f"{pipeline}: cache.remote {told}; name a URL or a folder")
     return located(remote, pipeline.absolute().parent)
 
 

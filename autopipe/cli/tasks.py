@@ -1,15 +1,16 @@
 """`autopipe tasks`: the table of tuning tasks, one of them in full, and all of them as scripts."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from autopipe.cli.options import File, Json, Set, StoreRoot, warnings
+from autopipe.cli.options import BuildName, File, Json, Set, StoreRoot, warnings
 from autopipe.cli.terminal import show, show_json
+from autopipe.pipeline.events import Event
 from autopipe.report.task_order import Order
 
 Number = Annotated[
@@ -28,39 +29,46 @@ def tasks(  # noqa: PLR0913 -- one for each option
     number: Number = None,
     export: Folder = None,
     sort: Sort = Order.INDEX,
+    build: BuildName = None,
     overrides: Set = None,
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
     """List the tuning tasks of a model, and which are kept."""
+    asked = _TaskQuery(overrides or (), store, build, warnings)
     if export is not None:
-        _export(file, export, number, overrides or (), store, as_json=as_json)
+        _export(file, export, number, asked, as_json=as_json)
     elif number is not None:
-        _show(file, number, overrides or (), store, as_json=as_json)
+        _show(file, number, asked, as_json=as_json)
     else:
-        _list(file, sort, overrides or (), store, as_json=as_json)
+        _list(file, sort, asked, as_json=as_json)
 
 
-def _list(
-    file: Path, sort: Order, overrides: Sequence[str], store: Path | None, *, as_json: bool
-) -> None:
+class _TaskQuery(NamedTuple):
+    """What all of these take, by the names of their arguments."""
+
+    overrides: Sequence[str]
+    store: Path | None
+    build: str | None
+    emit: Callable[[Event], None]
+
+
+def _list(file: Path, sort: Order, asked: _TaskQuery, *, as_json: bool) -> None:
     from autopipe.api import flow
     from autopipe.report.tasks import columns, table
 
-    tasks = sort.sorted(flow.tasks(file, overrides=overrides, store=store, emit=warnings))
+    tasks = sort.sorted(flow.tasks(file, **asked._asdict()))
     if as_json:
         show_json([task.model_dump(mode="json") for task in tasks])
     else:
         show(table(tasks, columns(sys.stdout)).split("\n"))
 
 
-def _show(
-    file: Path, number: int, overrides: Sequence[str], store: Path | None, *, as_json: bool
-) -> None:
+def _show(file: Path, number: int, asked: _TaskQuery, *, as_json: bool) -> None:
     from autopipe.api import tasks
     from autopipe.report.tasks import columns, whole
 
-    shown = tasks.show_task(file, number, overrides=overrides, store=store, emit=warnings)
+    shown = tasks.show_task(file, number, **asked._asdict())
     task, schedules = shown.task.model_dump(mode="json"), asdict(shown.schedules)
     if as_json:
         show_json({"task": task, "schedules": schedules, "tir": shown.tir})
@@ -69,20 +77,12 @@ def _show(
         show("\n".join(told).split("\n"))
 
 
-def _export(  # noqa: PLR0913 -- one for each option
-    file: Path,
-    folder: Path,
-    number: int | None,
-    overrides: Sequence[str],
-    store: Path | None,
-    *,
-    as_json: bool,
+def _export(
+    file: Path, folder: Path, number: int | None, asked: _TaskQuery, *, as_json: bool
 ) -> None:
     from autopipe.api import tasks
 
-    written = tasks.export_tasks(
-        file, folder, index=number, overrides=overrides, store=store, emit=warnings
-    )
+    written = tasks.export_tasks(file, folder, index=number, **asked._asdict())
     if as_json:
         show_json([str(path) for path in written])
     else:

@@ -3,11 +3,13 @@
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 from autopipe.errors import StoreError
+from autopipe.host.refusal import final_error
 from autopipe.report import escape_lines, line_of
 from autopipe.report.escape import escape, json_of
 from autopipe.report.output import Output
@@ -56,6 +58,20 @@ def named(message: str, given: Iterable[str]) -> str:
 def complain(message: str) -> None:
     """Print a message on stderr, harmless to a terminal."""
     Output(sys.stderr).write(escape_lines(message, 2000) + "\n")
+
+
+def complain_of(error: Exception, about: str = "") -> None:
+    """Print what ended a command: the message, or the traceback of a bug.
+
+    It is called where the error is handled.
+    """
+    failure = final_error(error)
+    if failure is None:
+        complain(f"{traceback.format_exc()}\nerror: {about}this is a bug in autopipe")
+        return
+    if os.environ.get("AUTOPIPE_DEBUG"):
+        traceback.print_exc()
+    complain(named(f"error: {about}{failure}", sys.argv[1:]))
 
 
 def hang_up() -> None:

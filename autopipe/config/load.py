@@ -7,12 +7,20 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from autopipe import foreign
+from autopipe.config.builds import (
+    FIELD,
+    build_names,
+    join_problems,
+    name_build,
+    select_build,
+)
 from autopipe.config.complaint import problems
 from autopipe.config.document import Document, position, read
 from autopipe.config.override import override
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.problem import Diagnostic, Place, refusal, shown
 from autopipe.config.quantity import WRITTEN
+from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError
 
 _LARGEST = 1_000_000
@@ -21,32 +29,78 @@ _ONNX = tuple(b"\x08" + bytes([version, tag]) for version in range(1, 32) for ta
 """How an ONNX file begins: the version of the format, then the producer or the graph."""
 
 
-def load(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
+Pipelines = dict[str | None, Pipeline]
+"""The pipelines of a file by the names of its builds; one without a name where it has none."""
+
+
+def load(path: Path, overrides: Sequence[str] = (), build: str | None = None) -> Pipeline:
     """Return the pipeline of a YAML file, with `--set` overrides such as `tuning.seed=1` applied.
 
-    Raises ConfigError with a line for each problem: place, field, and what would be right.
+    A file that has builds needs the name of one. Raises ConfigError with a line for each problem:
+    place, field, and what would be right.
     """
-    return parse(read_text(path), path, overrides)
+    pipelines = load_builds(path, overrides)
+    if build not in pipelines:
+        raise _unknown_build(path, build, pipelines)
+    return pipelines[build]
 
 
-def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> Pipeline:
-    """Return the pipeline of the text of a file, like `load`."""
+def load_builds(path: Path, overrides: Sequence[str] = ()) -> Pipelines:
+    """Return the pipelines of all builds of a YAML file. Raises ConfigError."""
+    return parse_builds(read_text(path), path, overrides)
+
+
+def parse_builds(text: str, path: Path, overrides: Sequence[str] = ()) -> Pipelines:
+    """Return the pipelines of all builds of the text of a file.
+
+    An override is applied to each build, unless its field is one of `builds`.
+    """
     document = read(text)
-    for setting in overrides:
+    for setting in filter(_is_of_builds, overrides):
         document = override(document, setting)
-    return _validated(document, path)
+    names, complaints = _build_names(document)
+    pipelines: Pipelines = {}
+    found: dict[str | None, list[Diagnostic]] = {}
+    for name in names:
+        one = select_build(document, name)
+        for setting in overrides:
+            one = one if _is_of_builds(setting) else override(one, setting)
+        checked, found[name] = _check(name_build(one, name))
+        pipelines.update({name: checked} if checked else {})
+    complaints += [*document.problems, *join_problems(document, found)]
+    if complaints:
+        raise refusal(path, complaints)
+    return pipelines
 
 
-def _validated(document: Document, path: Path) -> Pipeline:
-    complaints = list(document.problems)
+def _is_of_builds(setting: str) -> bool:
+    return setting.partition("=")[0].split(".")[0] == FIELD
+
+
+def _build_names(document: Document) -> tuple[tuple[str | None, ...], list[Diagnostic]]:
+    """Return the names of the builds, None for a file without; or what is wrong with them."""
+    try:
+        return build_names(document) or (None,), []
+    except ValidationError as error:
+        return (None,), list(problems(document, error))
+
+
+def _check(document: Document) -> tuple[Pipeline | None, list[Diagnostic]]:
+    """Return the pipeline of a document, and what is wrong with it."""
     try:
         pipeline = Pipeline.model_validate(document.value, strict=True, context=WRITTEN)
     except ValidationError as error:
-        complaints += problems(document, error)
-    else:
-        if not complaints:
-            return pipeline
-    raise refusal(path, complaints)
+        return None, [*document.problems, *problems(document, error)]
+    return pipeline, document.problems
+
+
+def _unknown_build(path: Path, build: str | None, pipelines: Pipelines) -> ConfigError:
+    names = [name for name in pipelines if name is not None]
+    if build is None:
+        return ConfigError(f"{shown(path, 4096)}: has builds: choose one, --build {names[0]}")
+    near = closest(build, names)
+    hint = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'no builds'}"
+    return ConfigError(f"{shown(path, 4096)}: has no build {shown(build)}; {hint}")
 
 
 def read_text(path: Path) -> str:

@@ -26,14 +26,21 @@ def override(document: Document, setting: str) -> Document:
     option = f"--set {shown(path or setting)}"
     try:
         at = _field(document.value, _names(path, equals))
-        part = read(text, at, option)
-        value = _replaced(document.value, at, part.value)
-        if part.value is None and at in _GATED:
-            value = _without_gates(value, _GATED[at])
+        return set_field(document, at, read(text, at, option), Place(option, 1, 1))
     except ValueError as error:
         problem = Diagnostic(Place(option, 1, 1), (), str(error))
         return replace(document, problems=[*document.problems, problem])
-    made = {at[:depth]: Place(option, 1, 1) for depth in range(1, len(at))}
+
+
+def set_field(document: Document, at: Field, part: Document, place: Place) -> Document:
+    """Return the document with another value at a field; `place` is that of sections made for it.
+
+    Raises ValueError where what holds the field is no section.
+    """
+    value = _replaced(document.value, at, part.value)
+    if part.value is None and at in _GATED:
+        value = _without_gates(value, _GATED[at])
+    made = {at[:depth]: place for depth in range(1, len(at))}
     return Document(
         value,
         keys=made | _outside(document.keys, at) | part.keys,

@@ -24,6 +24,9 @@ from autopipe.config.tasks import Tasks
 from autopipe.config.tuning import Measure, Tuning
 from autopipe.config.verify import Verify
 
+NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""What a pipeline may be called."""
+
 _ROUNDS: Final = 3
 """Rounds from which the spread between rounds can be told."""
 
@@ -35,11 +38,11 @@ def _version(value: object) -> object:
 
 
 class Pipeline(Frozen, frozen=True):
-    """A whole pipeline file, version 1."""
+    """What one build is made by: a whole pipeline file, but for `builds`."""
 
     version: Annotated[Literal[1], BeforeValidator(_version)]
     """Version of this grammar."""
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    name: Annotated[str, StringConstraints(pattern=NAME)]
     """Name of the pipeline; the package is called `<name>.tar`."""
     model: Model
     """Where the model comes from."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from autopipe.config.builds import FIELD, SHARED, PipelineFile
 from autopipe.config.frozen import Frozen
-from autopipe.config.pipeline import Pipeline
 from autopipe.config.problem import Field
 from autopipe.config.quantity import DURATION, duration
 from autopipe.config.sentences import by_name, sentences
@@ -26,12 +26,43 @@ _TYPES = {
 @cache
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a pipeline file."""
-    schema = Pipeline.model_json_schema()
+    schema = PipelineFile.model_json_schema()
     sections = by_name()
-    for name, section in {"Pipeline": schema, **schema["$defs"]}.items():
+    for name, section in {"PipelineFile": schema, **schema["$defs"]}.items():
         _describe(section, sections[name], schema["$defs"])
     _tidy(schema)
+    schema["$defs"]["Build"] = _build(schema)
+    named = schema["properties"][FIELD]["patternProperties"]
+    named.update({pattern: {"$ref": "#/$defs/Build"} for pattern in named})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _build(schema: _Node) -> _Node:
+    """Return what one of `builds` may hold: fields of the file, none of them required."""
+    fields = {name: node for name, node in schema["properties"].items() if name not in SHARED}
+    defined = schema["$defs"]
+    loose = {name: _loosen(node, defined) for name, node in fields.items()}
+    return {"type": "object", "properties": loose, "additionalProperties": False}
+
+
+def _loosen(node: _Node, defined: _Node) -> _Node:
+    """Return a field whose sections require nothing; those in lists are written whole."""
+    node = {key: value for key, value in node.items() if key != "required"}
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        loose = _loosen(defined[name], defined)
+        if loose == defined[name]:
+            return node
+        defined[f"{name}OfBuild"] = loose
+        return {**node, "$ref": f"{node['$ref']}OfBuild"}
+    if "anyOf" in node:
+        node["anyOf"] = [_loosen(option, defined) for option in node["anyOf"]]
+    for key in ("properties", "patternProperties"):
+        if key in node:
+            node[key] = {name: _loosen(inner, defined) for name, inner in node[key].items()}
+    if isinstance(inner := node.get("additionalProperties"), dict):
+        node["additionalProperties"] = _loosen(inner, defined)
+    return node
 
 
 def section_keys(at: Field) -> tuple[str, ...]:
@@ -39,7 +70,7 @@ def section_keys(at: Field) -> tuple[str, ...]:
     node = json_schema()
     for name in at:
         named = node.get("properties", {}).get(name)
-        node = _inner(named or node.get("items") or node.get("additionalProperties") or {})
+        node = _inner(named or node.get("items") or _named(node) or {})
     return tuple(node.get("properties", ()))
 
 
@@ -95,7 +126,7 @@ def _rows(section: _Node, prefix: str) -> Iterator[tuple[str, str, str, str]]:
         sentence = node.get("description") or inner["description"]  # none if it is the section's
         yield f"`{prefix}{name}`", _type(node), default, sentence
         entry, step = _entry(inner)
-        if "properties" in entry:
+        if "properties" in entry and name != FIELD:  # the same fields again
             yield from _rows(entry, f"{prefix}{name}.{step}")
 
 

@@ -16,9 +16,9 @@ from autopipe.store import files
 _LARGEST: Final = 64 << 20
 
 
-def lock_of(pipeline: Path) -> Path:
-    """Return where the lock of a pipeline file is: beside it, under its name."""
-    return pipeline.with_suffix(".lock")
+def lock_of(pipeline: Path, build: str | None = None) -> Path:
+    """Return where the lock of a pipeline file, or of one of its builds, is: beside it."""
+    return pipeline.with_suffix(".lock" if build is None else f".{build}.lock")
 
 
 def records_of(lock: Path) -> Path:

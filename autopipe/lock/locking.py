@@ -218,17 +218,21 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     mode: Mode,
     signers: Signers | None = None,
     *,
+    build: str | None = None,
     ask: bool,
 ) -> Locking:
-    """Read the lock of a pipeline file, and see whether it is current.
+    """Read the lock of a pipeline file, or of one of its builds, and see whether it is current.
 
     Without `ask`, TVM is not asked for what is not known yet. A lock that none of the `signers`
     signed is not looked at. Raises LockError, ConfigError, SetupError.
     """
-    path = files.lock_of(file)
+    path = files.lock_of(file, build)
     locking = Locking(path, mode)
     if mode is Mode.OFF:
         return locking
+    other = path.with_suffix(file.suffix)
+    if build is not None and other.exists():
+        raise ConfigError(f"{path} is the lock of {other}: give build {build} another name")
     if path.exists() or path.is_symlink():
         signed = files.read_followed(path, signers, contents.tmp)
         locking = replace(locking, lock=signed[0], checked=signed[1])

@@ -2,11 +2,40 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+)
 
 
 class _Event(BaseModel, frozen=True, extra="forbid", defer_build=True):
-    pass
+    build: str | None = None
+    """Name of the build, in a run of several; left out where there is one."""
+
+    @model_serializer(mode="wrap")
+    def _without_build(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
+        document: dict[str, object] = dump(self)
+        if self.build is None:
+            del document["build"]
+        return document
+
+
+class BuildStarted(_Event, frozen=True):
+    """One of several builds begins."""
+
+    event: Literal["build_started"] = "build_started"
+    file: str
+    """Path of the pipeline file."""
+    target: str
+    """What it is compiled for, as the file says it."""
+    number: int
+    """Which of the builds it is, from 1."""
+    total: int
 
 
 class StageStarted(_Event, frozen=True):
@@ -138,9 +167,42 @@ class RunFinished(_Event, frozen=True):
     """Path of the lock, if it was written."""
 
 
+class BuildResult(BaseModel, frozen=True, extra="forbid", defer_build=True):
+    """What became of one of several builds."""
+
+    build: str
+    file: str
+    target: str
+    result: Literal["done", "failed", "interrupted", "not_run"]
+    exit_code: int | None = None
+    """Null for a build that was not run."""
+    seconds: float | None = None
+    error: str | None = None
+    """What ended it, where it failed."""
+    package: str | None = None
+    """Path of the packaged file, if one was made."""
+    lock: str | None = None
+    """Path of the lock, if it was written."""
+    rival: str | None = None
+    """The reference runtime that counts, if this run timed one."""
+    ratio: float | None = None
+    """The build's time divided by that of `rival`."""
+
+
+class BuildsFinished(_Event, frozen=True):
+    """A run of several builds is over."""
+
+    event: Literal["builds_finished"] = "builds_finished"
+    exit_code: int
+    """The largest of the builds' exit codes."""
+    seconds: float
+    builds: tuple[BuildResult, ...]
+
+
 Event = (
     StageStarted | StageCached | StageSkipped | StageResumed | StageFinished | StageFailed
-    | Progress | TuningProgress | Measured | Tuned | Warn | RunFinished
+    | Progress | TuningProgress | Measured | Tuned | Warn | RunFinished | BuildStarted
+    | BuildsFinished
 )  # fmt: skip
 
 parse: TypeAdapter[Event] = TypeAdapter(

@@ -18,18 +18,20 @@ from autopipe.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The runs of one pipeline file in one store."""
+    """The runs of one pipeline file, or of one of its builds, in one store."""
 
     store: Store
     file: Path
     """The pipeline file."""
     name: str
     """Name of the pipeline."""
+    build: str | None = None
+    """Which of the file's builds it is; null where the file has none."""
 
     @classmethod
-    def of(cls, store: Store, file: Path, name: str) -> Self:
-        """Return the history of a pipeline file."""
-        return cls(store, file.absolute(), name)
+    def of(cls, store: Store, file: Path, name: str, build: str | None = None) -> Self:
+        """Return the history of a pipeline file, or of one of its builds."""
+        return cls(store, file.absolute(), name, build)
 
     def last_action(self, kind: str) -> Document | None:
         """Return the last action of a kind, None if this file never ran one.
@@ -66,7 +68,9 @@ class History:
 
     @property
     def _path(self) -> Path:
-        return self.store.root / "runs" / f"{digest(self._relative(self.file))}.json"
+        file = self._relative(self.file)
+        own = digest(file if self.build is None else [file, self.build])
+        return self.store.root / "runs" / f"{own}.json"
 
     def _relative(self, path: Path) -> str:
         """Return a path as it is from the store: it holds where both are copied together."""

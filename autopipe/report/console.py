@@ -5,6 +5,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from autopipe.pipeline.events import (
+    BuildsFinished,
+    BuildStarted,
     Event,
     Measured,
     Progress,
@@ -18,6 +20,7 @@ from autopipe.pipeline.events import (
     TuningProgress,
     Warn,
 )
+from autopipe.report.builds import list_builds
 from autopipe.report.output import Output
 from autopipe.report.wording import progress, wording
 
@@ -32,6 +35,8 @@ _COLORS = {
     StageFailed: "31",
     Warn: "33",
     RunFinished: "1",
+    BuildStarted: "1",
+    BuildsFinished: "1",
 }
 
 
@@ -81,7 +86,10 @@ class Console:
 
     def _write(self, event: Event) -> None:
         code = _COLORS.get(type(event))
-        text = fold(wording(event), shutil.get_terminal_size().columns - 1)
+        columns = shutil.get_terminal_size().columns - 1
+        for line in list_builds(event) if isinstance(event, BuildsFinished) else ():
+            self._out.write(f"{fold(line, columns)}\n")
+        text = fold(wording(event), columns)
         self._out.write(f"\x1b[{code}m{text}\x1b[0m\n" if self._color and code else f"{text}\n")
 
 

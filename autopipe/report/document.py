@@ -128,6 +128,25 @@ class RunReport(Frozen, frozen=True):
             raise ConfigError(f"the report's times can not be: {first(error)}") from error
 
 
+class BuildsReport(Frozen, frozen=True):
+    """A run of several builds, version 1."""
+
+    version: Literal[1] = 1
+    """Version of this grammar."""
+    exit_code: int
+    """The largest of the builds' exit codes."""
+    builds: tuple[RunReport, ...]
+    """Those that were run, in order."""
+
+
+def as_json(*reports: RunReport) -> str:
+    """Write the report of a run, or those of several builds, as JSON."""
+    if len(reports) == 1:
+        return reports[0].text()
+    code = max((report.exit_code for report in reports), default=0)
+    return pretty(BuildsReport(exit_code=code, builds=reports).model_dump(mode="json"))
+
+
 def load(path: Path) -> RunReport:
     """Read the report of a run. Raises ConfigError."""
     try:
@@ -136,7 +155,10 @@ def load(path: Path) -> RunReport:
         hint = "`autopipe run FILE --report PATH.json` writes it"
         raise ConfigError(f"{shown(path, 4096)}: {error.strerror}; {hint}") from error
     try:
-        foreign.parse(data)
+        document = foreign.parse(data)
+        if isinstance(document, dict) and "builds" in document:
+            one = "`autopipe run FILE --build NAME --report PATH.json` writes that of one"
+            raise ConfigError(f"{shown(path, 4096)}: the report of several builds; {one}")
         return RunReport.model_validate_json(data)
     except foreign.MalformedError as error:
         message = f"{shown(path, 4096)}: not the report of a run: Invalid JSON: {error}"

@@ -27,10 +27,20 @@ class _TestCase:
     """Null where only the whole suite was timed."""
 
 
-def junit(report: RunReport) -> str:
-    """Write the report as XML: well-formed whatever it tells of."""
+def junit(*reports: RunReport) -> str:
+    """Write the reports of all builds as XML: well-formed whatever they tell of."""
+    names = ", ".join(report.pipeline or "pipeline" for report in reports)
+    seconds = sum(report.seconds for report in reports)
+    root = Element("testsuites", name=_text(names), time=f"{seconds:.3f}")
+    _count(root, [case for report in reports for case in _suites(root, report)])
+    indent(root)
+    body = tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _suites(root: Element, report: RunReport) -> list[_TestCase]:
+    """Add the suites of a build; return all their cases."""
     name = report.pipeline or "pipeline"
-    root = Element("testsuites", name=_text(name), time=f"{report.seconds:.3f}")
     every = []
     times = {stage.stage: stage.seconds for stage in report.stages}
     for suite, cases, seconds in (
@@ -41,10 +51,7 @@ def junit(report: RunReport) -> str:
         if cases:
             every += cases
             _suite(root, f"{name}.{suite}", cases, seconds)
-    _count(root, every)
-    indent(root)
-    body = tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+    return every
 
 
 def _stages(report: RunReport) -> list[_TestCase]:

@@ -23,11 +23,37 @@ _LONG: Final = 300
 """Characters of a message."""
 
 
-def markdown(report: RunReport) -> str:
-    """Write the report as GitHub-flavored Markdown."""
+def markdown(*reports: RunReport) -> str:
+    """Write the reports of all builds as GitHub-flavored Markdown."""
     sections = (_head, _stages, _latency, _gates, _engines, _slowest, _warnings, _foot)
-    blocks = (list(section(report)) for section in sections)
+    blocks = [list(_builds(reports))]
+    blocks += [list(section(report)) for report in reports for section in sections]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _builds(reports: Sequence[RunReport]) -> Iterator[str]:
+    """Yield a row for each of several builds."""
+    rows = [
+        (
+            code(report.pipeline or "pipeline"),
+            f"{report.outcome} ({report.exit_code})" if report.exit_code else report.outcome,
+            seconds(report.seconds),
+            *_compare(report.benchmark),
+        )
+        for report in reports
+    ]
+    if len(rows) > 1:
+        yield f"## {plural(len(rows), 'build')}"
+        yield ""
+        yield from table(("build", "outcome", ">time", ">ratio", "to"), rows)
+
+
+def _compare(benchmark: BenchmarkReport | None) -> tuple[str, str]:
+    """Return the ratio to the reference runtime that counts, and its name."""
+    rival = None if benchmark is None else benchmark.counted_rival
+    if benchmark is None or rival is None:
+        return "", ""
+    return f"{benchmark.comparisons[rival].ratio:.2f}", code(rival)
 
 
 def code(text: str, limit: int = _LONG) -> str:

@@ -2,7 +2,15 @@
 
 import time
 
-from autopipe.pipeline.events import Event, Measured, RunFinished, TuningProgress, Warn
+from autopipe.pipeline.events import (
+    BuildsFinished,
+    Event,
+    Measured,
+    RunFinished,
+    TuningProgress,
+    Warn,
+)
+from autopipe.report.builds import list_builds
 from autopipe.report.escape import escape, line_of
 from autopipe.report.output import Output
 from autopipe.report.wording import PATH_LIMIT, wording
@@ -28,7 +36,9 @@ class Plain:
             if now < self._next:
                 return
             self._next = now + INTERVAL
-        self._out.write(line_of(wording(event), _LONGEST) + "\n")
+        table = list_builds(event) if isinstance(event, BuildsFinished) else ()
+        for line in (*table, wording(event)):
+            self._out.write(line_of(line, _LONGEST) + "\n")
 
 
 class Quiet(Plain):

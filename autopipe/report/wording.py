@@ -1,6 +1,10 @@
 """One line of text an event."""
 
+from collections import Counter
+
 from autopipe.pipeline.events import (
+    BuildsFinished,
+    BuildStarted,
     Event,
     Measured,
     Progress,
@@ -51,6 +55,8 @@ def wording(event: Event) -> str:  # noqa: C901 -- a case an event
             text = f"warning: {escape(stage)}: {escape(message)}"
         case RunFinished():
             text = _end(event)
+        case BuildStarted() | BuildsFinished():
+            text = _several(event)
     return text
 
 
@@ -90,6 +96,17 @@ def _tuned(event: Tuned) -> str:
     told = Shares(event.searched, event.measured, event.steady).told()
     claims = f"; {plural(event.claimed, 'time')} claimed, not measured"
     return f"{told} here" + (claims if event.claimed else "")
+
+
+def _several(event: BuildStarted | BuildsFinished) -> str:
+    """Say which build begins, or what became of all of them."""
+    if isinstance(event, BuildStarted):
+        which = f"{escape(event.build or '')} ({event.number} of {event.total})"
+        return f"== {which}  {escape(event.target)}  {escape(event.file, PATH_LIMIT)}"
+    counts = Counter(build.result.replace("_", " ") for build in event.builds)
+    told = ", ".join(f"{number} {result}" for result, number in counts.items())
+    code = f" (exit code {event.exit_code})" if event.exit_code else ""
+    return f"{plural(len(event.builds), 'build')} in {seconds(event.seconds)}: {told}{code}"
 
 
 def _end(event: RunFinished) -> str:

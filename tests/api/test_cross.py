@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.api import cross, flow
+from autopipe.api.builds import check_file
 from autopipe.config.load import load
 from autopipe.errors import ConfigError, SetupError
 from autopipe.pipeline.events import Event
@@ -30,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.fault("A17")
 def test_a_foreign_target_without_a_linker_is_refused_in_a_line(file: Path) -> None:
-    for use in (flow.check, flow.plan, lambda path: flow.run(path, store=path.parent / "store")):
+    for use in (check_file, flow.plan, lambda path: flow.run(path, store=path.parent / "store")):
         with pytest.raises(ConfigError) as caught:
             use(file)
         assert str(caught.value).startswith("target.linker: null, but the target s390x-")
@@ -40,7 +41,7 @@ def test_a_foreign_target_without_a_linker_is_refused_in_a_line(file: Path) -> N
 
 def test_with_a_linker_it_is_valid(file: Path) -> None:
     file.write_text(FOREIGN.replace("linux-gnu}", "linux-gnu, linker: s390x-linux-gnu-gcc}"))
-    flow.check(file)
+    check_file(file)
 
 
 @pytest.mark.fault("A17")

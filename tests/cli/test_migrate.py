@@ -79,6 +79,13 @@ def test_a_pipeline_file_is_migrated_in_place(cli, old):
     assert cli("demo.yaml").out == "demo.yaml: version 1, current\n"
 
 
+def test_the_builds_of_a_pipeline_file_are_checked(cli, old):
+    old.write_text(f"{OLD}builds: {{a: {{verify: null}}, b: {{}}}}\n")
+    cli("demo.yaml")
+    old.write_text(f"{OLD}builds: {{a: {{verfy: null}}, b: {{}}}}\n")
+    assert "demo.yaml:5:14: builds.a.verfy: unknown key" in cli("demo.yaml", code=2).err
+
+
 def test_a_lock_is_migrated_in_place(cli, steps, tmp_path):
     path = tmp_path / "demo.lock"
     path.write_text(older())

@@ -16,7 +16,7 @@ from autopipe.config.dimension import (
     told,
     with_sizes,
 )
-from autopipe.config.load import parse
+from autopipe.config.load import parse_builds
 from autopipe.errors import ConfigError
 from tests.support.table import each_row
 
@@ -82,11 +82,11 @@ model:
 )
 def test_a_sum_that_says_nothing_is_refused(mask, why):
     with pytest.raises(ConfigError, match=re.escape(why)):
-        parse(SUMS.replace("MASK", mask), Path("m.yaml"))
+        parse_builds(SUMS.replace("MASK", mask), Path("m.yaml"))
 
 
 def test_a_sum_of_sizes_that_inputs_tell_is_taken():
-    pipeline = parse(SUMS.replace("1, MASK", "new, past+new"), Path("m.yaml"))
+    pipeline = parse_builds(SUMS.replace("1, MASK", "new, past+new"), Path("m.yaml"))[None]
     assert pipeline.model.inputs["mask"].shape == ("new", "past + new")
     assert pipeline.model.inputs["mask"].at({"past": 4, "new": 2}).shape == (2, 6)
 
@@ -153,7 +153,7 @@ BATCH = "batch: {max: 8, likely: [4]}"
 def test_names_of_sizes_that_contradict_the_file_are_refused(tmp_path, given, why):
     text = FILE.format(**{"rest": "format: onnx", "value": "", **given})
     with pytest.raises(ConfigError) as caught:
-        parse(text, tmp_path / "m.yaml")
+        parse_builds(text, tmp_path / "m.yaml")
     assert caught.value.exit_code == 2
     assert why in str(caught.value), str(caught.value)
 

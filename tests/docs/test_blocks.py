@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autopipe.config.load import load
+from autopipe.config.load import load_builds
 from tests.docs import edits
 from tests.docs.blocks import (
     BUSY,
@@ -105,7 +105,7 @@ def test_a_piece_of_a_pipeline_file_is_valid(block: Block, tmp_path: Path) -> No
     base = {"version": 1, "name": "page", "model": {"path": "model.onnx"}}
     given = yaml.safe_load(block.text) or {}
     (tmp_path / "page.yaml").write_text(json.dumps({**base, **given}))
-    load(tmp_path / "page.yaml")
+    load_builds(tmp_path / "page.yaml")
 
 
 def test_what_is_not_run_says_why() -> None:

@@ -65,13 +65,14 @@ def test_what_is_wrong_is_said_with_its_place(autopipe, file, line, says):
         ("name: größe\n".encode("latin-1"), "not UTF-8"),
         (b"name: a\0b\n", "U+0000 is not shown"),
         (b"#" * 50_000_000, "larger than 1 MB"),
-        (None, "Is a directory"),
+        (None, "a folder without pipeline files"),
     ],
     ids=["empty", "list", "two", "tab", "latin-1", "NUL", "50 MB", "folder"],
 )
 def test_what_is_no_pipeline_file_is_said(autopipe, file, content, says):
     if content is None:
-        file = file.parent
+        file = file.with_name("empty")
+        file.mkdir(exist_ok=True)
     else:
         file.write_bytes(content)
     for name in ("validate", "plan", "run"):

@@ -16,6 +16,7 @@ from autopipe.pipeline import events
 from autopipe.report import plain
 from autopipe.report.console import Console, fold
 from autopipe.report.escape import escape
+from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 
 DIGEST = "ab" * 32
@@ -118,6 +119,61 @@ def test_tuning_says_only_what_is_known(stream):
 def test_other_ends(stream, event, line):
     play(plain.Plain(Output(stream)), event)
     assert written(stream) == line + "\n"
+
+
+SEVERAL = events.BuildsFinished(
+    exit_code=3,
+    seconds=3.5,
+    builds=(
+        events.BuildResult(
+            build="net-v2", file="net.yaml", target="x86-64-v2", result="done", exit_code=0,
+            seconds=3.0, package="dist/net-v2.tar", rival="onnxruntime", ratio=0.5,
+        ),
+        events.BuildResult(
+            build="net-v3", file="net.yaml", target="evil\x1b", result="failed", exit_code=3,
+            seconds=0.5, error="no",
+        ),
+        events.BuildResult(build="net-v4", file="net.yaml", target="native", result="not_run"),
+    ),
+)  # fmt: skip
+
+
+def test_several_builds_end_in_a_table_and_quietly_in_nothing(stream):
+    begun = events.BuildStarted(build="net-v2", file="net.yaml", target="t", number=1, total=3)
+    play(plain.Plain(Output(stream)), begun, SEVERAL)
+    assert written(stream).splitlines() == [
+        "== net-v2 (1 of 3)  t  net.yaml",
+        "build   target     result         time  ratio to          package",
+        "net-v2  x86-64-v2  done            3 s  0.50 onnxruntime  dist/net-v2.tar",
+        r"net-v3  evil\x1b   failed (3)   500 ms",
+        "net-v4  native     not run",
+        "3 builds in 3.5 s: 1 done, 1 failed, 1 not run (exit code 3)",
+    ]
+    quiet = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    play(plain.Quiet(Output(quiet), Output(quiet)), begun, SEVERAL)
+    assert written(quiet) == ""
+
+
+def test_a_table_that_is_too_wide_is_folded_between_its_columns(stream, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    play(Console(Output(stream), color=False), SEVERAL)
+    assert written(stream).splitlines()[2:4] == [
+        "net-v2  x86-64-v2  done            3 s  0.50 onnxruntime",
+        "           dist/net-v2.tar",
+    ]
+
+
+def test_json_names_the_build_of_an_event_where_there_are_several(stream):
+    told = [*(event.model_copy(update={"build": "net-v2"}) for event in EVENTS), SEVERAL]
+    play(JsonLines(Output(stream)), *EVENTS, *told)
+    lines = [json.loads(line) for line in written(stream).splitlines()]
+    assert [line.pop("build", None) for line in lines] == [
+        *[None] * len(EVENTS), *["net-v2"] * len(EVENTS), None,
+    ]  # fmt: skip
+    assert lines[: len(EVENTS)] == lines[len(EVENTS) : -1]
+    assert [events.parse.validate_json(line) for line in written(stream).splitlines()] == [
+        *EVENTS, *told,
+    ]  # fmt: skip
 
 
 def test_quiet_gives_the_path_and_the_warnings(stream):

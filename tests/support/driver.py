@@ -1,6 +1,7 @@
 """autopipe's command line on stages without TVM, for tests that need a process of its own.
 
-`FAKE` in the environment says which: the arguments of an `Act`, as JSON.
+`FAKE` in the environment says which: the arguments of an `Act`, as JSON, and the one pipeline that
+has it, if not all do (`only`).
 """
 
 import json
@@ -24,11 +25,13 @@ class Pack(Fake, frozen=True):
     name: ClassVar[str] = "package"
     produces: ClassVar[Kind] = Kind.PACKAGE
     needs: ClassVar[Mapping[str, Need]] = {"import": Need(Kind.MODEL)}
+    pipeline: str
 
     def run(self, ctx: Context) -> str:
-        (ctx.out / "demo.tar").write_bytes((ctx.inputs["import"] / "text").read_bytes())
+        package = ctx.out / f"{self.pipeline}.tar"
+        package.write_bytes((ctx.inputs["import"] / "text").read_bytes())
         if "AUTOPIPE_MOVING" in os.environ:
-            (ctx.out / "demo.tar").write_text(str(time.time_ns()))
+            package.write_text(str(time.time_ns()))
         return "packed"
 
 
@@ -69,9 +72,11 @@ class NeedsTvm(Act, frozen=True):
 
 def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
     fake = json.loads(os.environ.get("FAKE", "null"))
+    if fake is not None and fake.pop("only", pipeline.name) != pipeline.name:
+        fake = None
     act = () if fake is None else (NeedsTvm if fake.pop("tvm", False) else Act)(**fake)
     stages: tuple[Stage, ...] = (Read(path=base / pipeline.model.path), Tasks())
-    return (*stages, *((act,) if act else ()), Pack())
+    return (*stages, *((act,) if act else ()), Pack(pipeline=pipeline.name))
 
 
 def main() -> None:

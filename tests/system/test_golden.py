@@ -14,7 +14,7 @@ from autopipe.api.migrate import migrate
 from autopipe.benchmarking import baseline
 from autopipe.comparison.difference import compare
 from autopipe.comparison.reading import read
-from autopipe.config.load import parse
+from autopipe.config.load import parse_builds
 from autopipe.config.pipeline import Pipeline
 from autopipe.errors import PackageError, SetupError
 from autopipe.lock import records as beside
@@ -66,7 +66,7 @@ def test_nothing_was_edited(folder):
 @pytest.mark.parametrize("path", PIPELINES, ids=shown)
 def test_pipeline_files_are_read(path):
     migration = migrate(path)
-    assert parse(migration.after, path).name == path.stem
+    assert parse_builds(migration.after, path)[None].name == path.stem
     if migration.version == migration.current:
         assert migration.after == path.read_text()
 

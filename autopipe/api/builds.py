@@ -1,0 +1,252 @@
+"""Several builds in one run: those of one pipeline file, of several, or of a folder of them."""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from autopipe.api import flow
+from autopipe.artifacts.benchmark import BenchmarkReport
+from autopipe.config import Pipeline, Target
+from autopipe.config.load import load_builds
+from autopipe.errors import ConfigError
+from autopipe.lock.file import lock_of
+from autopipe.pipeline.events import (
+    BuildResult,
+    BuildsFinished,
+    BuildStarted,
+    Event,
+    Measured,
+    RunFinished,
+)
+from autopipe.processes.interrupt import exit_code
+from autopipe.report.wording import without_traceback
+
+_PIPELINES: Final = "*.yaml"
+"""The pipeline files of a folder."""
+
+Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBuild:
+    """One build: of a pipeline file that has several, or the only one of a file."""
+
+    file: Path
+    name: str | None = None
+    """Its name in the file; null where the file has no builds."""
+    pipeline: Pipeline | None = None
+    """Null for a file that can not be read, which its run says."""
+
+    @property
+    def label(self) -> str:
+        """Return the name of its pipeline."""
+        return self.pipeline.name if self.pipeline else self.file.stem
+
+    @property
+    def target(self) -> str:
+        """Return what it is compiled for, as the file says it."""
+        return _describe_target(self.pipeline.target if self.pipeline else Target())
+
+    def __str__(self) -> str:
+        """Say where it is written."""
+        return str(self.file) if self.name is None else f"{self.file}: builds.{self.name}"
+
+
+def find_builds(
+    paths: Sequence[Path], *, overrides: Sequence[str] = (), only: Sequence[str] = ()
+) -> tuple[PlannedBuild, ...]:
+    """Return the builds of pipeline files, and of those in folders, in order; `only` names some.
+
+    Raises ConfigError with all mistakes of all files; of a single file its run tells them.
+    """
+    builds: list[PlannedBuild] = []
+    mistakes = []
+    for file in list_files(paths):
+        try:
+            pipelines = load_builds(file, overrides)
+        except ConfigError as error:
+            mistakes.append(str(error))
+        else:
+            builds += [PlannedBuild(file, name, pipeline) for name, pipeline in pipelines.items()]
+    if mistakes and len(paths) == 1 and not _is_folder(paths[0]):
+        return (PlannedBuild(paths[0], only[0] if only else None),)
+    _refuse(mistakes)
+    return _select(builds, only)
+
+
+def check_file(file: Path) -> None:
+    """Read a pipeline file and wire the stages of its builds.
+
+    Raises ConfigError with all that is wrong.
+    """
+    pipelines = load_builds(file)
+    found = _mistakes(PlannedBuild(file, *pair) for pair in pipelines.items())
+    _refuse(str(error) if build.name is None else f"{build}: {error}" for build, error in found)
+
+
+def check_builds(
+    builds: Sequence[PlannedBuild],
+    output: Path,
+    *,
+    until: str | None = None,
+    force: Collection[str] = (),
+) -> None:
+    """Raise ConfigError, before any build runs, where one can not or two would write one file."""
+    mistakes = [f"{build}: {error}" for build, error in _mistakes(builds, until, force)]
+    _refuse([*mistakes, *_clashes(builds, output)])
+
+
+def run_builds(
+    builds: Sequence[PlannedBuild],
+    run: Callable[[PlannedBuild, Emit], object],
+    emit: Emit,
+    failed: Callable[[PlannedBuild, Exception], None],
+) -> int:
+    """Run one build after the other, whatever becomes of each; return the largest exit code.
+
+    `failed` takes what a build raises. A signal ends all of them.
+    """
+    start, code = time.monotonic(), 0
+    watches = [_Watch(build, emit) for build in builds]
+    try:
+        for number, watch in enumerate(watches, 1):
+            watch.start(number, len(watches))
+            try:
+                run(watch.build, watch)
+            except Exception as error:  # noqa: BLE001 -- the others are run all the same
+                watch.fail(error)
+                failed(watch.build, error)
+            except BaseException as error:
+                watch.fail(error)
+                raise
+    except BaseException as error:
+        code = exit_code(error)
+        raise
+    finally:
+        results = tuple(watch.result for watch in watches)
+        code = max(code, *(result.exit_code or 0 for result in results))
+        emit(BuildsFinished(exit_code=code, seconds=time.monotonic() - start, builds=results))
+    return code
+
+
+class _Watch:
+    """Passes the events of a build on under its name, and sums them up."""
+
+    def __init__(self, build: PlannedBuild, emit: Emit) -> None:
+        self.build = build
+        self.result = BuildResult(
+            build=build.label, file=str(build.file), target=build.target, result="not_run"
+        )
+        self._emit = emit
+
+    def start(self, number: int, total: int) -> None:
+        """Say that the build begins."""
+        of = {"file": self.result.file, "target": self.result.target}
+        self(BuildStarted(**of, number=number, total=total))
+
+    def __call__(self, event: Event, /) -> None:
+        """Take an event of the build."""
+        match event:
+            case Measured(document=document):
+                self._compare(BenchmarkReport.model_validate(document))
+            case RunFinished(exit_code=code):
+                same = {name: getattr(event, name) for name in ("seconds", "package", "lock")}
+                self._set(**same, error=event.error, exit_code=code, result=_outcome(code))
+            case _:
+                pass
+        self._emit(event.model_copy(update={"build": self.build.label}))
+
+    def fail(self, error: BaseException) -> None:
+        """Take what the build raised."""
+        code = exit_code(error)
+        text = without_traceback(str(error)) or type(error).__name__
+        self._set(exit_code=code, result=_outcome(code), error=text)
+
+    def _compare(self, benchmark: BenchmarkReport) -> None:
+        rival = benchmark.counted_rival
+        if rival is not None:
+            self._set(rival=rival, ratio=benchmark.comparisons[rival].ratio)
+
+    def _set(self, **fields: object) -> None:
+        self.result = self.result.model_copy(update=fields)
+
+
+def _outcome(code: int) -> str:
+    if code == 0:
+        return "done"
+    return "interrupted" if code > 128 else "failed"  # noqa: PLR2004 -- 128 and the signal
+
+
+def _describe_target(target: Target) -> str:
+    """Return the processor or GPU of a target in a word or two."""
+    if target.kind != "llvm":
+        return f"{target.kind} {target.arch or 'native'}"
+    return " ".join([target.mcpu, *(target.mtriple or "").split("-")[:1]]).strip()
+
+
+def _refuse(mistakes: Iterable[str]) -> None:
+    if told := "\n".join(mistakes):
+        raise ConfigError(told)
+
+
+def list_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield pipeline files, each once, with those of folders in the place of these."""
+    known: set[str] = set()
+    for path in paths:
+        for file in _inside(path) if _is_folder(path) else (path,):
+            place = os.path.normpath(file.absolute())
+            if place not in known:
+                known.add(place)
+                yield file
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # such as a name that is too long, which is said when it is opened
+        return False
+
+
+def _inside(folder: Path) -> list[Path]:
+    files = sorted(folder.glob(_PIPELINES))
+    if not files:
+        raise ConfigError(f"{folder}: a folder without pipeline files ({_PIPELINES})")
+    return files
+
+
+def _select(builds: Sequence[PlannedBuild], only: Sequence[str]) -> tuple[PlannedBuild, ...]:
+    names = [build.name for build in builds if build.name is not None]
+    for name in only:
+        if name not in names:
+            there = ", ".join(dict.fromkeys(names)) or "none"
+            raise ConfigError(f"--build {name}: no such build; there is {there}")
+    return tuple(build for build in builds if not only or build.name in only)
+
+
+def _mistakes(
+    builds: Iterable[PlannedBuild], until: str | None = None, force: Collection[str] = ()
+) -> Iterator[tuple[PlannedBuild, ConfigError]]:
+    """Yield what can be seen of builds before the store is opened."""
+    for build in builds:
+        assert build.pipeline is not None  # noqa: S101 - of a single file only
+        try:
+            flow.wire(build.file, build.pipeline, until=until, force=force)
+        except ConfigError as error:
+            yield build, error
+
+
+def _clashes(builds: Iterable[PlannedBuild], output: Path) -> Iterator[str]:
+    """Yield the packages and locks that more than one build would write."""
+    writers: dict[Path, list[PlannedBuild]] = defaultdict(list)
+    for build in builds:
+        if build.pipeline is not None and build.pipeline.package is not None:
+            writers[output / f"{build.label}.tar"].append(build)
+        writers[lock_of(build.file, build.name)].append(build)
+    for path, writing in writers.items():
+        if len(writing) > 1:
+            which = " and of ".join(map(str, writing))
+            yield f"{path} would be of {which}: give each another `name`"

@@ -1,0 +1,270 @@
+"""Commands on pipeline files: `run`, `plan`, `explain` and `validate`."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autopipe import report
+from autopipe.cli.options import (
+    BuildName,
+    File,
+    Identity,
+    Json,
+    LockTimeout,
+    Reports,
+    Revoked,
+    Set,
+    SignersFile,
+    StoreRoot,
+    mode_of,
+    signers_of,
+    warnings,
+)
+from autopipe.cli.terminal import complain_of, show, show_json
+from autopipe.errors import AutopipeError, ConfigError
+
+if TYPE_CHECKING:
+    from autopipe.api.builds import PlannedBuild
+    from autopipe.lock.locking import Mode
+    from autopipe.pipeline.forecast import Outlook
+    from autopipe.report.document import RunReport
+    from autopipe.signing.signers import Signers
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(help="Pipeline files, such as pipelines/squeezenet.yaml, or folders of them"),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--build", metavar="NAME", help="One of the file's `builds`; may be repeated"),
+]
+Force = Annotated[
+    list[str] | None,
+    typer.Option("--force", metavar="STAGE", help="Run this stage again; may be repeated"),
+]
+Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
+Locked = Annotated[
+    bool, typer.Option("--locked", help="Fail with exit code 6 unless the lock is current")
+]
+Frozen = Annotated[
+    bool,
+    typer.Option(
+        "--frozen", help="Build what the lock says: no tuning, no network, nothing written"
+    ),
+]
+Update = Annotated[
+    bool,
+    typer.Option(
+        "--update", help="Tune only the tasks that the lock does not know, and write it anew"
+    ),
+]
+NoLock = Annotated[bool, typer.Option("--no-lock", help="Neither read nor write the lock")]
+Reproducible = Annotated[
+    bool, typer.Option("--check-reproducible", help="Build it twice again and compare every file")
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only warnings and the path of the package")
+]
+
+
+def run(  # noqa: PLR0913 -- one for each option
+    files: Files,
+    *,
+    only: Only = None,
+    until: Until = None,
+    force: Force = None,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    output: Annotated[Path, typer.Option(help="Where packages go")] = Path("dist"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+    locked: Locked = False,
+    frozen: Frozen = False,
+    update: Update = False,
+    no_lock: NoLock = False,
+    reproducible: Reproducible = False,
+    reports: Reports = None,
+    lock_timeout: LockTimeout = None,
+    signers: SignersFile = None,
+    identity: Identity = None,
+    revoked: Revoked = None,
+) -> None:
+    """Run pipelines: from the model to the package.
+
+    What the store has is used, and only the rest is run. A build that fails does not stop the
+    others; the exit code is the largest of theirs.
+    """
+    asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
+    options = _RunOptions(
+        overrides or (), store, output, until, force or (), mode_of(asked), lock_timeout,
+        reproducible, signers_of(signers, identity, revoked),
+    )  # fmt: skip
+    with ExitStack() as stack:
+        emit = stack.enter_context(report.make(json=as_json, quiet=quiet))
+        kept = None
+        if reports:
+            from autopipe.api.reports import saving
+
+            kept = stack.enter_context(saving(emit, reports))
+        code = options.run_files(files, only or (), emit, kept)
+    if code:
+        raise typer.Exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class _RunOptions:
+    """How each build is run."""
+
+    overrides: Sequence[str]
+    store: Path | None
+    output: Path
+    until: str | None
+    force: Sequence[str]
+    mode: "Mode"
+    lock_timeout: float | None
+    reproducible: bool
+    signers: "Signers | None"
+
+    def run_files(
+        self,
+        files: Sequence[Path],
+        only: Sequence[str],
+        emit: report.Reporter,
+        kept: "list[RunReport] | None",
+    ) -> int:
+        """Run the builds of files; return the exit code. Raises what a single one raises."""
+        from autopipe.api import builds
+        from autopipe.lock.locking import check_mode
+
+        found = builds.find_builds(files, overrides=self.overrides, only=only)
+        if len(found) == 1:
+            self._run(found[0], emit, kept)
+            return 0
+        partial = bool(self.overrides) or self.until is not None
+        check_mode(self.mode, partial=partial, signed=self.signers is not None)
+        builds.check_builds(found, self.output, until=self.until, force=self.force)
+        return builds.run_builds(
+            found,
+            lambda build, labelled: self._run(build, labelled, kept),
+            emit,
+            lambda build, error: complain_of(error, f"{build.label}: "),
+        )
+
+    def _run(
+        self, build: "PlannedBuild", emit: report.Reporter, kept: "list[RunReport] | None"
+    ) -> None:
+        from autopipe.api import flow
+
+        with ExitStack() as stack:
+            if kept is not None:
+                from autopipe.api.reports import recording
+
+                emit = stack.enter_context(
+                    recording(
+                        emit, kept, build.file, build=build.name, overrides=self.overrides,
+                        store=self.store, until=self.until,
+                    )
+                )  # fmt: skip
+            flow.run(
+                build.file, build=build.name, overrides=self.overrides, store=self.store,
+                output=self.output, until=self.until, force=self.force, mode=self.mode,
+                lock_timeout=self.lock_timeout, reproducible=self.reproducible,
+                signers=self.signers, emit=emit,
+            )  # fmt: skip
+
+
+def plan(  # noqa: PLR0913 -- one for each option
+    files: Files,
+    *,
+    only: Only = None,
+    until: Until = None,
+    force: Force = None,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a run would do with each stage, and why.
+
+    Nothing is run.
+    """
+    from autopipe.api import builds, flow
+
+    found = builds.find_builds(files, overrides=overrides or (), only=only or ())
+    outlooks = [
+        flow.plan(
+            build.file, build=build.name, overrides=overrides or (), store=store, until=until,
+            force=force or (), emit=warnings,
+        )
+        for build in found
+    ]  # fmt: skip
+    if as_json:
+        stages = [[_fields(one) for one in each] for each in outlooks]
+        show_json(_label(found, stages) if len(found) > 1 else stages[0])
+        return
+    for build, each in zip(found, outlooks, strict=True):
+        show([f"== {build.label}  {build.target}  {build.file}"] if len(found) > 1 else [])
+        show(f"{o.stage:<10} {o.state:<7} {'; '.join(o.why)}".rstrip() for o in each)
+        if any((o.stage, o.state) == ("tune", "run") for o in each):
+            from autopipe.api import farm
+
+            present = farm.present(build.file, overrides or (), build.name)
+            show([] if present is None else [f"{'farm':<10} {present}"])
+
+
+def _label(builds: "Sequence[PlannedBuild]", stages: Sequence[object]) -> list[dict[str, object]]:
+    """Return what a plan says of each of several builds, with what it is."""
+    return [
+        {"build": build.label, "file": str(build.file), "target": build.target, "stages": each}
+        for build, each in zip(builds, stages, strict=True)
+    ]
+
+
+def explain(  # noqa: PLR0913 -- one for each option
+    file: File,
+    stage: Annotated[str, typer.Argument(help="A stage of the pipeline")],
+    *,
+    build: BuildName = None,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Say why a stage would run, or what its result depends on."""
+    from autopipe.api import flow
+    from autopipe.pipeline.plan import require
+    from autopipe.store.canonical import pretty
+
+    outlooks = flow.plan(file, build=build, overrides=overrides or (), store=store, emit=warnings)
+    require([stage], [outlook.stage for outlook in outlooks], "explain")
+    outlook = next(outlook for outlook in outlooks if outlook.stage == stage)
+    if as_json:
+        show_json(_fields(outlook))
+    else:
+        reasons = (f"  {reason}" for reason in outlook.why)
+        action = pretty(outlook.action).split("\n")[:-1] if outlook.state == "cached" else []
+        show([f"{stage}: {outlook.state}", *reasons, *action])
+
+
+def validate(files: Files) -> None:
+    """Check pipeline files.
+
+    All mistakes of a file are told at once.
+    """
+    from autopipe.api import builds
+
+    problems = []
+    for file in builds.list_files(files):
+        try:
+            builds.check_file(file)
+            show([f"{file}: ok"])
+        except AutopipeError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def _fields(outlook: "Outlook") -> dict[str, Any]:
+    return {field.name: getattr(outlook, field.name) for field in fields(outlook)}

@@ -1,0 +1,34 @@
+"""The table of several builds: what became of each."""
+
+from collections.abc import Iterator
+
+from autopipe.pipeline.events import BuildResult, BuildsFinished
+from autopipe.report.escape import escape
+from autopipe.report.units import seconds
+from autopipe.report.wording import PATH_LIMIT
+
+_HEADER = ("build", "target", "result", "   time", "ratio to", "package")
+_GAP = "  "
+
+
+def list_builds(event: BuildsFinished) -> Iterator[str]:
+    """Yield the lines of the table; a column that has nothing to say is left out."""
+    rows = [_HEADER, *map(_cells, event.builds)]
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield _GAP.join(cells).rstrip()
+
+
+def _cells(build: BuildResult) -> tuple[str, ...]:
+    code = f" ({build.exit_code})" if build.exit_code else ""
+    ratio = "" if build.ratio is None else f"{build.ratio:.2f} {escape(build.rival or '')}"
+    return (
+        escape(build.build),
+        escape(build.target),
+        build.result.replace("_", " ") + code,
+        "" if build.seconds is None else f"{seconds(build.seconds):>7}",
+        ratio,
+        escape(build.package or "", PATH_LIMIT),
+    )
