@@ -123,15 +123,14 @@ class BenchmarkStage(Stage, frozen=True):
         from autopipe.compiler.library import samples
         from autopipe.config.dimension import with_sizes
         from autopipe.verification.inputs import draw
-        from autopipe.verification.limits import input_limits
+        from autopipe.verification.limits import index_limits, input_limits
 
         model = ctx.inputs["import"]
         ports = signature.at(sizes)
-        limits = input_limits(model, ports)
         if self.sample is None:
-            timed = draw(ports, limits, (0, 0))
+            timed = draw(ports, input_limits(model, ports), (0, 0))
         else:
-            timed = samples.load(self.sample, ports, limits)
+            timed = samples.load(self.sample, ports, index_limits(model))
         arrays.save(timed, inputs)
         gpu = of_backend(DEVICES[signature.device].kind, Facet.DEVICE).get("gpu")
         table = BenchmarkSetup(

@@ -82,8 +82,8 @@ class CaseSource:
         inputs, dimensions = self._signature.inputs, self._signature.dimensions
         for name, file in given.items():
             sizes = samples.sizes(file, inputs, dimensions)
-            ports, limits = self._at(sizes)
-            arrays = samples.load(file, ports, limits)
+            limits = index_limits(self._imported)  # not those that inputs are drawn within
+            arrays = samples.load(file, self._signature.at(sizes), limits)
             drawn.append(Case(name, edge=False, arrays=arrays, sizes=sizes))
         return Batch(drawn, batch.special, frozenset(given))
 

@@ -3,7 +3,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.artifacts.signature import Port
+from autopipe.artifacts.signature import Port, Signature
+from autopipe.config import Verify
+from autopipe.verification.case_source import CaseSource
 from autopipe.verification.limits import index_limits, input_limits
 from tests.support.table import each_row
 
@@ -16,6 +18,20 @@ def saved(tmp_path, nodes, tables, ids=("ids",)):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / "reference.onnx")
     return tmp_path
+
+
+def test_real_integers_are_not_held_to_what_drawn_ones_are(tmp_path):
+    """Those are below 16 here, since places are doubled; real ones may count from the end."""
+    nodes = [helper.make_node("Add", ["ids", "ids"], ["at"]), gather("t", "at")]
+    port = Port(name="ids", shape=(2,), dtype="int64")
+    result = Port(name="y", shape=(2, 3), dtype="float32")
+    signature = Signature(inputs=(port,), outputs=(result,), weights=(), threads=1)
+    source = CaseSource(signature, saved(tmp_path, nodes, {"t": (49, 3)}), Verify())
+    np.savez(tmp_path / "real.npz", ids=np.array([-20, 24]))
+    (batch,) = source.batches({"real.npz": tmp_path / "real.npz"})
+    drawn = {case.name: case.arrays["ids"] for case in batch.drawn}
+    assert max(drawn["random-0"]) < 16
+    np.testing.assert_array_equal(drawn["real.npz"], [-20, 24])
 
 
 def gather(table, ids, output="y", axis=0):
