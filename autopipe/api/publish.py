@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from autopipe.host.copy_file import copy_content
 from autopipe.store import files
 
 
@@ -20,7 +21,8 @@ def publish(artifact: Path, output: Path) -> Path:
             temporary = output / f".{source.name}.part"
             files.remove(temporary)  # what a killed run left may be read-only, or a link
             try:
-                shutil.copyfile(source, temporary)
+                with source.open("rb") as content, temporary.open("wb") as out:
+                    copy_content(content, out)
                 shutil.copystat(source, temporary)
                 temporary.chmod(0o644)
                 files.sync(temporary)

@@ -18,13 +18,14 @@ from autopipe.export.runtime_files import (
     list_licences,
     unpack_wheels,
 )
+from autopipe.host.copy_file import STRETCH
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import WEIGHTS
 from autopipe.packaging.open import open_package
 from autopipe.packaging.provenance import Manifest
 from autopipe.runtime import folder as loader
 from autopipe.runtime.description import DESCRIPTION, describe_model
-from autopipe.runtime.weights import map_bytes, widen_weights
+from autopipe.runtime.weights import widen_weights
 
 DIGESTS: Final = "SHA256SUMS"
 REQUIREMENTS: Final = "REQUIREMENTS"
@@ -112,11 +113,9 @@ def _write_folder(contents: PackageContents, runtime: RuntimeFiles, to: Path) ->
             contents.extract(name, to / name)
     (to / "manifest.json").write_bytes(contents.read("manifest.json"))
     contents.agree()
-    contents.extract(WEIGHTS)
-    member = contents.members[WEIGHTS]
-    stored = map_bytes(contents.file, member.start, member.size)
+    stored = contents.map(WEIGHTS)
     try:
-        with (to / WEIGHTS).open("xb") as out:
+        with (to / WEIGHTS).open("xb", buffering=STRETCH) as out:
             placed = widen_weights(stored, frozenset(needs.signature.halves), out)
     except ValueError as error:
         raise PackageError(f"{WEIGHTS} can not be read: {error}") from None

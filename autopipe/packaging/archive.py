@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import BinaryIO
 
 from autopipe import foreign
 from autopipe.errors import PackageError
+from autopipe.host.copy_file import copy_content
 from autopipe.runtime.archive import BLOCK, END, Member, make_header, read_members
 
 
@@ -20,7 +20,7 @@ def write(archive: Path, files: Mapping[str, Path]) -> None:
             with files[name].open("rb") as source:
                 size = os.fstat(source.fileno()).st_size
                 out.write(make_header(name, size))
-                shutil.copyfileobj(source, out)
+                copy_content(source, out)
             out.write(bytes(-size % BLOCK))
         out.write(END)
 

@@ -1,10 +1,11 @@
 """What is in a package, as its archive and its manifest say alike; nothing of it is unpacked."""
 
+import hashlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from autopipe.artifacts.signature import LIBRARY, SIZED
 from autopipe.config.problem import shown
@@ -16,6 +17,9 @@ from autopipe.packaging.provenance import Manifest, Statement
 from autopipe.runtime.archive import Member
 from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signer, Signers
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read at once."""
@@ -44,12 +48,27 @@ class PackageContents:
 
     def extract(self, name: str, to: Path | None = None) -> None:
         """Read a file, into a new one if given. Raises PackageError if it is not the manifest's."""
-        expected, size = self.manifest.files[name], self.members[name].size
-        if size != expected.size:
+        self._check_size(name)
+        self._check_digest(name, archive.extract(self.file, self.members[name], to))
+
+    def map(self, name: str) -> "np.ndarray":
+        """Return the bytes of a file where the archive is mapped. Raises as `extract` does."""
+        from autopipe.runtime.weights import map_bytes
+
+        self._check_size(name)
+        data = map_bytes(self.file, *self.members[name])
+        self._check_digest(name, hashlib.sha256(data.data).hexdigest())
+        return data
+
+    def _check_size(self, name: str) -> None:
+        expected, size = self.manifest.files[name].size, self.members[name].size
+        if size != expected:
             raise PackageError(
-                f"{name!r} is damaged: it has {size} bytes, {expected.size} in the manifest"
+                f"{name!r} is damaged: it has {size} bytes, {expected} in the manifest"
             )
-        if archive.extract(self.file, self.members[name], to) != expected.sha256:
+
+    def _check_digest(self, name: str, digest: str) -> None:
+        if digest != self.manifest.files[name].sha256:
             raise PackageError(f"{name!r} is damaged: its sha256 is not the manifest's")
 
 

@@ -7,16 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-import numpy as np
-
 from autopipe.compiler.library.arena import copy_array
 from autopipe.compiler.library.runtime import WEIGHTS, Model, load
 from autopipe.compiler.target import cpu, gpu
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError, TargetError
-from autopipe.packaging.contents import PackageContents, opened, signed
+from autopipe.packaging.contents import opened, signed
 from autopipe.packaging.manifest import Processor, check_runtime
-from autopipe.runtime.weights import map_bytes
 from autopipe.signing.signers import Signers, UnsignedError
 
 _THREADS: Final = "TVM_NUM_THREADS"
@@ -42,10 +39,7 @@ def open_package(
     damaged or hostile package, for one that no signer signed and for one that this processor cannot
     run, SetupError for one that needs another TVM, ConfigError for numbers below one.
     """
-    if threads is not None:
-        _positive("threads", threads)
-    elif _THREADS in os.environ:
-        threads = _positive(f"${_THREADS}", os.environ[_THREADS])
+    count = _count_threads(threads)
     _positive("instances", instances)
     if isinstance(signers, str | Path):
         signers = Signers(Path(signers))
@@ -57,22 +51,24 @@ def open_package(
         needs = contents.manifest.needs
         check_runtime(needs.runtime)
         _check_processor(needs.processor)
-        for name in contents.manifest.files:
-            contents.extract(name, None if name == WEIGHTS else Path(folder, name))
+        for name in contents.manifest.files.keys() - {WEIGHTS}:
+            contents.extract(name, Path(folder, name))
         contents.agree()
-        weights = _map_weights(contents, copies=copy_weights)
+        weights = contents.map(WEIGHTS)
+        if copy_weights:
+            weights = copy_array(weights)
         try:
-            return load(
-                Path(folder), needs.signature, weights, threads=threads, instances=instances
-            )
+            return load(Path(folder), needs.signature, weights, threads=count, instances=instances)
         except StageError as error:
             raise PackageError(str(error)) from error
 
 
-def _map_weights(contents: PackageContents, *, copies: bool) -> np.ndarray:
-    member = contents.members[WEIGHTS]
-    mapped = map_bytes(contents.file, member.start, member.size)
-    return copy_array(mapped) if copies else mapped
+def _count_threads(threads: int | None) -> int | None:
+    """Return the threads that are asked for, or None for those of the package."""
+    if threads is not None:
+        return _positive("threads", threads)
+    value = os.environ.get(_THREADS)
+    return None if value is None else _positive(f"${_THREADS}", value)
 
 
 def _positive(name: str, value: int | str) -> int:

@@ -37,7 +37,7 @@ class CallError(RuntimeError):
     """A call failed; `status` is the code of `autopipe.h`."""
 
     def __init__(self, reason: str, status: int = _INVALID_ARGUMENT) -> None:
-        super().__init__(reason)
+        super().__init__("".join(c if c.isprintable() else "?" for c in reason))
         self.status = status
 
 

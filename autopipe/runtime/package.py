@@ -114,10 +114,13 @@ def _read_manifest(
             one["name"]: (one["digest"]["sha256"], one["annotations"]["size"])
             for one in document["subject"]
         }
-        device = needs["signature"].get("device", "cpu")
+        device, halves = (needs["signature"].get(name) for name in ("device", "halves"))
+        stated = {**needs["runtime"], **dict.fromkeys(halves or ())}
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{_MANIFEST} does not fit: {error!r}") from None
-    if device != "cpu":
+    if any(not isinstance(name, str) for name in (*files, *stated)):
+        raise ValueError(f"{_MANIFEST} does not fit: a name is no text")
+    if device not in (None, "cpu"):
         raise CallError(f"a package for {device} takes autopipe itself", _UNSUPPORTED)
     if files.keys() != members.keys() - {_MANIFEST}:
         raise ValueError(f"{_MANIFEST} lists other files than there are")
@@ -126,13 +129,19 @@ def _read_manifest(
 
 def _check_runtime(needs: Mapping[str, Any]) -> None:
     """Raise CallError for a package that another TVM was built for."""
-    here = json.loads((_LIBRARIES / RUNTIME).read_text(encoding="utf-8"))["versions"]
-    if needs.get("runtime") != here:
+    wanted, here = needs["runtime"], _read_runtime()["versions"]
+    if wanted != here:
         stated, found = (
-            ", ".join(f"{name} {version}" for name, version in dict(one or {}).items())
-            for one in (needs.get("runtime"), here)
+            ", ".join(f"{name} {version}" for name, version in one.items())
+            for one in (wanted, here)
         )
         raise CallError(f"the package needs {stated}; this runtime is {found}", _UNSUPPORTED)
+
+
+def _read_runtime() -> Mapping[str, Any]:
+    """Return versions and digests of the libraries of this runtime."""
+    stated: Mapping[str, Any] = json.loads((_LIBRARIES / RUNTIME).read_text(encoding="utf-8"))
+    return stated
 
 
 def _write_files(
@@ -143,21 +152,24 @@ def _write_files(
     for name, (digest, size) in files.items():
         if not _NAME.fullmatch(name) or members[name].size != size:
             raise ValueError(f"{name!r} is damaged, or no name of a package")
-        is_loaded = name not in (_WEIGHTS, _COMPONENTS)
-        if _copy_member(file, members[name], to / name if is_loaded else None) != digest:
+        if name in (_WEIGHTS, _COMPONENTS):
+            found = hashlib.sha256(map_bytes(file, *members[name]).data).hexdigest()
+        else:
+            found = _copy_member(file, members[name], to / name)
+        if found != digest:
             raise ValueError(f"{name!r} is damaged: its sha256 is not the manifest's")
         lines.append(f"{digest}  {name}\n")
-    stated = json.loads((_LIBRARIES / RUNTIME).read_text(encoding="utf-8"))["sha256"]
+    stated = _read_runtime()["sha256"]
     lines += [f"{digest}  lib/{name}\n" for name, digest in stated.items()]
     (to / DIGESTS).write_text("".join(lines), encoding="utf-8")
     (to / "lib").symlink_to(_LIBRARIES)
 
 
-def _copy_member(file: BinaryIO, member: Member, to: Path | None) -> str:
-    """Return the SHA-256 of a file; write it if a path is given."""
+def _copy_member(file: BinaryIO, member: Member, to: Path) -> str:
+    """Write a file, and return its SHA-256."""
     digest, left = hashlib.sha256(), member.size
     file.seek(member.start)
-    with Path(to or os.devnull).open("wb") as out:
+    with to.open("xb") as out:
         while left:
             chunk = file.read(min(left, 1 << 20))
             if not chunk:
@@ -177,7 +189,7 @@ def _place_weights(
     It is the package itself; memory of this process where weights are to be widened or aligned.
     """
     data = map_bytes(file, member.start, member.size)
-    placed, halves = read_header(data.data), needs["signature"].get("halves", ())
+    placed, halves = read_header(data.data), needs["signature"].get("halves") or ()
     if are_aligned(placed) and not halves:
         yield file, placed, member.start
         return

@@ -11,6 +11,7 @@ import json
 import math
 import mmap
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ _NAMES: Final = {
     "U16": "uint16", "U32": "uint32", "U64": "uint64", "F16": "float16", "BF16": "bfloat16",
     "F32": "float32", "F64": "float64",
 }  # fmt: skip
+_ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 _PADDING: Final = "/padding"
 """How the names of tensors end that only fill gaps."""
 _CODES: Final = {name: code for code, name in _NAMES.items()}
@@ -96,6 +98,9 @@ def map_bytes(file: BinaryIO, start: int, size: int) -> np.ndarray[Any, Any]:
         file.fileno(), size + skipped, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ,
         offset=start - skipped,
     )  # fmt: skip
+    if _ADVICE is not None:
+        with suppress(OSError):  # large pages, if the system has such of files
+            memory.madvise(_ADVICE)
     return np.frombuffer(memory, np.uint8, size, skipped)
 
 

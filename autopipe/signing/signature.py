@@ -1,7 +1,6 @@
 """What is signed, where its signature lies, and how both are read."""
 
 import os
-import shutil
 import tempfile
 from contextlib import ExitStack
 from enum import StrEnum
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from autopipe.errors import ConfigError, StoreError
+from autopipe.host.copy_file import copy_content
 
 LARGEST: Final = 1 << 16
 """Bytes of a signature; those of the largest keys, with a certificate, have a quarter of that."""
@@ -44,7 +44,7 @@ def copy_of(content: BinaryIO) -> BinaryIO:
     try:
         with ExitStack() as held:
             copy = held.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(content, copy)
+            copy_content(content, copy)
             copy.seek(0)
             held.pop_all()
     except OSError as error:

@@ -261,6 +261,57 @@ def test_a_manifest_that_does_not_fit_is_one_line_and_a_status(package, change, 
     assert "\n" not in str(raised.value)
 
 
+def paths_of(value, path=()):
+    """The path of every value of a document; of lists that of the first one."""
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from paths_of(inner, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from paths_of(value[0], (*path, 0))
+
+
+OTHERS: list[object] = [None, -1, "x\ny", [], {}, [None], {"": 1}, [[]], 1e9, True]
+
+
+def replace(document, path, value):
+    if not path:
+        return value
+    for key in path[:-1]:
+        document = document[key]
+    document[path[-1]] = value
+    return None
+
+
+@pytest.mark.fault("E11")
+def test_no_value_of_a_manifest_is_more_than_a_line(package, monkeypatch):
+    """Every value is replaced by others; those that nothing reads may pass."""
+    monkeypatch.setattr(runtime, "load_library", lambda path: None)
+    monkeypatch.setattr(runtime, "open_folder", lambda *_: None)
+    with archive.opened(package, FILES) as (file, members):
+        names = sorted(members)
+        contents = {name: archive.read(file, members[name], 1 << 30) for name in names}
+    document = json.loads(contents[MANIFEST])
+    folder = package.parent / "files"
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    reasons = []
+    for path in paths_of(document):
+        for value in OTHERS:
+            changed_document = json.loads(contents[MANIFEST])
+            replaced = replace(changed_document, path, value)
+            text = json.dumps(changed_document if path else replaced)
+            (folder / MANIFEST).write_text(text)
+            archive.write(folder / "out.tar", {name: folder / name for name in names})
+            try:
+                runtime.open_package(folder / "out.tar")
+            except CallError as error:
+                reasons.append(str(error))
+    assert len(reasons) > 200
+    assert [reason for reason in reasons if "\n" in reason] == []
+
+
 @pytest.mark.fault("C6", "E11")
 def test_no_damage_of_a_package_reaches_the_loader(package, tmp_path, monkeypatch):
     """Cut anywhere, and flipped anywhere but in the manifest, which no digest covers."""

@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 import venv
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +23,7 @@ from autopipe.cli.app import app
 from autopipe.errors import ConfigError
 from autopipe.export.folder import export_package
 from autopipe.export.wheel import build_wheel
+from tests.export.test_serve import wait_until_ready
 from tests.support.shared import once
 from tests.system.test_open_sizes import _built as build_open
 
@@ -123,6 +127,26 @@ def test_packages_and_folders_answer_as_in_autopipe(python, packages, tmp_path):
         assert found.keys() == outputs.keys()
         for name, array in outputs.items():
             np.testing.assert_array_equal(found[name], array)
+
+
+def test_a_package_is_served(python, packages):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (site,) = python.parents[1].glob("lib/python*/site-packages")
+    command = [sys.executable, "-m", "autopipe_runtime.serve", packages / "cell.tar"]
+    with subprocess.Popen(
+        [*command, "--port", str(port)], env={**os.environ, "PYTHONPATH": str(site)}
+    ) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            wait_until_ready(url, process)
+            with urllib.request.urlopen(f"{url}/v2/models/cell") as metadata:
+                names = [port["name"] for port in json.loads(metadata.read())["outputs"]]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+    assert names == ["y", "h_next"]
 
 
 def test_the_wheel_is_the_same_each_time_and_small(wheel, tmp_path):
