@@ -12,7 +12,11 @@ that kind is written with one of these. For 0 <= i < 8:
 
     x[(i + 1) % 8]         ->    x[Select(i + 1 < 8, i + 1, i + 1 - 8)]
     x[(3 - i) // 2]        ->    x[truncdiv(3 - i + 4, 2) - 2]
-    x[(3 * i + 1) % 8]     ->    x[truncmod(3 * i + 1, 8)]
+    x[(9 * i + 1) % 6]     ->    x[truncmod(9 * i + 1, 6)]
+
+LLVM 22 makes wrong vectors of remainders by powers of two: it loads whole vectors of x[(i + 7) % 8]
+though they go on at the other end. So an index that goes past the end a few times, such as that of
+a window in a circle, is written with choices as well.
 """
 
 from collections.abc import Sequence
@@ -34,6 +38,10 @@ from tvm.tirx import BufferStore, For, IntImm, PrimFunc
 _DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
 _INDICES: Final = {"int32": 1 << 31, "int64": 1 << 62}
 """Types of indices, and what the sizes of their values stay below."""
+
+_TURNS, _TURNS_OF_BITS = 2, 16
+"""Most times that an index goes past the end of a circle and is written with choices; and of one
+whose size is a power of two."""
 
 
 def protect_divisions(function: PrimFunc) -> PrimFunc:
@@ -196,9 +204,13 @@ def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 
     def plus(expr: Expr, periods: int) -> Expr:
         return expr + tirx.const(periods * size, str(division.ty)) if periods else expr
 
-    if isinstance(division, tirx.FloorMod) and last - first == 1:
-        end = tirx.const(last * size, str(division.ty))
-        return tirx.Select(dividend < end, plus(dividend, -first), plus(dividend, -last))
+    turns = _TURNS_OF_BITS if size & (size - 1) == 0 else _TURNS
+    if isinstance(division, tirx.FloorMod) and 1 <= last - first <= turns:
+        rest = plus(dividend, -last)
+        for turn in range(last - 1, first - 1, -1):
+            end = tirx.const((turn + 1) * size, str(division.ty))
+            rest = tirx.Select(dividend < end, plus(dividend, -turn), rest)
+        return rest
     lift = max(0, -first)
     if isinstance(division, tirx.FloorMod):
         rising = _rising(dividend, size)

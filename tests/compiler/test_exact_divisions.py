@@ -8,6 +8,7 @@ from tvm.s_tir import Schedule
 from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
 
 import autopipe
+from autopipe.compiler import in_registers
 from autopipe.compiler.exact_divisions import protect_divisions
 from autopipe.compiler.target.target import host
 from autopipe.compiler.walls import gate
@@ -121,3 +122,26 @@ def test_windows_in_a_circle_are_summed_right():
     np.testing.assert_allclose(plain.numpy(), right, rtol=1e-5)
     (found,) = autopipe.auto_schedule([x, w, y])(values, weights)
     np.testing.assert_allclose(found, right, rtol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [16, 64])
+def test_llvm_makes_right_vectors_of_a_window_in_a_circle(columns, monkeypatch):
+    monkeypatch.setattr(in_registers, "split_at_borders", lambda function: function)
+    x = te.placeholder((3, columns), name="x")
+    u, v = te.reduce_axis((0, 3)), te.reduce_axis((0, 3))
+
+    def row(i):
+        return te.max(te.min(i + u - 1, 2), 0)
+
+    def window(i, j):
+        return te.max(x[row(i), (j + v + columns - 1) % columns], axis=[u, v])
+
+    y = te.compute((3, columns), window)
+    values = np.random.default_rng(0).random((3, columns), "float32")
+    above = np.pad(values, ((1, 1), (0, 0)), "edge")
+    rows = np.max([above[at : at + 3] for at in range(3)], axis=0)
+    library = gate.kernel(tvm.IRModule({"main": te.create_prim_func([x, y])}), host(1))
+    found = tvm.runtime.tensor(np.zeros_like(values))
+    library["main"](tvm.runtime.tensor(values), found)
+    right = np.max([np.roll(rows, 1 - at, 1) for at in range(3)], axis=0)
+    np.testing.assert_array_equal(found.numpy(), right)
