@@ -15,7 +15,7 @@ from autopipe.cli.farm import Certificates, Cluster, scheduler, worker
 from autopipe.cli.init import init
 from autopipe.cli.migrate import migrate
 from autopipe.cli.options import BuildName, Json
-from autopipe.cli.packages import infer, sign
+from autopipe.cli.packages import combine, infer, sign
 from autopipe.cli.pipelines import explain, plan, run, validate
 from autopipe.cli.tasks import tasks
 from autopipe.cli.terminal import complain, complain_of, hang_up, show, show_json
@@ -44,6 +44,7 @@ app.command()(tasks)
 app.command()(verify)
 app.command()(sign)
 app.command()(infer)
+app.command()(combine)
 app.command()(inspect)
 app.command()(export)
 app.command()(bench)

@@ -64,9 +64,9 @@ def export(  # noqa: PLR0913 -- one for each option
 
     It has a C library with its header, TVM's runtime, a program `bin/run`, and cases with which
     `bin/run --self-test` checks the model where it runs. A package for another kind of machine
-    takes `--runtime` and `--model`. The wheel opens packages from Python, and needs NumPy alone.
-    Both take a C compiler.
+    takes `--runtime` and `--model`. The wheel opens packages and needs NumPy. Both take a compiler.
     """
+    from autopipe.export.cases import read_origin
     from autopipe.export.folder import export_package
     from autopipe.export.wheel import build_wheel
 
@@ -74,7 +74,7 @@ def export(  # noqa: PLR0913 -- one for each option
         raise ConfigError("name a package and --to DIR, or --wheel DIR")
     if package is not None and to is not None:
         made = export_package(package, to, case or (), wheels=runtime or (), model=model)
-        show([f"wrote {made}"])
+        show([f"wrote {made}, with cases of {read_origin(made)}"])
     if wheel is not None:
         show([f"wrote {build_wheel(wheel)}"])
 

@@ -1,4 +1,4 @@
-"""Commands on packages and locks: `autopipe sign` and `infer`."""
+"""Commands on packages and locks: `autopipe combine`, `sign` and `infer`."""
 
 from io import BytesIO
 from pathlib import Path
@@ -8,6 +8,22 @@ import typer
 
 from autopipe.cli.options import Identity, Revoked, SignersFile, Target, is_lock, signers_of
 from autopipe.cli.terminal import show
+
+
+def combine(
+    packages: Annotated[
+        list[Path], typer.Argument(help="Packages of one model for several processors")
+    ],
+    *,
+    output: Annotated[Path, typer.Option(metavar="FILE.tar", help="The package to write")],
+) -> None:
+    """Combine builds of one model for several processors into one package.
+
+    Where it is opened, the best build that the processor runs is loaded.
+    """
+    from autopipe.packaging.combine import combine_packages
+
+    show([f"wrote {output}: {', '.join(combine_packages(packages, output))}"])
 
 
 def sign(

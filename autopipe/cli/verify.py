@@ -176,16 +176,18 @@ def _named(signer: "Signer | None") -> dict[str, str] | None:
 
 def _lines(examined: "Examined") -> Iterator[str]:
     from autopipe.config.dimension import told
+    from autopipe.packaging.variants import list_builds
 
     needs = examined.needs
     yield f"{examined.name}: format {examined.format}, sha256 {examined.sha256}"
     for name, file in sorted(examined.files.items()):
         yield f"  {name:<24} {file.size:>12}  {file.sha256}"
-    processor = needs.processor
-    machine = filter(None, [processor.machine, processor.mcpu, processor.gpu])
-    yield f"compiled for {' '.join(machine)}"
     yield f"runs with {', '.join(f'{name} {version}' for name, version in needs.runtime.items())}"
-    yield f"compared with {needs.verification or 'nothing'}"
+    for _, build in list_builds(needs):
+        processor = build.processor
+        machine = filter(None, [processor.machine, processor.mcpu, processor.gpu])
+        yield f"compiled for {' '.join(machine)}"
+        yield f"compared with {build.verification or 'nothing'}"
     for name, dimension in needs.signature.dimensions.items():
         yield f"takes {name} {dimension.told}"
     for entry in needs.signature.entries:

@@ -13,6 +13,7 @@ from autopipe.config.problem import first
 from autopipe.errors import PackageError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.provenance import Manifest, Source, Statement
+from autopipe.packaging.variants import list_builds
 from autopipe.store.files import sha256
 
 _NAMES = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi"}
@@ -60,12 +61,17 @@ def _facts(manifest: Manifest, path: Path) -> Iterator[tuple[str, Fields]]:
         definition = manifest.predicate.build_definition
         said = dict(flat(definition.external_parameters.configuration))
         yield "configuration", said | dict(_takes(needs.signature))
-    yield "target", processor | {"num_cores": needs.signature.threads}
+    variants = {f"variant.{one.needs.processor.mcpu}": one.needs.signature.threads
+                for one in needs.variants}  # fmt: skip
+    yield "target", processor | {"num_cores": needs.signature.threads} | variants
     yield "versions", dict(_versions(manifest))
     yield "sources", dict(_sources(manifest))
     sizes = {name: file.size for name, file in manifest.files.items()}
     yield "size", sizes | {"package": path.stat().st_size}
-    yield "accuracy", {"verification": needs.verification}
+    yield (
+        "accuracy",
+        {f"{prefix}verification": build.verification for prefix, build in list_builds(needs)},
+    )
     digests = {name: file.sha256 for name, file in manifest.files.items()}
     yield "artifacts", digests | {f"{manifest.name}.tar": sha256(path.resolve())}
 

@@ -22,6 +22,10 @@ from autopipe.verification.inputs import Case, cases
 
 CASES: Final = "cases"
 LIST: Final = "cases.txt"
+ORIGIN: Final = "ORIGIN"
+"""The file that names what computed the outputs."""
+OWN: Final = "the package itself"
+"""What computed them, where it is no reference."""
 
 _COUNT: Final = 1
 """Random cases, beside the edges."""
@@ -43,6 +47,11 @@ def answer_of(model: Model) -> Answer:
         }
 
     return answer
+
+
+def read_origin(folder: Path) -> str:
+    """Return what computed the expected outputs of an exported folder."""
+    return (folder / CASES / ORIGIN).read_text(encoding="utf-8").strip()
 
 
 def write_cases(folder: Path, signature: Signature, answer: Answer, given: Sequence[Path]) -> None:

@@ -24,7 +24,7 @@ from autopipe.packaging.manifest import WEIGHTS
 from autopipe.packaging.open import open_package
 from autopipe.packaging.provenance import Manifest
 from autopipe.runtime import folder as loader
-from autopipe.runtime.description import DESCRIPTION, describe_model
+from autopipe.runtime.description import describe_builds, list_halves
 from autopipe.runtime.weights import widen_weights
 
 DIGESTS: Final = "SHA256SUMS"
@@ -69,7 +69,8 @@ def export_package(
         with opened(package) as contents:
             runtime = _find_runtime(contents, wheels, Path(work, "runtime"), model)
             _write_folder(contents, runtime, made)
-        _write_cases(made, package, contents.manifest, model, given)
+        origin = _write_cases(made, package, contents.manifest, model, given)
+        (made / cases.CASES / cases.ORIGIN).write_text(f"{origin}\n", encoding="utf-8")
         _write_digests(made)
         made.chmod(0o755)
         made.replace(to)
@@ -113,14 +114,15 @@ def _write_folder(contents: PackageContents, runtime: RuntimeFiles, to: Path) ->
             contents.extract(name, to / name)
     (to / "manifest.json").write_bytes(contents.read("manifest.json"))
     contents.agree()
+    stated = needs.model_dump(mode="json")
     stored = contents.map(WEIGHTS)
     try:
         with (to / WEIGHTS).open("xb", buffering=STRETCH) as out:
-            placed = widen_weights(stored, frozenset(needs.signature.halves), out)
+            placed = widen_weights(stored, list_halves(stated), out)
     except ValueError as error:
         raise PackageError(f"{WEIGHTS} can not be read: {error}") from None
-    text = describe_model(needs.model_dump(mode="json"), placed)
-    (to / DESCRIPTION).write_text(text, encoding="utf-8")
+    for name, text in describe_builds(stated, placed):
+        (to / name).write_text(text, encoding="utf-8")
     _write_runtime(to, needs.processor.machine, runtime)
 
 
@@ -136,7 +138,7 @@ def _write_runtime(to: Path, machine: str, runtime: RuntimeFiles) -> None:
     shutil.copyfile(str(loader.__file__), to / "python" / "autopipe_runtime.py")
     write_licences(to / "licenses", runtime)
     (to / RUNTIME).write_text("\n".join([*runtime.origins, ""]), encoding="utf-8")
-    binaries = [*to.glob("*.so"), *libraries.glob("*.so"), to / "bin" / "run"]
+    binaries = [*to.glob("*.so*"), *libraries.glob("*.so"), to / "bin" / "run"]
     (to / REQUIREMENTS).write_text(_requirements(machine, binaries), encoding="utf-8")
 
 
@@ -161,14 +163,16 @@ def write_licences(to: Path, runtime: RuntimeFiles) -> None:
 
 def _write_cases(
     to: Path, package: Path, manifest: Manifest, model: str | None, given: Sequence[Path]
-) -> None:
+) -> str:
+    """Write the cases; return what computed their outputs."""
     folder, signature = to / cases.CASES, manifest.needs.signature
     if model is None:
         cases.write_cases(folder, signature, cases.answer_of(open_package(package)), given)
-        return
+        return cases.OWN
     with tempfile.TemporaryDirectory(dir=to.parent) as work:
         answers = ReferenceCases(manifest, model, Path(work))
         cases.write_cases(folder, signature, answers.answer, given)
+        return answers.origin
 
 
 def _requirements(machine: str, binaries: Sequence[Path]) -> str:

@@ -14,6 +14,7 @@ from autopipe.libraries import shipped
 from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Manifest, Statement
+from autopipe.packaging.variants import FILES, list_libraries
 from autopipe.runtime.archive import Member
 from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signer, Signers
@@ -97,7 +98,7 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageConte
 
     With a `copy`, that is read, and `package` is only its name. Raises PackageError.
     """
-    optional = (COMPONENTS, *SIZED, *shipped())
+    optional = (COMPONENTS, *SIZED, *FILES, *shipped())
     names = (LIBRARY, MANIFEST, WEIGHTS)
     with archive.opened(package, names, optional, copy) as (file, members):
         manifest = provenance.read(archive.read(file, members[MANIFEST], _LARGEST))
@@ -111,8 +112,8 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageConte
 
 def _check_libraries(manifest: Manifest, members: Collection[str]) -> None:
     """Refuse a package without a library that its manifest calls, or with another one."""
-    called = sorted(entry.library for entry in manifest.needs.signature.entries)
-    there = sorted(name for name in SIZED if name in members)
+    called = sorted(set(list_libraries(manifest.needs)) - {LIBRARY})
+    there = sorted(name for name in (*SIZED, *FILES) if name in members)
     if called != there:
         names, found = ", ".join(called) or "no library", ", ".join(there) or "none"
-        raise PackageError(f"{MANIFEST} calls {names} for likely sizes; there is {found}")
+        raise PackageError(f"{MANIFEST} calls {names} beside {LIBRARY}; there is {found}")

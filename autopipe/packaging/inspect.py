@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from autopipe.artifacts.signature import Port, Signature
+from autopipe.artifacts.signature import LIBRARY, Port, Signature
 from autopipe.compiler.library.ports import described
 from autopipe.config.problem import shown
-from autopipe.packaging.examine import Examined, examine
+from autopipe.packaging.examine import examine
+from autopipe.packaging.manifest import Needs
+from autopipe.packaging.variants import list_builds
 
 
 def summarize(package: Path) -> dict[str, object]:
@@ -27,7 +29,16 @@ def summarize(package: Path) -> dict[str, object]:
         "runtime": needs.runtime,
         "libraries": needs.libraries,
         "verification": needs.verification,
-        "schedules": _schedules(found),
+        "schedules": _schedules(needs),
+        "variants": [
+            {
+                "processor": variant.needs.processor.model_dump(mode="json"),
+                "threads": variant.needs.signature.threads,
+                "verification": variant.needs.verification,
+                "schedules": _schedules(variant.needs),
+            }
+            for variant in needs.variants
+        ],
     }
 
 
@@ -42,9 +53,9 @@ def _port(port: Port, signature: Signature) -> dict[str, object]:
     return {"name": port.name, "dtype": port.dtype, "shape": shape, "dimensions": ranges}
 
 
-def _schedules(found: Examined) -> dict[str, int]:
+def _schedules(build: Needs) -> dict[str, int]:
     """Count the kernels by the engine that scheduled them."""
-    counts = Counter(str(task.get("engine")) for task in found.needs.tasks)
+    counts = Counter(str(task.get("engine")) for task in build.tasks)
     return dict(sorted(counts.items()))
 
 
@@ -61,12 +72,20 @@ def inspect_package(package: Path) -> Iterator[str]:
     for name, dimension in signature.dimensions.items():
         likely = ", ".join(map(str, dimension.likely))
         yield f"dimension     {name}: {dimension.told}; specialized for {likely}"
-    processor = needs.processor
+    yield f"runtime       {', '.join(f'{n} {v}' for n, v in sorted(needs.runtime.items()))}"
+    for prefix, build in list_builds(needs):
+        if needs.variants:
+            yield f"build         {prefix}{LIBRARY}"
+        yield from _describe_build(build)
+
+
+def _describe_build(build: Needs) -> Iterator[str]:
+    """Yield the lines of a build, of which a package may have several."""
+    processor = build.processor
     where = processor.mcpu if processor.gpu is None else f"{processor.mcpu}, GPU {processor.gpu}"
     yield f"processor     {processor.machine}, {where}"
     yield f"features      {', '.join(processor.features) or 'none beyond the architecture'}"
-    yield f"threads       {signature.threads}"
-    yield f"runtime       {', '.join(f'{n} {v}' for n, v in sorted(needs.runtime.items()))}"
-    counts = ", ".join(f"{count} {engine}" for engine, count in _schedules(found).items())
+    yield f"threads       {build.signature.threads}"
+    counts = ", ".join(f"{count} {engine}" for engine, count in _schedules(build).items())
     yield f"kernels       {counts or 'none'}"
-    yield f"verification  {needs.verification or 'none: built with `verify: null`'}"
+    yield f"verification  {build.verification or 'none: built with `verify: null`'}"

@@ -1,12 +1,12 @@
 """What a package says of itself, and the names in it."""
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, field_validator
 
 from autopipe.artifacts.signature import Signature
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import Digest
 from autopipe.errors import SetupError
 
@@ -43,8 +43,10 @@ class Processor(Frozen, frozen=True):
     """Architecture of the GPU that its kernels run on, such as `sm_90`; null for none."""
 
 
-class Needs(Frozen, frozen=True):
+class Needs(Sparse, frozen=True):
     """What opening a package takes."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"variants"})
 
     processor: Processor
     """Where it runs."""
@@ -58,6 +60,26 @@ class Needs(Frozen, frozen=True):
     """Each fused kernel, and where its schedule came from."""
     verification: str | None
     """What verification showed; null for a build that was not checked."""
+    variants: "Annotated[tuple[Variant, ...], Field(max_length=3)]" = ()
+    """The same model built for other processors, each for a better one than the last."""
+
+
+class Variant(Frozen, frozen=True):
+    """A build of the same model for another processor, in the same package."""
+
+    needs: Needs
+    """What opening it takes."""
+    configuration: dict[str, Any]
+    """What its pipeline asked to build."""
+    builder: dict[str, str]
+    """Versions of what built it."""
+
+    @field_validator("needs")
+    @classmethod
+    def _is_single(cls, needs: Needs) -> Needs:
+        if needs.variants:
+            raise ValueError("a variant has no variants")
+        return needs
 
 
 class First(Needs, frozen=True):

@@ -12,8 +12,9 @@ from autopipe.compiler.library.runtime import WEIGHTS, Model, load
 from autopipe.compiler.target import cpu, gpu
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError, TargetError
-from autopipe.packaging.contents import opened, signed
-from autopipe.packaging.manifest import Processor, check_runtime
+from autopipe.packaging.contents import PackageContents, opened, signed
+from autopipe.packaging.manifest import Needs, Processor, check_runtime
+from autopipe.packaging.variants import choose_build, list_libraries, own_libraries
 from autopipe.signing.signers import Signers, UnsignedError
 
 _THREADS: Final = "TVM_NUM_THREADS"
@@ -48,12 +49,7 @@ def open_package(
         opened(Path(package), copy) as contents,
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
     ):
-        needs = contents.manifest.needs
-        check_runtime(needs.runtime)
-        _check_processor(needs.processor)
-        for name in contents.manifest.files.keys() - {WEIGHTS}:
-            contents.extract(name, Path(folder, name))
-        contents.agree()
+        needs = _unpack_build(contents, Path(folder))
         weights = contents.map(WEIGHTS)
         if copy_weights:
             weights = copy_array(weights)
@@ -69,6 +65,20 @@ def _count_threads(threads: int | None) -> int | None:
         return _positive("threads", threads)
     value = os.environ.get(_THREADS)
     return None if value is None else _positive(f"${_THREADS}", value)
+
+
+def _unpack_build(contents: PackageContents, folder: Path) -> Needs:
+    """Check all files and unpack the libraries of the best build for this processor; return it."""
+    whole = contents.manifest.needs
+    prefix, needs = choose_build(whole, cpu.available())
+    check_runtime(needs.runtime)
+    _check_processor(needs.processor)
+    others = set(list_libraries(whole)) - {prefix + name for name in own_libraries(needs)}
+    for name in contents.manifest.files.keys() - {WEIGHTS}:
+        plain = folder / name.removeprefix(prefix)
+        contents.extract(name, None if name in others else plain)
+    contents.agree()
+    return needs
 
 
 def _positive(name: str, value: int | str) -> int:

@@ -5,18 +5,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from autopipe import libraries
-from autopipe.artifacts.signature import LIBRARY
 from autopipe.packaging import archive, components
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS, ManifestFile
 from autopipe.packaging.provenance import Predicate, Statement, subjects
+from autopipe.packaging.variants import list_builds, list_libraries
 from autopipe.store.canonical import pretty
 
 
 def pack(predicate: Predicate, library: Path, work: Path, out: Path) -> None:
     """Write the package `out` of a LIBRARY artifact; `work` takes what is said of it."""
     needs = predicate.build_definition.internal_parameters
-    called, sized = needs.libraries, [entry.library for entry in needs.signature.entries]
-    paths = {name: library / name for name in (LIBRARY, *sized, WEIGHTS, *_brought(called))}
+    called = {name for _, build in list_builds(needs) for name in build.libraries}
+    names = (*list_libraries(needs), WEIGHTS, *_brought(sorted(called)))
+    paths = {name: library / name for name in names}
     files = {name: _file(path) for name, path in paths.items()}
     paths[COMPONENTS], paths[MANIFEST] = work / COMPONENTS, work / MANIFEST
     listed = components.write(Statement(subject=subjects(files), predicate=predicate))

@@ -1,6 +1,6 @@
 """`model.txt`: what the C library has to know of a model, in a form that takes no parser of JSON.
 
-`export/native/description.h` defines the lines.
+`export/native/description.h` defines the lines. A variant has `model.1.txt`, and so on.
 """
 
 from __future__ import annotations
@@ -26,10 +26,24 @@ def encode_name(name: str) -> str:
     return quote(name, safe="")
 
 
-def describe_model(
+def list_builds(needs: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the builds of a package, each with the prefix of its files; the plainest is first."""
+    yield "", needs
+    for place, variant in enumerate(needs.get("variants") or (), 1):
+        yield f"v{place}.", variant["needs"]
+
+
+def list_halves(needs: Mapping[str, Any]) -> set[str]:
+    """Return the names of all weights that are stored in float16 and taken in float32."""
+    return {
+        name for _, build in list_builds(needs) for name in build["signature"].get("halves") or ()
+    }
+
+
+def describe_builds(
     needs: Mapping[str, Any], placed: Mapping[str, PlacedWeight], start: int = 0
-) -> str:
-    """Return the lines of a model.
+) -> Iterator[tuple[str, str]]:
+    """Yield a file name and lines for each build of a package.
 
     Args:
         needs: What the manifest states under `internalParameters`.
@@ -39,10 +53,12 @@ def describe_model(
     Raises ValueError for a manifest that does not fit.
     """
     try:
-        lines = [_join(words) for words in _lines(needs, placed, start)]
+        for place, (prefix, build) in enumerate(list_builds(needs)):
+            lines = [_join(words) for words in _lines(build, prefix, placed, start)]
+            name = f"model.{place}.txt" if place else DESCRIPTION
+            yield name, "\n".join(["autopipe 1", *lines, "end", ""])
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"the manifest does not fit: {error!r}") from None
-    return "\n".join(["autopipe 1", *lines, "end", ""])
 
 
 def _join(words: Sequence[object]) -> str:
@@ -54,7 +70,7 @@ def _join(words: Sequence[object]) -> str:
 
 
 def _lines(
-    needs: Mapping[str, Any], placed: Mapping[str, PlacedWeight], start: int
+    needs: Mapping[str, Any], prefix: str, placed: Mapping[str, PlacedWeight], start: int
 ) -> Iterator[Sequence[object]]:
     signature, processor = needs["signature"], needs["processor"]
     yield "threads", signature["threads"]
@@ -70,10 +86,10 @@ def _lines(
     for port in signature["outputs"]:
         yield "output", encode_name(port["name"]), port["dtype"], *port["shape"]
     entries = signature.get("entries", ())
-    yield "library", LIBRARY
+    yield "library", prefix + LIBRARY
     for entry in entries:
         sizes = (f"{name}={entry['sizes'][name]}" for name in sorted(entry["sizes"]))
-        yield "library", entry["library"], *sizes
+        yield "library", prefix + entry["library"], *sizes
     for weight in placed.values():
         yield "weight", weight.dtype, start + weight.offset, *weight.shape
     indices = {name: index for index, name in enumerate(placed)}
@@ -81,7 +97,7 @@ def _lines(
     taken.update((entry["library"], entry["weights"]) for entry in entries)
     for library, names in taken.items():
         for at in range(0, len(names), _INDICES):
-            yield "takes", library, *(indices[name] for name in names[at : at + _INDICES])
+            yield "takes", prefix + library, *(indices[name] for name in names[at : at + _INDICES])
 
 
 def _extents(port: Mapping[str, Any]) -> Sequence[str]:

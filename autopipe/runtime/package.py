@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from .archive import Member, list_names, read_members
-from .description import DESCRIPTION, LIBRARY, describe_model
+from .description import LIBRARY, describe_builds, list_halves
 from .folder import (
     CallError,
     CallLimitError,
@@ -79,8 +79,8 @@ def _unpack(package: Path) -> Iterator[Path]:
             _check_runtime(needs)
             _write_files(file, members, files, folder)
             with _place_weights(file, members[_WEIGHTS], needs) as (source, placed, start):
-                text = describe_model(needs, placed, start)
-                (folder / DESCRIPTION).write_text(text, encoding="utf-8")
+                for name, text in describe_builds(needs, placed, start):
+                    (folder / name).write_text(text, encoding="utf-8")
                 (folder / _WEIGHTS).symlink_to(f"/proc/self/fd/{source.fileno()}")
                 yield folder
         except (ValueError, OSError) as error:
@@ -189,7 +189,7 @@ def _place_weights(
     It is the package itself; memory of this process where weights are to be widened or aligned.
     """
     data = map_bytes(file, member.start, member.size)
-    placed, halves = read_header(data.data), needs["signature"].get("halves") or ()
+    placed, halves = read_header(data.data), list_halves(needs)
     if are_aligned(placed) and not halves:
         yield file, placed, member.start
         return

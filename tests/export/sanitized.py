@@ -68,7 +68,7 @@ def compile_reader(out: Path) -> Path:
     source.write_text(
         '#include <stdio.h>\n#include "description.h"\n'
         "int main(int n, char **w) { static description d; autopipe_status s = AUTOPIPE_OK;\n"
-        "  for (int i = 1; i < n; i++) { s = read_description(w[i], 1 << 20, &d);\n"
+        "  for (int i = 1; i < n; i++) { s = read_description(w[i], 0, 1 << 20, &d);\n"
         '    printf("%d %s\\n", s, s ? autopipe_last_error() : d.missing);\n'
         "    free_description(&d); } }\n"
     )

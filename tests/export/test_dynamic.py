@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from autopipe.runtime.description import describe_model
+from autopipe.runtime.description import describe_builds
 from tests.export.forging import forge_folder, replace_file
 from tests.export.test_export import run
 from tests.support.shared import once
@@ -41,7 +41,7 @@ def dynamic(folder, tmp_path, tmp_path_factory):
         "outputs": [port | {"name": "y", "dimensions": []}],
     }  # fmt: skip
     processor = {"machine": "x86_64", "mcpu": "x86-64", "features": []}
-    text = describe_model({"signature": signature, "processor": processor}, {})
+    ((_, text),) = describe_builds({"signature": signature, "processor": processor}, {})
 
     def change(to):
         replace_file("lib.so", library.read_bytes())(to)

@@ -52,6 +52,7 @@ def test_expected_outputs_are_those_of_the_reference(pack, source, tmp_path):
     made = export_package(pack(), tmp_path / "to", model=str(source / "reference.onnx"))
     tested = run(made, "--self-test")
     assert (tested.returncode, tested.stdout.splitlines()[-1]) == (0, "2 of 2 cases right")
+    assert (made / "cases" / "ORIGIN").read_text().startswith("onnxruntime 1.")
     x, ids = (np.load(made / "cases" / f"0.input.{place}.npy") for place in range(2))
     scores, best = (np.load(made / "cases" / f"0.output.{place}.npy") for place in range(2))
     known = expected(x, ids)

@@ -9,7 +9,7 @@ import pytest
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.config.dimension import Dimension
 from autopipe.packaging.manifest import Processor
-from autopipe.runtime.description import describe_model
+from autopipe.runtime.description import describe_builds
 from autopipe.runtime.weights import PlacedWeight
 from tests.export.forging import edit_lines, forge_folder, remove_file, replace_file
 from tests.export.sanitized import (
@@ -159,7 +159,7 @@ def test_no_description_breaks_its_reader(tmp_path):
     )  # fmt: skip
     processor = Processor(machine="x86_64", mcpu="znver3", features=("sse3",))
     needs = {"signature": signature.model_dump(mode="json"), "processor": processor.model_dump()}
-    text = describe_model(needs, {"w": PlacedWeight("float32", 64, (2, 3))})
+    ((_, text),) = describe_builds(needs, {"w": PlacedWeight("float32", 64, (2, 3))})
     texts = [text, *edit_lines(text, len(text))]
     folders = []
     for index, one in enumerate(texts):

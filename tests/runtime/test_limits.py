@@ -11,7 +11,7 @@ from autopipe.compiler import module_io
 from autopipe.compiler.target import cpu
 from autopipe.export.wheel import write_runtime
 from autopipe.runtime import folder as runtime
-from autopipe.runtime.description import describe_model
+from autopipe.runtime.description import describe_builds
 from autopipe.runtime.folder import CallError, CallLimitError
 from tests.compiler.library import test_call_limit as kernels
 from tests.compiler.library.test_call_limit import STEPS, X, folder, is_right, ticks  # noqa: F401 - fixtures
@@ -27,7 +27,7 @@ def model(folder, ticks, tmp_path, tmp_path_factory):  # noqa: F811 - fixtures
     }
     library = (folder / "lib.so").read_bytes()
     (tmp_path / "lib.so").write_bytes(library)
-    (tmp_path / "model.txt").write_text(describe_model(needs, {}))
+    (tmp_path / "model.txt").write_text(next(describe_builds(needs, {}))[1])
     module_io.save_aligned_weights({}, tmp_path / "weights.safetensors")
     stated = json.loads((made / "lib" / "runtime.json").read_text())["sha256"]
     digests = {"lib.so": sha256(library).hexdigest(), **{f"lib/{n}": d for n, d in stated.items()}}

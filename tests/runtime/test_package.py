@@ -15,8 +15,10 @@ from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.library.runtime import map_weights
 from autopipe.compiler.target import cpu
+from autopipe.environment.facet import Facet
 from autopipe.export.wheel import write_runtime
 from autopipe.packaging import archive
+from autopipe.packaging.combine import combine_packages
 from autopipe.packaging.manifest import MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
 from autopipe.runtime import description
@@ -26,6 +28,7 @@ from autopipe.runtime.weights import are_aligned, read_header, view_weight
 from autopipe.stages.package import PackageStage
 from tests.packaging.packages import FILES, changed
 from tests.support.shared import once
+from tests.support.small_build import DENSE, TARGET, save_library
 
 GIVEN = {
     "data/x": np.random.default_rng(1).standard_normal((4, 8)).astype("float32"),
@@ -97,6 +100,23 @@ def test_weights_that_cannot_be_mapped_are_aligned_and_widened(
     PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
     with runtime.open_package(ctx.out / "small.tar", threads=1) as model:
         assert_same(model(GIVEN), open_package(ctx.out / "small.tar")(GIVEN))
+
+
+def test_of_a_combined_package_the_best_build_is_loaded(package, context, tmp_path):
+    best, plain = package.rename(tmp_path / "best.tar"), tmp_path / "plain"
+    plain.mkdir()
+    save_library(plain, DENSE.replace("T.float32(0)", "T.float32(1)"))
+    ctx = context(build=plain)
+    ctx.facts[Facet.TARGET] = {**TARGET, "mcpu": "x86-64"}
+    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
+    both = tmp_path / "both.tar"
+    assert combine_packages([best, ctx.out / "small.tar"], both) == ["x86-64", "x86-64-v2"]
+    with runtime.open_package(both, threads=1) as model:
+        outputs = model(GIVEN)
+    assert_same(outputs, open_package(best)(GIVEN))
+    assert_same(outputs, open_package(both)(GIVEN))
+    others = open_package(ctx.out / "small.tar")(GIVEN)
+    assert np.abs(others["scores"] - outputs["scores"]).max() > 1e-3
 
 
 def test_outputs_are_written_into_arrays_that_are_given(opened):

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "files.h"
@@ -263,20 +264,33 @@ static int read_lines(reader *from, const mapped_file *file) {
   return INT_MAX;
 }
 
-autopipe_status read_description(const char *folder, size_t weights_size, description *out) {
+static const char *name_file(int place, char name[NAME_BYTES]) {
+  if (place) snprintf(name, NAME_BYTES, "model.%d.txt", place);
+  else strcpy(name, "model.txt");
+  return name;
+}
+
+int has_description(const char *folder, int place) {
+  char name[NAME_BYTES], path[4096];
+  snprintf(path, sizeof path, "%s/%s", folder, name_file(place, name));
+  return access(path, F_OK) == 0;
+}
+
+autopipe_status read_description(const char *folder, int place, size_t weights_size, description *out) {
   mapped_file file;
+  char name[NAME_BYTES];
   memset(out, 0, sizeof *out);
-  autopipe_status status = map_file(folder, "model.txt", &file);
+  autopipe_status status = map_file(folder, name_file(place, name), &file);
   if (status) return status;
   reader *from = calloc(1, sizeof *from);
   char *flags = read_flags();
   if (!from || !flags) {
-    status = fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for %s/model.txt", folder);
+    status = fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for %s/%s", folder, name);
   } else {
     from->out = out, from->weights_size = weights_size, from->flags = flags;
     int line = read_lines(from, &file);
-    if (line == INT_MAX) status = fail(AUTOPIPE_INVALID_FILE, "%s/model.txt: it has no end", folder);
-    else if (line) status = fail(AUTOPIPE_INVALID_FILE, "%s/model.txt:%d: not a description of this format", folder, line);
+    if (line == INT_MAX) status = fail(AUTOPIPE_INVALID_FILE, "%s/%s: it has no end", folder, name);
+    else if (line) status = fail(AUTOPIPE_INVALID_FILE, "%s/%s:%d: not a description of this format", folder, name, line);
   }
   free(flags);
   free(from);

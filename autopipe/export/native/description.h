@@ -1,4 +1,5 @@
-/* What a folder says of its model: model.txt, lines of words separated by one space, names percent-encoded.
+/* What a folder says of its model: model.txt, lines of words separated by one space, names percent-encoded. A folder with
+ * variants for other processors has model.1.txt and so on, each for a better processor than the last.
  *
  *   autopipe 1
  *   threads 2
@@ -20,7 +21,7 @@
 
 #include "autopipe.h"
 
-enum { MAX_DIMENSIONS = 16, MAX_PORTS = 256, MAX_LIBRARIES = 9, MAX_WEIGHTS = 65536, MAX_TERMS = 4, NAME_BYTES = 256 };
+enum { MAX_DIMENSIONS = 16, MAX_PORTS = 256, MAX_LIBRARIES = 9, MAX_WEIGHTS = 65536, MAX_TERMS = 4, NAME_BYTES = 256, MAX_VARIANTS = 3 };
 
 /* A size: `constant` plus the sizes of `count` dimensions. */
 typedef struct extent {
@@ -69,8 +70,12 @@ typedef struct description {
   size_t weight_count;
 } description;
 
-/* Reads model.txt; `weights_size` bounds the offsets. Free it in any case. */
-autopipe_status read_description(const char *folder, size_t weights_size, description *out);
+/* Reads model.txt, or with a `place` above 0 model.1.txt and so on; `weights_size` bounds the offsets. Free it in any
+ * case. */
+autopipe_status read_description(const char *folder, int place, size_t weights_size, description *out);
+
+/* Whether the folder has a description at a place. */
+int has_description(const char *folder, int place);
 
 void free_description(description *of);
 

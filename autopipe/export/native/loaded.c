@@ -155,11 +155,22 @@ static autopipe_status load_libraries_alone(loaded *of, const char *folder) {
   return status;
 }
 
+/* Reads the last description whose processor this is. */
+static autopipe_status choose_description(loaded *of, const char *folder) {
+  autopipe_status status = AUTOPIPE_UNSUPPORTED;
+  for (int place = MAX_VARIANTS; place >= 0 && status == AUTOPIPE_UNSUPPORTED; place--) {
+    if (place && !has_description(folder, place)) continue;
+    free_description(&of->about);
+    status = read_description(folder, place, of->weights_file.size, &of->about);
+    if (!status) status = check_processor(&of->about);
+  }
+  return status;
+}
+
 static autopipe_status load_all(loaded *of, const char *folder, const autopipe_options *options) {
   autopipe_status status = options->verify_digests ? check_digests(folder) : AUTOPIPE_OK;
   if (!status) status = map_file(folder, WEIGHTS, &of->weights_file);
-  if (!status) status = read_description(folder, of->weights_file.size, &of->about);
-  if (!status) status = check_processor(&of->about);
+  if (!status) status = choose_description(of, folder);
   if (!status) status = check_runtime(folder);
   if (!status) status = load_weights(of, options->copy_weights);
   if (!status) status = load_libraries_alone(of, folder);

@@ -1,0 +1,218 @@
+"""Makes one package of several that are the same model, built for several processors."""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from autopipe.artifacts.signature import Signature
+from autopipe.errors import ConfigError, PackageError
+from autopipe.packaging.contents import opened
+from autopipe.packaging.manifest import COMPONENTS, WEIGHTS, Needs, Variant
+from autopipe.packaging.pack import pack
+from autopipe.packaging.provenance import Predicate, Request, Source, Statement
+from autopipe.packaging.variants import MOST, own_libraries
+from autopipe.runtime.weights import (
+    PlacedWeight,
+    map_bytes,
+    read_header,
+    view_weight,
+    write_weights,
+)
+
+
+def combine_packages(packages: Sequence[Path], out: Path) -> list[str]:
+    """Write a package of all builds in `packages`; return their processors, the plainest first.
+
+    The same packages give the same bytes, in whatever order they are named. Raises PackageError
+    for one that is damaged, ConfigError for packages that do not belong together.
+    """
+    if out.exists():
+        raise ConfigError(f"--output {out}: exists; name a new file")
+    with tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
+        parts = []
+        for place, package in enumerate(packages):
+            folder = Path(scratch, str(place))
+            folder.mkdir()
+            parts.append(_read(package, folder))
+        parts.sort(key=lambda part: (len(part.features), part.needs.processor.mcpu))
+        _check(parts)
+        work = Path(scratch, "combined")
+        work.mkdir()
+        predicate = _join(parts, out.name.removesuffix(".tar"), work)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".autopipe-") as beside:
+            pack(predicate, work, Path(beside), made := Path(beside, "package"))
+            made.replace(out)
+    return [part.needs.processor.mcpu for part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A package that was unpacked."""
+
+    package: Path
+    folder: Path
+    statement: Statement
+
+    @property
+    def needs(self) -> Needs:
+        """Return what its build takes."""
+        return self.statement.needs
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Return the features of its processor."""
+        return frozenset(self.needs.processor.features)
+
+
+def _read(package: Path, folder: Path) -> _Part:
+    with opened(package) as contents:
+        if not isinstance(contents.manifest, Statement):
+            raise ConfigError(f"{package}: of format 1; build it once more")
+        contents.agree()
+        for name in contents.manifest.files:
+            contents.extract(name, folder / name)
+        return _Part(package, folder, contents.manifest)
+
+
+def _check(parts: Sequence[_Part]) -> None:
+    """Raise ConfigError unless the packages are builds of one model for different processors."""
+    if not 1 < len(parts) <= MOST + 1:
+        raise ConfigError(f"{len(parts)} packages: 2 to {MOST + 1} are combined")
+    if len({part.package for part in parts}) < len(parts):
+        raise ConfigError("a package is named twice")
+    first = _identity(parts[0])
+    known: dict[frozenset[str], Path] = {}
+    for part in parts:
+        if part.needs.variants:
+            raise ConfigError(f"{part.package}: combined already; name the packages that it is of")
+        if part.needs.signature.device != "cpu":
+            raise ConfigError(f"{part.package}: for {part.needs.signature.device}, not a processor")
+        differ = [name for name, value in _identity(part).items() if value != first[name]]
+        if differ:
+            raise ConfigError(f"{part.package} and {parts[0].package} differ in {differ[0]}")
+        if (other := known.setdefault(part.features, part.package)) != part.package:
+            raise ConfigError(f"{part.package} and {other} are for the same features")
+
+
+def _identity(part: _Part) -> dict[str, object]:
+    """Return what all packages must have in common, by what it is called."""
+    signature, definition = part.needs.signature, part.statement.predicate.build_definition
+    return {
+        "the model": [
+            used for used in definition.resolved_dependencies if isinstance(used, Source)
+        ],
+        "their inputs": (signature.inputs, signature.dimensions),
+        "their outputs": signature.outputs,
+        "the architecture": part.needs.processor.machine,
+        "the version of TVM": part.needs.runtime,
+    }
+
+
+def _join(parts: Sequence[_Part], name: str, work: Path) -> Predicate:
+    """Write the files of all builds into a folder; return the provenance of the whole."""
+    pool = _Pool()
+    builds = []
+    for place, part in enumerate(parts):
+        prefix = f"v{place}." if place else ""
+        own = own_libraries(part.needs)
+        for file in _carried(part):
+            _move(part, file, work / (prefix + file if file in own else file))
+        builds.append(pool.add(prefix, part))
+    pool.write(work / WEIGHTS)
+    base, *others = builds
+    variants = tuple(
+        Variant(
+            needs=needs,
+            configuration=part.statement.predicate.build_definition.external_parameters.configuration,
+            builder=part.statement.predicate.run_details.builder.version,
+        )
+        for needs, part in zip(others, parts[1:], strict=True)
+    )
+    predicate = parts[0].statement.predicate
+    definition = predicate.build_definition
+    every = (
+        used
+        for part in parts
+        for used in part.statement.predicate.build_definition.resolved_dependencies
+    )
+    joined = definition.model_copy(
+        update={
+            "external_parameters": Request(
+                pipeline=name, configuration=definition.external_parameters.configuration
+            ),
+            "internal_parameters": base.model_copy(update={"variants": variants}),
+            "resolved_dependencies": tuple(dict.fromkeys(every)),
+        }
+    )
+    return predicate.model_copy(update={"build_definition": joined})
+
+
+def _carried(part: _Part) -> Iterator[str]:
+    """Yield the files that stay files: libraries, and those that libraries bring."""
+    yield from (name for name in part.statement.files if name not in {COMPONENTS, WEIGHTS})
+
+
+def _move(part: _Part, name: str, to: Path) -> None:
+    source = part.folder / name
+    if to.exists() and to.read_bytes() != source.read_bytes():
+        raise ConfigError(f"{part.package}: its {name} is not that of the others")
+    source.replace(to)
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Weights of all builds; what two builds have alike is there once."""
+
+    plan: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    """Dtype and shape, by name."""
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    """What they are, where their packages have them."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Names in the pool, by the digest of what they name."""
+
+    def add(self, prefix: str, part: _Part) -> Needs:
+        """Add the weights of a build; return what it takes by their names in the pool."""
+        signature, path = part.needs.signature, part.folder / WEIGHTS
+        try:
+            with path.open("rb") as file:
+                data = map_bytes(file, 0, path.stat().st_size)
+            renamed = {
+                name: self._take(prefix + name, weight, data, is_half=name in signature.halves)
+                for name, weight in read_header(data.data).items()
+            }
+            return part.needs.model_copy(update={"signature": _rename(signature, renamed)})
+        except (ValueError, LookupError) as error:
+            raise PackageError(f"{part.package}: {WEIGHTS}: {error}") from None
+
+    def _take(self, name: str, weight: PlacedWeight, data: np.ndarray, *, is_half: bool) -> str:
+        array = view_weight(data, weight)
+        digest = hashlib.sha256(f"{weight.dtype} {weight.shape} {is_half} ".encode())
+        digest.update(array.tobytes())
+        known = self.names.setdefault(digest.hexdigest(), name)
+        if known == name:
+            self.plan[name], self.arrays[name] = (weight.dtype, weight.shape), array
+        return known
+
+    def write(self, to: Path) -> None:
+        """Write the weights as packages have them."""
+        with to.open("xb") as out:
+            write_weights(out, self.plan, lambda name: self.arrays[name])
+
+
+def _rename(signature: Signature, names: Mapping[str, str]) -> Signature:
+    entries = tuple(
+        entry.model_copy(update={"weights": tuple(names[name] for name in entry.weights)})
+        for entry in signature.entries
+    )
+    return signature.model_copy(
+        update={
+            "weights": tuple(names[name] for name in signature.weights),
+            "entries": entries,
+            "halves": tuple(sorted(names[name] for name in signature.halves)),
+        }
+    )

@@ -1,0 +1,43 @@
+"""Builds of one model for several processors in one package: which files each has, which is loaded.
+
+The first build is that of the package itself, for the plainest processor. The others are its
+*variants*, for better and better ones; the last that fits the processor is loaded. Files of the
+first variant are called `v1.lib.so`, `v1.lib.0.so` and so on; weights that builds share
+are stored once.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from autopipe.artifacts.signature import LIBRARIES, LIBRARY
+from autopipe.packaging.manifest import Needs
+
+MOST: Final = 3
+"""Variants of a package."""
+FILES: Final = tuple(f"v{place}.{name}" for place in range(1, MOST + 1) for name in LIBRARIES)
+"""Names of all libraries that variants may have."""
+
+
+def list_builds(needs: Needs) -> Iterator[tuple[str, Needs]]:
+    """Yield the builds of a package, each with the prefix of its files; the plainest is first."""
+    yield "", needs
+    for place, variant in enumerate(needs.variants, 1):
+        yield f"v{place}.", variant.needs
+
+
+def own_libraries(build: Needs) -> tuple[str, ...]:
+    """Return the names of the libraries of one build, without a prefix."""
+    return (LIBRARY, *(entry.library for entry in build.signature.entries))
+
+
+def list_libraries(needs: Needs) -> Iterator[str]:
+    """Yield the names of the libraries of all builds."""
+    for prefix, build in list_builds(needs):
+        yield from (prefix + name for name in own_libraries(build))
+
+
+def choose_build(needs: Needs, features: Collection[str]) -> tuple[str, Needs]:
+    """Return the last build that a processor with these features runs, or the first of all."""
+    builds = list(list_builds(needs))
+    fitting = [pair for pair in builds if set(pair[1].processor.features) <= set(features)]
+    return fitting[-1] if fitting else builds[0]
