@@ -27,7 +27,7 @@ class BenchmarkStage(Stage, frozen=True):
     """Times the build and its rivals, anew for each build."""
 
     name: ClassVar[str] = "benchmark"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     produces: ClassVar[Kind] = Kind.REPORT
     seconds: ClassVar[float | None] = None
     needs: ClassVar[Mapping[str, Need]] = {
