@@ -47,9 +47,23 @@ def divisors(function: tirx.PrimFunc) -> set[Any]:
 
 def rounds(function: tirx.PrimFunc) -> bool:
     """Tell whether a function rounds numbers to whole ones, as those that work on bytes do."""
-    calls: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (Call, calls.append))
-    return any(getattr(call.op, "name", "") in _ROUNDING for call in calls)
+    return any(getattr(call.op, "name", "") in _ROUNDING for call in _calls(function))
+
+
+def reads_bits(function: tirx.PrimFunc) -> bool:
+    """Tell whether a function takes the bits of floats as integers, as `float_order` does."""
+    return any(
+        getattr(call.op, "name", "") == "tirx.reinterpret"
+        and "float" in str(call.args[0].ty)
+        and "float" not in str(call.ty)
+        for call in _calls(function)
+    )
+
+
+def _calls(function: tirx.PrimFunc) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (Call, found.append))
+    return found
 
 
 def loads(value: Any) -> list[TensorLoad]:  # noqa: ANN401 - TVM's expressions

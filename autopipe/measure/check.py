@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.indices import looked_up, rounds
+from autopipe.compiler.indices import looked_up, reads_bits, rounds
 from autopipe.compiler.library import linking
 from autopipe.compiler.library.row_order import along_rows
 from autopipe.compiler.recurrence.form import ATTRIBUTE
@@ -23,7 +23,7 @@ from autopipe.measure.device import prepare, put
 from autopipe.measure.function_shifts import ULPS, shift_functions
 from autopipe.measure.surrounded import Surrounded
 
-VERSION: Final = 8
+VERSION: Final = 9
 """Bump when a schedule that passes now might not have passed before."""
 
 SEED: Final = 0
@@ -148,19 +148,21 @@ class PlainLoops:
         for library in self._rounded_otherwise:
             inputs = arguments(instance.workload, case, SEED)
             moved.append(_run(library, Surrounded(inputs, _AROUND[0]), counts))
-        _compare(case, (right, ours, moved), _terms(instance.workload["main"]))
+        function = instance.workload["main"]
+        _compare(case, (right, ours, moved), _terms(function), bits=reads_bits(function))
 
     @cached_property
     def _rounded_otherwise(self) -> list[Any]:
-        """The loops with elementary functions some ulps higher and lower, where they quantize.
+        """The loops with elementary functions some ulps higher and lower, where each ulp counts.
 
         Saturated functions are the same on all inputs nearby, and what is computed from them may
-        lie halfway between two steps.
+        lie halfway between two steps, or be taken as bits.
         """
+        function = self._workload["main"]
         return [
             _plain(shift_functions(self._workload, ulps), host_of(self._target))
             for ulps in (ULPS, -ULPS)
-            if rounds(self._workload["main"])
+            if rounds(function) or reads_bits(function)
         ]
 
 
@@ -232,12 +234,15 @@ def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - arrays of any dtype
     return one.tobytes() == other.tobytes()
 
 
-def _compare(case: str, results: tuple[list[Any], list[Any], list[list[Any]]], terms: int) -> None:
+def _compare(
+    case: str, results: tuple[list[Any], list[Any], list[list[Any]]], terms: int, *, bits: bool
+) -> None:
     """Raise WrongAnswer unless what differs is what the plain loops themselves cannot hold.
 
     `results` are those of the plain loops, of the schedule, and of the plain loops with some
     roundings: where terms cancel, as in 1 + x for an x near -1, these move as far. A sum of that
-    many `terms` one after the other rounds as often: 255744 squares are off by 0.1 %.
+    many `terms` one after the other rounds as often: 255744 squares are off by 0.1 %. Integers that
+    are `bits` of floats move with them.
     """
     for right, ours, *others in zip(*results[:2], *results[2], strict=True):
         steady = right.copy()
@@ -245,7 +250,7 @@ def _compare(case: str, results: tuple[list[Any], list[Any], list[list[Any]]], t
             steady[~np.isfinite(others).all(axis=0)] = np.nan
         rounded = _scale(steady) * terms * _ROUNDING.get(str(right.dtype), 0.0)
         moved = max(_distance(steady, other) for other in others)
-        close = _agree(steady, ours, max(rounded, _WAVERING * moved))
+        close = _agree(steady, ours, max(rounded, _WAVERING * moved), bits=bits)
         if not close and not any(_same_steps(right, ours, other) for other in others):
             off = f"{_distance(steady, ours):.2g}"
             reason = f"off by up to {off} from the plain loops on {case} inputs"
@@ -279,10 +284,16 @@ def _all_agree(expected: list[Any], found: list[Any]) -> bool:
     return all(_agree(right, ours, 0.0) for right, ours in zip(expected, found, strict=True))
 
 
-def _agree(expected: Any, found: Any, slack: float) -> bool:  # noqa: ANN401 - arrays of any dtype
+def _agree(
+    expected: Any,  # noqa: ANN401 - arrays of any dtype
+    found: Any,  # noqa: ANN401
+    slack: float,
+    *,
+    bits: bool = False,
+) -> bool:
     if np.array_equal(expected, found):
         return True
-    tolerance = _TOLERANCE.get(str(expected.dtype))
+    tolerance = _TOLERANCE.get(str(expected.dtype), 0.0 if bits else None)
     if tolerance is None:
         return False
     finite = np.isfinite(expected)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import te, topi
+from tvm import te, tirx, topi
 from tvm.s_tir import Schedule
 
 from autopipe.compiler.library.row_order import along_rows
@@ -280,3 +280,15 @@ def test_bytes_may_be_a_step_apart_where_the_plain_loops_waver():
     for wrong in (stored(126.0, 1), stored(120.0)):
         with pytest.raises(WrongAnswer):
             checked(workload, wrong, TARGET)
+
+
+def test_bits_of_floats_may_be_as_far_apart_as_the_floats():
+    def bits(scale):
+        return pointwise(
+            lambda v: tirx.reinterpret("int32", te.exp(v) * tirx.const(scale, "float32"))
+        )
+
+    workload, other = bits(1.0), bits(1.0 + 2**-22)
+    assert checked(workload, other, TARGET) is other
+    with pytest.raises(WrongAnswer):
+        checked(workload, bits(1.0 + 2**-12), TARGET)
