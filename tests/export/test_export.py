@@ -127,6 +127,18 @@ def test_the_python_loader_needs_numpy_alone(folder):
     assert lines[1:] == ["1 input ids is missing", late, swapped, "[]"]
 
 
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no large pages"
+)
+def test_weights_are_mapped_in_large_pages_if_the_system_has_them(folder):
+    library = loader.load_library(folder / "lib" / "libautopipe.so")
+    with loader.open_folder(library, folder, loader.to_options(1, 1)):
+        mappings = Path("/proc/self/smaps").read_text().split(f"{folder}/weights.safetensors")
+    assert len(mappings) == 2
+    flags = mappings[1].partition("VmFlags:")[2].partition("\n")[0]
+    assert "hg" in flags.split()
+
+
 def test_a_bench_counts_calls(folder):
     printed = bench.bench_package(folder, ["--seconds", "0.1", "--warmup", "0", "--callers", "2"])
     assert "2 instances, 2 callers" in printed

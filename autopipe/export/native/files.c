@@ -29,10 +29,12 @@ autopipe_status map_file(const char *folder, const char *name, mapped_file *file
     status = fail(AUTOPIPE_INVALID_FILE, "%s: not a regular file", path);
   } else if (about.st_size > 0) {
     void *data = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED)
+    if (data == MAP_FAILED) {
       status = fail(AUTOPIPE_OUT_OF_MEMORY, "%s: %s", path, strerror(errno));
-    else
+    } else {
       *file = (mapped_file){data, (size_t)about.st_size};
+      madvise(data, file->size, MADV_HUGEPAGE); /* large pages, if the system has such of files */
+    }
   }
   close(descriptor);
   return status;
