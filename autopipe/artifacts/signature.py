@@ -62,6 +62,11 @@ CHECK: Final = "check_weights"
 look at them has none."""
 
 
+def number_weight(place: int) -> str:
+    """Return the name of a weight by its place in the file of a build."""
+    return f"w{place:05d}"
+
+
 class SizedLibrary(Frozen, frozen=True):
     """A library that is made for certain sizes."""
 

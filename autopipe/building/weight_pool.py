@@ -5,9 +5,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from autopipe.artifacts.signature import number_weight
+
 
 class WeightPool:
-    """Arrays by name, `w00000`, `w00001` and so on."""
+    """Arrays by name, in the order of their file."""
 
     def __init__(self) -> None:
         """Begin without arrays."""
@@ -23,7 +25,7 @@ class WeightPool:
         names = []
         for value in values:
             known = None if first else self._names.get(_identity(value))
-            name = known or f"w{len(self.arrays):05d}"
+            name = known or number_weight(len(self.arrays))
             if known is None:
                 self.arrays[name] = value
                 self._names.setdefault(_identity(value), name)

@@ -88,7 +88,7 @@ def _verify_package(
         if locked is not None:
             show(line for task in locked.tasks for line in _traced(task, does))
         if locked is not None and not differ:
-            show([f"equal to {lock}"])
+            show([_equal(examined, locked, str(lock))])
         if signer is not None and not differ:
             show([escape(f"{lock or package} is signed by {signer}")])
         elif signer is None:
@@ -168,6 +168,13 @@ def _require_harmless(does: Does, lock: Path) -> None:
     wrong = [f"workload {w}: {steps[0]}" for w, steps in does.items() if refused(steps)]
     if wrong:
         raise LockError("\n".join([f"{lock}: its records hold what no schedule needs:", *wrong]))
+
+
+def _equal(examined: "Examined", locked: "Lock", name: str) -> str:
+    build = examined.find_build(locked.artifacts)
+    if build is None:
+        return f"equal to {name}"
+    return escape(f"the build for {build} is equal to {name}; others were not compared with it")
 
 
 def _named(signer: "Signer | None") -> dict[str, str] | None:

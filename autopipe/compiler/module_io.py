@@ -56,7 +56,7 @@ def save_aligned_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
     """Write named arrays so that they can be used where the file is mapped. Raises OSError."""
     plan = {name: (array.dtype.name, array.shape) for name, array in weights.items()}
     with path.open("wb", buffering=STRETCH) as out:
-        write_weights(out, plan, weights.__getitem__)
+        write_weights(out.write, plan, weights.__getitem__)
 
 
 def load_weights(path: Path) -> dict[str, np.ndarray]:

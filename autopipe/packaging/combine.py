@@ -201,7 +201,7 @@ class _Pool:
     def write(self, to: Path) -> None:
         """Write the weights as packages have them."""
         with to.open("xb") as out:
-            write_weights(out, self.plan, lambda name: self.arrays[name])
+            write_weights(out.write, self.plan, lambda name: self.arrays[name])
 
 
 def _rename(signature: Signature, names: Mapping[str, str]) -> Signature:

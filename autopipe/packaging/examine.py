@@ -1,14 +1,18 @@
 """Looks a package through, byte for byte; nothing of it is loaded, and TVM is not needed."""
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from autopipe.artifacts.signature import LIBRARY, number_weight
+from autopipe.errors import PackageError
 from autopipe.packaging import archive
-from autopipe.packaging.contents import opened
-from autopipe.packaging.manifest import ManifestFile, Needs
+from autopipe.packaging.contents import PackageContents, opened
+from autopipe.packaging.manifest import WEIGHTS, ManifestFile, Needs
+from autopipe.packaging.variants import list_builds, own_libraries
 from autopipe.runtime.archive import Member
 
 
@@ -26,20 +30,43 @@ class Examined:
     """Its files besides the manifest."""
     needs: Needs
     """What opening it takes; whether that is here was not looked at."""
+    builds: Mapping[str, Mapping[str, str]]
+    """Digests of libraries and weights of each build of a combined package, by its processor, as
+    its own package has them; empty for others."""
+
+    def find_build(self, artifacts: Mapping[str, str]) -> str | None:
+        """Return the processor of the build in a combined package that a lock is of."""
+        libraries = {digests[LIBRARY]: mcpu for mcpu, digests in self.builds.items()}
+        return libraries.get(artifacts.get(LIBRARY, ""))
 
     def differences(self, artifacts: Mapping[str, str]) -> list[str]:
         """Name each artifact whose digest is another one than in a lock.
 
-        A lock that does not name the package itself was not written for it.
+        A lock that does not name the package itself was not written for it. Of a combined package
+        that of one build is compared: the lock names no package of several.
         """
+        if self.builds:
+            return self._differences_of_build(artifacts)
         whole = f"{self.name}.tar"
         here = {name: file.sha256 for name, file in self.files.items()} | {whole: self.sha256}
-        pairs = {name: (artifacts.get(name), here.get(name)) for name in (whole, *artifacts)}
-        return [
-            f"{name}: locked {(locked or 'nothing')[:12]}, here {(found or 'nothing')[:12]}"
-            for name, (locked, found) in sorted(pairs.items())
-            if locked != found
-        ]
+        return _differences({whole: None, **artifacts}, here)
+
+    def _differences_of_build(self, artifacts: Mapping[str, str]) -> list[str]:
+        mcpu = self.find_build(artifacts)
+        if mcpu is None:
+            locked = artifacts.get(LIBRARY, "nothing")[:12]
+            here = ", ".join(f"{d[LIBRARY][:12]} for {mcpu}" for mcpu, d in self.builds.items())
+            return [f"{LIBRARY}: locked {locked}, here {here}"]
+        locked_files = {name: d for name, d in artifacts.items() if not name.endswith(".tar")}
+        return _differences({WEIGHTS: None, **locked_files}, self.builds[mcpu])
+
+
+def _differences(locked: Mapping[str, str | None], here: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name}: locked {(digest or 'nothing')[:12]}, here {here.get(name, 'nothing')[:12]}"
+        for name, digest in sorted(locked.items())
+        if digest != here.get(name)
+    ]
 
 
 def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
@@ -56,4 +83,37 @@ def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
         contents.agree()
         whole = Member(0, os.fstat(contents.file.fileno()).st_size)
         sha256 = archive.extract(contents.file, whole)
-    return Examined(manifest.name, manifest.format, sha256, manifest.files, manifest.needs)
+        builds = dict(_hash_builds(contents))
+    return Examined(manifest.name, manifest.format, sha256, manifest.files, manifest.needs, builds)
+
+
+def _hash_builds(contents: PackageContents) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the processor of each build of a combined package, and the digests of its files."""
+    manifest = contents.manifest
+    if not manifest.needs.variants:
+        return
+    for prefix, build in list_builds(manifest.needs):
+        digests = {name: manifest.files[prefix + name].sha256 for name in own_libraries(build)}
+        yield build.processor.mcpu, {**digests, WEIGHTS: _hash_weights(contents, build)}
+
+
+def _hash_weights(contents: PackageContents, build: Needs) -> str:
+    """Return the SHA-256 of the weights of a build as *build* wrote them, numbered in file order.
+
+    Those of the first library have a number each; of other libraries what no library before has.
+    """
+    from autopipe.runtime.weights import read_header, view_weight, write_weights
+
+    data = contents.map(WEIGHTS)
+    signature = build.signature
+    others = dict.fromkeys(name for entry in signature.entries for name in entry.weights)
+    names = [*signature.weights, *(name for name in others if name not in signature.weights)]
+    digest = hashlib.sha256()
+    try:
+        stored = read_header(data.data)
+        placed = {number_weight(place): stored[name] for place, name in enumerate(names)}
+        plan = {name: (weight.dtype, weight.shape) for name, weight in placed.items()}
+        write_weights(digest.update, plan, lambda name: view_weight(data, placed[name]))
+    except (ValueError, LookupError) as error:
+        raise PackageError(f"{WEIGHTS} does not fit: {error}") from None
+    return digest.hexdigest()

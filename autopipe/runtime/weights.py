@@ -126,21 +126,21 @@ class _Exposed:
 
 
 def write_weights(
-    out: BinaryIO,
+    write: Callable[[bytes | memoryview], object],
     plan: Mapping[str, tuple[str, tuple[int, ...]]],
     read: Callable[[str], np.ndarray[Any, Any]],
 ) -> dict[str, PlacedWeight]:
     """Write a safetensors file with every tensor aligned; return where each lies, by name.
 
     `plan` has the dtype and shape of each, in the order in which they are written; `read` returns
-    the array of a name. Raises OSError.
+    the array of a name, and `write` takes the bytes one part after the other. Raises OSError.
     """
     header, placed = _lay_out(plan)
-    out.write(header)
+    write(header)
     for name, weight in placed.items():
         array = np.ascontiguousarray(read(name))
-        out.write(array.reshape(-1).view(np.uint8).data)
-        out.write(bytes(-weight.size % ALIGNMENT))
+        write(array.reshape(-1).view(np.uint8).data)
+        write(bytes(-weight.size % ALIGNMENT))
     return placed
 
 
@@ -189,7 +189,7 @@ def widen_weights(
         array = view_weight(data, stored[name])
         return array.astype(np.float32) if name in halves else array
 
-    return write_weights(out, plan, read)
+    return write_weights(out.write, plan, read)
 
 
 def are_aligned(weights: Mapping[str, PlacedWeight]) -> bool:

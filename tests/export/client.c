@@ -147,6 +147,9 @@ static void check_ports(autopipe_model model) {
   EXPECT(autopipe_input(model, 2, &port) == AUTOPIPE_INVALID_ARGUMENT);
   EXPECT(autopipe_input(model, 0, NULL) == AUTOPIPE_INVALID_ARGUMENT);
   EXPECT(autopipe_input_count(model, NULL) == AUTOPIPE_INVALID_ARGUMENT);
+  const char *processor;
+  EXPECT(autopipe_processor(model, &processor) == AUTOPIPE_OK && strlen(processor) > 0);
+  EXPECT(autopipe_processor(model, NULL) == AUTOPIPE_INVALID_ARGUMENT);
 }
 
 static void check_streams(autopipe_model model) {

@@ -130,10 +130,12 @@ def test_an_exported_folder_chooses_as_well(combined, parts, tmp_path):
     (folder / "model.1.txt").write_text("".join(lines))  # what any processor has
     assert run(folder, *words).returncode == 0
     best = np.load(tmp_path / "out" / "scores.npy")
+    assert "processor: x86-64-v4\n" in run(folder, "--describe").stdout
     assert magnitude(best - expected[0]) > 1e-3
     (folder / "model.1.txt").write_text(text.replace("feature ", "feature x9 x9\nfeature ", 1))
     assert run(folder, *words).returncode == 0
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "scores.npy"), expected[0])
+    assert "processor: x86-64-v2\n" in run(folder, "--describe").stdout
     plain = (folder / "model.txt").read_text()
     (folder / "model.txt").write_text(plain.replace("feature ", "feature x8 x8\nfeature ", 1))
     lacking = run(folder, *words)

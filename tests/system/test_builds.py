@@ -3,11 +3,15 @@
 import shutil
 
 import pytest
+from typer.testing import CliRunner
 
 from autopipe.api import flow
 from autopipe.api.builds import check_builds, find_builds, run_builds
+from autopipe.cli.app import app
 from autopipe.lock import file as files
 from autopipe.lock.locking import Mode
+from autopipe.packaging.combine import combine_packages
+from autopipe.packaging.examine import examine
 from autopipe.pipeline.events import BuildsFinished, Event, StageCached, StageFinished
 from tests.support import shared
 from tests.system.checkout import edit
@@ -82,6 +86,31 @@ def _several(folder):
 def several(tmp_path_factory):
     """A checked-out pipeline with the locks and packages of its builds; read only."""
     return shared.once(tmp_path_factory, "several", _several)
+
+
+@pytest.mark.parametrize("build", ["v2", "v3"])
+def test_each_build_of_a_combined_package_is_that_of_its_lock(several, tmp_path, build):
+    parts = [several / "dist" / f"mlp-{name}.tar" for name in ("v2", "v3")]
+    combine_packages(parts, combined := tmp_path / "mlp.tar")
+    lock = tmp_path / "mlp.lock"
+    words = ["verify", str(combined), "--lock", str(lock)]
+    for suffix in ("lock", "records.jsonl"):
+        if (source := several / f"mlp.{build}.{suffix}").exists():
+            shutil.copy(source, lock.with_suffix(f".{suffix}"))
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.exception
+    assert f"the build for x86-64-{build} is equal to {lock}" in done.output
+    document = files.read(lock)
+    examined = examine(combined)
+    changed = {**document.artifacts, "weights.safetensors": "0" * 64}
+    (line,) = examined.differences(changed)
+    assert line.startswith("weights.safetensors: locked 000000000000, here ")
+    (line,) = examined.differences({**document.artifacts, "lib.so": "1" * 64})
+    assert line.startswith("lib.so: locked 111111111111, here ")
+    assert line.count(" for x86-64-v") == 2
+    assert examined.differences({"lib.so": document.artifacts["lib.so"]})[0].startswith(
+        "weights.safetensors: locked nothing"
+    )
 
 
 @pytest.fixture

@@ -103,6 +103,9 @@ AUTOPIPE_API autopipe_status autopipe_output(autopipe_model model, size_t index,
 /* Threads of an instance, and instances, of an open model. */
 AUTOPIPE_API autopipe_status autopipe_concurrency(autopipe_model model, int *threads, int *instances);
 
+/* LLVM's name of the processor that the loaded build is for, such as "x86-64-v4"; valid until the model is closed. */
+AUTOPIPE_API autopipe_status autopipe_processor(autopipe_model model, const char **name);
+
 /* Runs once. All inputs have to be there; outputs that are not asked for are dropped.
  *
  * `limit_ms` bounds the call from here on, while it waits for a free instance and while it runs: milliseconds, or

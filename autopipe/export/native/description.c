@@ -214,8 +214,10 @@ static int read_scalars(reader *from) {
   const char *kind = from->words[0];
   if (!strcmp(kind, "threads"))
     return from->count == 2 && read_number(from->words[1], 1, 4096, &threads) && (from->out->threads = (int)threads);
-  if (strcmp(kind, "processor") || from->count != 3 || strlen(from->words[1]) >= sizeof from->out->machine) return 0;
+  if (strcmp(kind, "processor") || from->count != 3) return 0;
+  if (strlen(from->words[1]) >= sizeof from->out->machine || strlen(from->words[2]) >= sizeof from->out->processor) return 0;
   strcpy(from->out->machine, from->words[1]);
+  strcpy(from->out->processor, from->words[2]);
   return 1;
 }
 

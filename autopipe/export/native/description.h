@@ -59,7 +59,7 @@ typedef struct library {
 
 typedef struct description {
   int threads;
-  char machine[32];
+  char machine[32], processor[64]; /* architecture, and LLVM's name of the processor */
   char missing[256]; /* the first feature that this processor lacks; "" for none */
   int uses_tiles;    /* Intel AMX, which Linux has to permit */
   dimension dimensions[MAX_DIMENSIONS];

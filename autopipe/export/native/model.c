@@ -122,6 +122,14 @@ autopipe_status autopipe_concurrency(autopipe_model handle, int *threads, int *i
   return give_back(model, AUTOPIPE_OK);
 }
 
+autopipe_status autopipe_processor(autopipe_model handle, const char **name) {
+  opened *model = borrow(handle);
+  if (!model) return AUTOPIPE_INVALID_HANDLE;
+  if (!name) return give_back(model, fail(AUTOPIPE_INVALID_ARGUMENT, "name is NULL"));
+  *name = model->of->about.processor;
+  return give_back(model, AUTOPIPE_OK);
+}
+
 /* The place of a port of a handle, which does not count states; -1 for none. */
 static int place_of(const opened *model, int is_output, size_t index) {
   int count = is_output ? model->of->about.output_count : model->of->about.input_count;

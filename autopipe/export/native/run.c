@@ -136,6 +136,7 @@ int describe(autopipe_model model, const request *asked) {
   (void)asked;
   size_t count;
   autopipe_port port;
+  const char *processor;
   int threads, instances;
   autopipe_status status = autopipe_input_count(model, &count);
   for (size_t i = 0; i < count && !status; i++)
@@ -144,8 +145,9 @@ int describe(autopipe_model model, const request *asked) {
   for (size_t i = 0; i < count && !status; i++)
     if (!(status = autopipe_output(model, i, &port))) print_port("output", &port);
   if (!status) status = autopipe_concurrency(model, &threads, &instances);
+  if (!status) status = autopipe_processor(model, &processor);
   if (status) return complain(status, "%s", autopipe_last_error());
-  printf("threads: %d\ninstances: %d\n", threads, instances);
+  printf("processor: %s\nthreads: %d\ninstances: %d\n", processor, threads, instances);
   return 0;
 }
 
