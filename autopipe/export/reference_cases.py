@@ -17,12 +17,14 @@ from autopipe.config.numerics import Numerics
 from autopipe.config.paths import located
 from autopipe.config.problem import first
 from autopipe.errors import ConfigError, PackageError
+from autopipe.packaging.manifest import Needs
 from autopipe.packaging.provenance import Manifest, Source, Statement
 from autopipe.verification import reference
 from autopipe.verification.compare import coarse, magnitude, tolerance, widened
 from autopipe.verification.inputs import Case, nudged
 from autopipe.verification.operators import Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
+from autopipe.verification.rounding import round_weights
 
 _MOVES = 3
 """Times that inputs are moved, where that shows how far two right programs may be apart."""
@@ -42,7 +44,7 @@ class ReferenceCases:
         imported = work / "imported"
         imported.mkdir()
         _import(manifest, model, imported)
-        self._oracle = Oracle(imported, reference.choose("auto", imported), work)
+        self._oracle = _choose_reference(manifest.needs, imported, work)
         self._operators = Operators(imported)
         self._typical: dict[str, float] = {}
         self.origin = ""
@@ -86,6 +88,16 @@ class ReferenceCases:
         return allowed
 
 
+def _choose_reference(needs: Needs, imported: Path, work: Path) -> Oracle:
+    """Return the reference of an imported model, with the rounded weights of a package."""
+    engines = reference.choose("auto", imported)
+    if not needs.rounded:
+        return Oracle(imported, engines, work)
+    folder = work / "rounded"
+    folder.mkdir()
+    return Oracle(folder, round_weights(needs.rounded, imported, folder, engines), work)
+
+
 def _import(manifest: Manifest, path: str, out: Path) -> None:
     """Write the model of a package as the artifact of *import*."""
     from autopipe.compiler.frontends.write_imported import write_imported
@@ -94,11 +106,15 @@ def _import(manifest: Manifest, path: str, out: Path) -> None:
         raise ConfigError("--model takes a package of format 2, which states its model")
     definition = manifest.predicate.build_definition
     stated = definition.external_parameters.configuration
-    numerics = Numerics.model_validate(stated.get("numerics", {}))
-    if numerics.weights or numerics.compute:
-        raise ConfigError(
-            "--model: the package rounds to bfloat16 (`numerics`), and no reference does"
-        )
+    variants = manifest.needs.variants
+    for each in (stated, *(variant.configuration for variant in variants)):
+        if Numerics.model_validate(each.get("numerics", {})).compute:
+            raise ConfigError(
+                "--model: the package rounds products to bfloat16 (`numerics.compute`), "
+                "and no reference does"
+            )
+    if any(variant.needs.rounded != manifest.needs.rounded for variant in variants):
+        raise ConfigError("--model: builds of the package round different weights")
     try:
         model = Model.model_validate({**stated["model"], "path": path})
     except (ValidationError, KeyError, TypeError) as error:

@@ -59,6 +59,7 @@ def _needs(ctx: Context, library: BuiltLibrary) -> Needs:
         signature=library.signature,
         tasks=tuple(task.model_dump(mode="json", include=_TASK) for task in library.tasks),
         verification=_verification(ctx.inputs.get("verify")),
+        rounded=library.rounded,
     )
 
 

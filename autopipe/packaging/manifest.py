@@ -46,7 +46,7 @@ class Processor(Frozen, frozen=True):
 class Needs(Sparse, frozen=True):
     """What opening a package takes."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"variants"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"rounded", "variants"})
 
     processor: Processor
     """Where it runs."""
@@ -60,6 +60,8 @@ class Needs(Sparse, frozen=True):
     """Each fused kernel, and where its schedule came from."""
     verification: str | None
     """What verification showed; null for a build that was not checked."""
+    rounded: tuple[str, ...] = ()
+    """Names of the model's weights that are rounded to bfloat16."""
     variants: "Annotated[tuple[Variant, ...], Field(max_length=3)]" = ()
     """The same model built for other processors, each for a better one than the last."""
 

@@ -52,13 +52,13 @@ class Rounding:
         """
         folder = work / "rounded"
         folder.mkdir()
-        engines = original.engines
-        if build.short or not _onnx_rounded(build.rounded, imported, folder):
-            _plain_rounded(build.rounded, imported, folder)
-            if build.short is not None:
-                _round_products(build, folder)
-            engines = (PLAIN,)
         inside = build.short is not None
+        engines: Sequence[str] = (PLAIN,)
+        if inside:
+            _plain_rounded(build.rounded, imported, folder)
+            _round_products(build, folder)
+        else:
+            engines = round_weights(build.rounded, imported, folder, original.engines)
         return cls(Oracle(folder, engines, work), original, options.accuracy, inside)
 
     def moved_by(self, cases: Sequence[Case], rounded: Sequence[ReferenceAnswer]) -> float:
@@ -90,6 +90,16 @@ def to_bfloat16(array: np.ndarray) -> np.ndarray:
     import ml_dtypes
 
     return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def round_weights(
+    names: Collection[str], imported: Path, folder: Path, engines: Sequence[str]
+) -> Sequence[str]:
+    """Write the reference whose named weights are rounded; return which of the engines run it."""
+    if _onnx_rounded(names, imported, folder):
+        return engines
+    _plain_rounded(names, imported, folder)
+    return (PLAIN,)
 
 
 def _onnx_rounded(names: Collection[str], imported: Path, folder: Path) -> bool:

@@ -72,9 +72,9 @@ def test_another_model_is_refused(pack, source, tmp_path):
     assert not (tmp_path / "to").exists()
 
 
-def test_a_rounded_package_has_no_reference(pack, source, tmp_path):
-    package = pack({**CONFIGURATION, "numerics": {"weights": "bfloat16"}})
-    with pytest.raises(ConfigError, match="rounds to bfloat16"):
+def test_a_package_with_rounded_products_has_no_reference(pack, source, tmp_path):
+    package = pack({**CONFIGURATION, "numerics": {"compute": "bfloat16"}})
+    with pytest.raises(ConfigError, match="rounds products to bfloat16"):
         export_package(package, tmp_path / "to", model=str(source / "reference.onnx"))
 
 
