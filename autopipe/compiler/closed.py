@@ -22,7 +22,10 @@ from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.sym import Analyzer
 
-from autopipe.compiler import integer_division  # noqa: F401 - it registers how divisions are legalized
+from autopipe.compiler import (  # noqa: F401 - they register how integers are legalized
+    integer_division,
+    wrapping_integers,
+)
 from autopipe.compiler.graph.calls import callee, graph_functions
 from autopipe.compiler.open_sizes import Counts, bound, counted, open_variables
 from autopipe.compiler.recurrence.form import ATTRIBUTE

@@ -23,7 +23,7 @@ from tvm import tirx
 from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.tirx import compilation_pipeline
 
-from autopipe.compiler import bfloat16_rounding, exact_divisions
+from autopipe.compiler import bfloat16_rounding, exact_divisions, wrapping_integers
 from autopipe.compiler.bfloat16_operands import typed
 from autopipe.compiler.border_loops import split_at_borders
 from autopipe.compiler.nan_propagation import propagate_nan
@@ -77,6 +77,7 @@ def _pipeline() -> tuple[object, object, object]:
     """Return TVM's pipeline, with `before` before allocations are written out."""
     kernels, host, device = default_s_tir_pipeline()
     kernels = exact_divisions.before(bfloat16_rounding.before(kernels))
+    kernels = wrapping_integers.before(kernels)
     return kernels, lambda: before(host()), device
 
 

@@ -18,11 +18,12 @@ from typing import Any, Final
 
 import numpy as np
 import tvm
-import tvm_ffi
-from tvm import te, tirx, topi
+from tvm import tirx, topi
 from tvm.ir import GenericConst
 from tvm.ir.prim import min_value
 from tvm.relax.transform.legalize_ops import binary
+
+from autopipe.compiler.element_rewrites import rewrite_elements
 
 # ruff: noqa: ANN401, SLF001  TVM's expressions have no types, and its wrapper no public name
 
@@ -65,23 +66,7 @@ def _negate(value: Any, dtype: str) -> Any:
 
 def _guarded(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of topi whose divisions are all safe."""
-
-    def divide(left: Any, right: Any) -> Any:
-        made = compute(left, right)
-        if not isinstance(made, te.Tensor):
-            return made
-        (body,) = made.op.body
-        axes = [axis.var for axis in made.op.axis]
-
-        def element(*index: Any) -> Any:
-            places = dict(zip(axes, index, strict=True))
-            placed = tvm_ffi.structural_map(body, (tirx.Var, lambda var: places.get(var, var)))
-            return tvm_ffi.structural_map(placed, [(kind, divide_safely) for kind in _DIVISIONS])
-
-        return te.compute(made.shape, element, name=made.op.name, tag=made.op.tag)
-
-    divide.__name__ = compute.__name__
-    return divide
+    return rewrite_elements(compute, _DIVISIONS, divide_safely)
 
 
 def _legalized(compute: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,12 @@ from tvm import tirx
 from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.tirx import compilation_pipeline
 
-from autopipe.compiler import bfloat16_rounding, exact_divisions, in_registers
+from autopipe.compiler import (
+    bfloat16_rounding,
+    exact_divisions,
+    in_registers,
+    wrapping_integers,
+)
 
 PIPELINE: Final = "autopipe.open"
 """Name of the pipeline for kernels, as `tvm.tirx.build` takes it."""
@@ -66,6 +71,7 @@ def _pipeline() -> tuple[object, object, object]:
     kernels, host, device = default_s_tir_pipeline()
 
     kernels = exact_divisions.before(bfloat16_rounding.before(kernels))
+    kernels = wrapping_integers.before(kernels)
     each = tvm.tirx.transform.prim_func_pass(lambda function, *_: told(function), opt_level=0)
     return kernels, lambda: tvm.transform.Sequential([each, in_registers.before(host())]), device
 

@@ -13,6 +13,7 @@ from autopipe.compiler import (  # noqa: F401 - they register how ops are legali
     filling,
     float_order,
     integer_division,
+    wrapping_integers,
 )
 from autopipe.compiler.graph import separated
 from autopipe.compiler.graph.calls import bindings, graph_functions

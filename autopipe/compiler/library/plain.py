@@ -21,6 +21,7 @@ from autopipe.compiler import (
     float_order,  # noqa: F401 - it registers how places of extremes are legalized
     integer_division,  # noqa: F401 - it registers how divisions are legalized
     module_io,
+    wrapping_integers,  # noqa: F401 - it registers how sums and products are legalized
 )
 from autopipe.compiler.library.ports import sizes_of
 from autopipe.compiler.library.row_order import along_rows

@@ -142,12 +142,15 @@ def _number(value: float, dtype: str) -> Any:
 
 
 def _integer_mean(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool) -> Any:
-    """Return the mean of integers, rounded towards 0."""
+    """Return the mean of integers, rounded towards 0; their sum is of 64 bits."""
     dtype = str(data.ty.dtype)
+    wide = "uint64" if dtype.startswith("u") else "int64"
     sizes = known.sizes(data, "what ReduceMean takes integers from")
     count = math.prod(sizes[axis] for axis in axes or range(len(sizes)))
+    data = data if dtype == wide else bb.normalize(relax.op.astype(data, wide))
     total = bb.normalize(relax.op.sum(data, axes, keepdims))
-    return relax.op.divide(total, relax.const(count, dtype))
+    mean = bb.normalize(relax.op.divide(total, relax.const(count, wide)))
+    return mean if dtype == wide else relax.op.astype(mean, dtype)
 
 
 def _log_of_sum(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool) -> Any:

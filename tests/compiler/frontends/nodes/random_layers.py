@@ -145,12 +145,10 @@ def softmax(draw: Draw, op: str) -> Node:
     shape = draw.shape(1, 4)
     dtype = "float32" if op == "Hardmax" else draw.pick("float32", "float64")
     data = draw.array(shape, dtype, draw.pick(3.0, 1e4))
-    return Node(
-        op,
-        draw.pick(11, 13),
-        {"x": data},
-        attributes=chosen(draw, {"axis": [draw.axis(len(shape))]}),
-    )
+    opset, attributes = draw.pick(11, 13), chosen(draw, {"axis": [draw.axis(len(shape))]})
+    if opset == 11 and len(shape) == 1:  # the default, 1, is no axis of it
+        attributes = {"axis": 0}
+    return Node(op, opset, {"x": data}, attributes=attributes)
 
 
 def product(draw: Draw, op: str) -> Node:

@@ -221,7 +221,8 @@ def reduction(draw: Draw, op: str) -> Node:
         opset, dtypes = 20, ("bool",)
     shape = draw.shape()
     data = draw.array(shape, draw.pick(*dtypes))
-    if data.dtype.kind != "f" and op != "ReduceProd" and draw.flip(0.3):
+    inexact = op == "ReduceMean" and data.dtype.itemsize == 8  # references divide in floats
+    if data.dtype.kind != "f" and op != "ReduceProd" and not inexact and draw.flip(0.3):
         data = draw.extreme(shape, str(data.dtype))
     if op == "ReduceLogSum":
         data = np.abs(data) + np.asarray(0.5, data.dtype)
