@@ -9,6 +9,7 @@ import tvm
 from autopipe.artifacts.library import Rejected
 from autopipe.artifacts.tuning import BestRecord
 from autopipe.errors import StageError
+from autopipe.pipeline.counted import Watch
 from autopipe.processes.contained import Failed
 from autopipe.safety.inspection import ScheduleChecker
 from autopipe.safety.maker import Maker, Refused
@@ -64,13 +65,18 @@ class Choices:
     """The schedules of all tasks, until each of them is one that can be built."""
 
     def __init__(
-        self, asked: Sequence[Asked], policy: Policy, maker: Maker, judge: ScheduleChecker
+        self,
+        asked: Sequence[Asked],
+        policy: Policy,
+        maker: Maker,
+        judge: ScheduleChecker,
+        watch: Watch,
     ) -> None:
         """Take the first of each task's chain."""
         self._judge = judge
         self._chains = [_chain(request, policy, maker) for request in asked]
         self.asked = asked
-        self.chosen = [next(chain) for chain in self._chains]
+        self.chosen = [next(chain) for chain in watch.each("kernels planned", self._chains)]
         """What each task is built with, in order, as far as that is known."""
         self._open = list(range(len(asked)))
 

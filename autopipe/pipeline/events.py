@@ -98,6 +98,13 @@ class Progress(_Event, frozen=True):
     event: Literal["progress"] = "progress"
     stage: str
     message: str
+    """What is done now, or what is counted, such as `kernels planned`."""
+    done: int | None = None
+    """How many of these are done; null where nothing is counted."""
+    total: int | None = None
+    """How many there are."""
+    remaining: float | None = None
+    """Estimated seconds until all of them are done."""
 
 
 class TuningProgress(_Event, frozen=True):

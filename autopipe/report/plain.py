@@ -6,6 +6,7 @@ from autopipe.pipeline.events import (
     BuildsFinished,
     Event,
     Measured,
+    Progress,
     RunFinished,
     TuningProgress,
     Warn,
@@ -17,7 +18,7 @@ from autopipe.report.wording import PATH_LIMIT, wording
 
 _LONGEST = 4 * PATH_LIMIT
 INTERVAL = 10.0
-"""Seconds between two lines about the same tuning: a log is read afterwards."""
+"""Seconds between two lines that count: a log is read afterwards."""
 
 
 class Plain:
@@ -31,7 +32,7 @@ class Plain:
         """Write the line of the event."""
         if isinstance(event, Measured):  # the line of the stage's end says it
             return
-        if isinstance(event, TuningProgress):
+        if isinstance(event, TuningProgress) or _is_counted(event):
             now = time.monotonic()
             if now < self._next:
                 return
@@ -39,6 +40,10 @@ class Plain:
         table = list_builds(event) if isinstance(event, BuildsFinished) else ()
         for line in (*table, wording(event)):
             self._out.write(line_of(line, _LONGEST) + "\n")
+
+
+def _is_counted(event: Event) -> bool:
+    return isinstance(event, Progress) and event.done is not None
 
 
 class Quiet(Plain):

@@ -77,7 +77,9 @@ def row(stage: str, *cells: str) -> str:
 def progress(event: Progress | TuningProgress) -> str:
     """Say how far a stage has come."""
     if isinstance(event, Progress):
-        return escape(event.message)
+        counts = [] if event.done is None else [f"{event.done} of {event.total}"]
+        left = [] if event.remaining is None else [f" {seconds(event.remaining)} left"]
+        return " ".join([*counts, escape(event.message), *left])
     cells = [f"{event.trials}/{event.budget} trials"]
     if event.latency is not None:
         cells.append(f"best {seconds(event.latency)}")

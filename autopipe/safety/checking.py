@@ -2,11 +2,12 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
 from autopipe.errors import StoreError
 from autopipe.measure import device
+from autopipe.pipeline.counted import Watch
 from autopipe.processes.contained import SECONDS, Child, Failed
 from autopipe.processes.failure import Failure, How, garbled
 from autopipe.safety.job import Piece, bounded, do, plain_runs
@@ -31,23 +32,27 @@ class Checker:
     """Checks schedules for the target of some conditions, as many at a time as it has cores."""
 
     def __init__(
-        self, conditions: Conditions, patience: Callable[[], float] = lambda: math.inf
+        self,
+        conditions: Conditions,
+        patience: Callable[[], float] = lambda: math.inf,
+        watch: Watch | None = None,
     ) -> None:
         """Start nothing yet. Raises SetupError where compiler or driver of a GPU are missing.
 
         `patience` returns the seconds that a check which begins now may take: one that takes
-        longer is no failure but postponed.
+        longer is no failure but postponed. `watch` counts the checks.
         """
         device.prepare_forks(conditions.target)
         self._conditions = conditions
         self._patience = patience
+        self._watch = watch
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
         """Return what came of the check of each piece."""
         found: list[Outcome] = []
         running: deque[tuple[Child, float]] = deque()
         with ExitStack() as open_ones:
-            for piece in pieces:
+            for piece in self._counted(pieces):
                 if len(running) == self._conditions.hardware.cores:
                     found.append(_outcome(*running.popleft()))
                 seconds = min(SECONDS, self._patience())
@@ -57,6 +62,9 @@ class Checker:
                 running[-1][0].tell()
             found += [_outcome(*each) for each in running]
         return found + [Postponed(begun=False) for _ in pieces[len(found) :]]
+
+    def _counted(self, pieces: Sequence[Piece]) -> Iterable[Piece]:
+        return pieces if self._watch is None else self._watch.each("schedules checked", pieces)
 
     def plain_runs(self, piece: Piece) -> bool:
         """Tell whether the plain loops of a piece can be run, and agree with themselves."""

@@ -14,6 +14,7 @@ from autopipe import foreign
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError, StoreError, TargetError
 from autopipe.measure import check
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.stage import Context
 from autopipe.processes.contained import Failed
 from autopipe.safety.checking import Checker, Outcome, Postponed
@@ -76,18 +77,19 @@ class Inspector:
         failures: Failures,
         elsewhere: PieceChecker | None = None,
         patience: Callable[[], float] = lambda: math.inf,
+        watch: Watch | None = None,
     ) -> Self:
         """Return the inspector of a stage, which checks what this machine can run.
 
         What it can not run is checked `elsewhere`, if there is such a place. `patience` returns the
-        seconds that a check here may take.
+        seconds that a check here may take, and `watch` counts those.
         """
         from autopipe.compiler.target import machine
 
         checker: PieceChecker | TargetError
         try:
             machine.check(ctx.facts[Facet.TARGET])
-            checker = Checker(failures.conditions, patience)
+            checker = Checker(failures.conditions, patience, watch)
         except TargetError as error:
             checker = elsewhere or error
         folder = ctx.records.parent

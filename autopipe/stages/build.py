@@ -18,6 +18,7 @@ from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
 from autopipe.libraries import LIBRARIES, versions
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.records.proofs import claimed
@@ -96,8 +97,10 @@ class BuildStage(Stage, frozen=True):
         conditions = conditions.within(weights_in_all(tasks))
         tuned = TuningResult.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
+        watch = Watch(self.name, ctx.emit)
         with self._choices(ctx, tasks, tuned, failures) as choices:
             choices.settle()
+            watch.begin(f"compiling {len(tasks)} kernels")
             lowered = module_io.load_lowered(ctx.inputs["lower"])
             sized = SizedModules.within(ctx.inputs["lower"]).modules
             paths = {one.label: ctx.out / library_of(one) for one in sized}
@@ -180,7 +183,9 @@ class BuildStage(Stage, frozen=True):
             text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
             ctx.emit(Warn(stage=self.name, message=text))
         with Maker({request.task.name: request.workload for request in asked}, failures) as maker:
-            yield Choices(asked, policy, maker, Inspector.of(ctx, failures))
+            watch = Watch(self.name, ctx.emit)
+            inspector = Inspector.of(ctx, failures, watch=watch)
+            yield Choices(asked, policy, maker, inspector, watch)
 
     def _believed(
         self, ctx: Context, tasks: "Sequence[Task]", tuned: TuningResult

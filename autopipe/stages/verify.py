@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 from autopipe.config import Pipeline, Verify
 from autopipe.environment.facet import Facet
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.stages.samples import checked
@@ -56,7 +57,9 @@ class VerifyStage(Stage, frozen=True):
         with TemporaryDirectory(dir=ctx.work) as scratch:
             work = Path(scratch)
             with ContainedBuild(ctx.inputs["build"], work, target) as build:
-                result = verify(build, ctx.inputs["import"], self.options, work, self.samples)
+                watch = Watch(self.name, ctx.emit)
+                model = ctx.inputs["import"]
+                result = verify(build, model, self.options, work, self.samples, watch=watch)
         for message in result.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         result.write(ctx.out)

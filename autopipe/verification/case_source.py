@@ -51,6 +51,12 @@ class CaseSource:
         if self._signature.dimensions:
             yield from self._others()
 
+    def count_sizes(self) -> int:
+        """Return at how many sizes the batches are, those of real inputs apart."""
+        dimensions = self._signature.dimensions
+        others = len(list(tried(dimensions, self._options.seed))) if dimensions else 0
+        return len(self._likely) + others
+
     def redrawn(self, case: Case, place: int) -> Iterator[Case]:
         """Yield other inputs for a case, the one at some place of its batch."""
         ports, limits = self._at(case.sizes)

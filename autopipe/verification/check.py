@@ -9,6 +9,7 @@ from pathlib import Path
 from autopipe.artifacts.verification import CheckedCase, Verification
 from autopipe.config import Verify
 from autopipe.errors import StageError
+from autopipe.pipeline.counted import Watch
 from autopipe.verification import doubts, reference
 from autopipe.verification.case_source import Batch, CaseSource
 from autopipe.verification.compare import check_names, magnitude
@@ -26,20 +27,22 @@ _Compare = Callable[[CaseJudge, Case, ReferenceAnswer], CheckedCase]
 """Compares the build with what the reference answered to a case."""
 
 
-def verify(
+def verify(  # noqa: PLR0913 -- what is compared, with what, and how
     model: ContainedBuild,
     imported: Path,
     options: Verify,
     work: Path,
     given: Mapping[str, Path] | None = None,
+    *,
+    watch: Watch | None = None,
 ) -> Verification:
     """Compare a build with the artifact of *import* that it was built from, on every case.
 
     `given` are files of real inputs by the names of their cases. `work` takes inputs and expected
-    outputs; the caller empties it. A build with rounded weights is compared with the model that has
-    them, too. Raises GateError where numbers, shapes, dtypes or names differ, ModelError where the
-    model itself can not run at a size that it may have, SetupError where no reference is installed,
-    ConfigError for real inputs that do not fit.
+    outputs; the caller empties it. `watch` counts the sizes. A build with rounded weights is
+    compared with the model that has them, too. Raises GateError where numbers, shapes, dtypes or
+    names differ, ModelError where the model itself can not run at a size that it may have,
+    SetupError where no reference is installed, ConfigError for real inputs that do not fit.
     """
     engines = reference.choose(options.reference, imported)
     plain = Oracle(imported, engines, work)
@@ -49,7 +52,7 @@ def verify(
     trials = CaseSource(model.signature, imported, options)
     operators = Operators(imported, model.signature.device)
     checker = _Checker(model, imported, work, oracle, trials, options, operators, rounding)
-    found = [checker.checked(batch) for batch in trials.batches(given or {})]
+    found = list(_counted(map(checker.checked, trials.batches(given or {})), trials, watch))
     expected = found[0].expected
     warnings = Counter(warning for one in found for warning in one.warnings)
     return Verification(
@@ -63,6 +66,19 @@ def verify(
         ),
         rounded_by=max(one.rounded_by for one in found) if rounding else None,
     )
+
+
+def _counted(
+    found: Iterable["_BatchResult"], source: CaseSource, watch: Watch | None
+) -> Iterator["_BatchResult"]:
+    """Yield what was found, and count the sizes."""
+    tell = watch.count("sizes compared", source.count_sizes()) if watch else None
+    seen: set[str] = set()
+    for one in found:
+        seen.update(str(case.sizes) for case in one.cases)
+        if tell is not None:
+            tell(len(seen))
+        yield one
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What makes schedules in tests, and keeps what fails."""
 
 from autopipe.building.choice import Asked, Choices
+from autopipe.pipeline.counted import Watch
 from autopipe.safety.failures import Failures
 from autopipe.safety.maker import Maker
 from autopipe.safety.quarantine import Quarantine
@@ -19,7 +20,7 @@ def failures(folder, said=None, *, fatal=False):
 def choose(folder, asked, policy, judge):
     """Return what each task is built with."""
     with Maker({each.task.name: each.workload for each in asked}, failures(folder)) as maker:
-        return Choices(asked, policy, maker, judge).settle()
+        return Choices(asked, policy, maker, judge, Watch("build", lambda _: None)).settle()
 
 
 def choose_one(folder, task, workload, record, policy, judge, share=0.0):  # noqa: PLR0917

@@ -1,0 +1,56 @@
+"""What a stage tells of what it counts."""
+
+import pytest
+
+from autopipe.pipeline import counted
+from autopipe.pipeline.counted import Watch
+from autopipe.report.wording import progress, wording
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(counted, "time", found)
+    return found
+
+
+def test_the_time_left_is_that_of_the_mean_item(clock):
+    events = []
+    for _ in Watch("build", events.append).each("kernels planned", range(10)):
+        clock.now += 2.0
+    assert [event.done for event in events] == list(range(1, 10))
+    assert [event.remaining for event in events] == [2.0 * (10 - done) for done in range(1, 10)]
+    assert wording(events[3]) == "build      4 of 10 kernels planned  12 s left"
+
+
+def test_what_is_quick_is_not_told(clock):
+    events = []
+    for _ in Watch("build", events.append).each("kernels planned", range(100)):
+        clock.now += counted.INTERVAL / 50
+    assert [event.done for event in events] == [50]
+
+
+def test_nothing_is_told_of_no_items_and_of_the_last_one(clock):
+    events = []
+    tell = Watch("verify", events.append).count("sizes compared", 2)
+    clock.now += 10.0
+    tell(0)
+    tell(2)
+    assert list(Watch("verify", events.append).each("sizes compared", [])) == []
+    assert not events
+
+
+def test_what_can_not_be_counted_is_named():
+    events = []
+    Watch("build", events.append).begin("compiling 4 kernels")
+    assert progress(events[0]) == "compiling 4 kernels"
