@@ -1,5 +1,6 @@
 """Commands on pipeline files: `run`, `plan`, `explain` and `validate`."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
@@ -192,6 +193,8 @@ def plan(  # noqa: PLR0913 -- one for each option
     Nothing is run.
     """
     from autopipe.api import builds, flow
+    from autopipe.report.outlook import plan_row
+    from autopipe.report.tasks import columns
 
     found = builds.find_builds(files, overrides=overrides or (), only=only or ())
     outlooks = [
@@ -207,7 +210,7 @@ def plan(  # noqa: PLR0913 -- one for each option
         return
     for build, each in zip(found, outlooks, strict=True):
         show([f"== {build.label}  {build.target}  {build.file}"] if len(found) > 1 else [])
-        show(f"{o.stage:<10} {o.state:<7} {'; '.join(o.why)}".rstrip() for o in each)
+        show(plan_row(outlook, columns(sys.stdout)) for outlook in each)
         if any((o.stage, o.state) == ("tune", "run") for o in each):
             from autopipe.api import farm
 
@@ -235,6 +238,7 @@ def explain(  # noqa: PLR0913 -- one for each option
     """Say why a stage would run, or what its result depends on."""
     from autopipe.api import flow
     from autopipe.pipeline.plan import require
+    from autopipe.report.outlook import sentences
     from autopipe.store.canonical import pretty
 
     outlooks = flow.plan(file, build=build, overrides=overrides or (), store=store, emit=warnings)
@@ -243,9 +247,8 @@ def explain(  # noqa: PLR0913 -- one for each option
     if as_json:
         show_json(_fields(outlook))
     else:
-        reasons = (f"  {reason}" for reason in outlook.why)
         action = pretty(outlook.action).split("\n")[:-1] if outlook.state == "cached" else []
-        show([f"{stage}: {outlook.state}", *reasons, *action])
+        show([*sentences(outlook), *action])
 
 
 def validate(files: Files) -> None:

@@ -1,5 +1,6 @@
 """Why a stage runs: the difference between what it would do and what it did last."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -10,15 +11,15 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 def changes(old: Document, new: Document) -> list[str]:
-    """Name every entry that differs, as `params.budget.trials: 64 -> 128`.
+    """Say of every entry how it differs, as `params.trials changed from 64 to 128`.
 
-    Entries that are None on the new side are not known yet, and are left out.
+    Inputs that are None on the new side are not known yet, and are left out.
     """
     before, after = dict(_flatten(old)), dict(_flatten(new))
     names = sorted(before.keys() | after.keys())
     unknown = {name for name in names if name.startswith("inputs.") and after.get(name, 1) is None}
     return [
-        f"{name}: {_show(before, name)} -> {_show(after, name)}"
+        _describe(name, before, after)
         for name in names
         if name not in unknown and before.get(name, ...) != after.get(name, ...)
     ]
@@ -44,8 +45,18 @@ def _flatten(document: Document, prefix: str = "") -> Iterator[tuple[str, object
             yield f"{prefix}{name}", value
 
 
-def _show(flat: dict[str, object], name: str) -> str:
-    if name not in flat:
-        return "-"
-    text = str(flat[name])
+def _describe(name: str, before: Document, after: Document) -> str:
+    group, _, stage = name.partition(".")
+    if group == "inputs" and name in before and name in after:
+        return f"the result of {stage} changed"
+    if name not in before:
+        return f"{name} is new: {_show(after[name])}"
+    if name not in after:
+        return f"{name} was {_show(before[name])} and is gone"
+    return f"{name} changed from {_show(before[name])} to {_show(after[name])}"
+
+
+def _show(value: object) -> str:
+    """Write a value as the pipeline file does, and a digest in short."""
+    text = value if isinstance(value, str) else json.dumps(value)
     return text[:12] if _DIGEST.fullmatch(text) else text

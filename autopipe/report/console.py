@@ -22,6 +22,7 @@ from autopipe.pipeline.events import (
 )
 from autopipe.report.builds import list_builds
 from autopipe.report.output import Output
+from autopipe.report.summary import RunSummary
 from autopipe.report.wording import progress, wording
 
 if TYPE_CHECKING:
@@ -47,9 +48,11 @@ class Console:
         self._out = out
         self._color = color
         self._live: LiveLine | None = None
+        self._summary = RunSummary()
 
     def __call__(self, event: Event, /) -> None:
         """Show the event."""
+        summary = self._summary.after(event)
         match event:
             case StageStarted(stage=stage):
                 self._start(stage)
@@ -67,6 +70,8 @@ class Console:
                 self._erase()
                 self._live = None
                 self._write(event)
+                columns = shutil.get_terminal_size().columns - 1
+                self._out.write("".join(f"{fold(line, columns)}\n" for line in summary))
 
     def close(self) -> None:
         """Leave a stage that was cut off as it was last seen, and the cursor below it."""

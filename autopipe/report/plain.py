@@ -14,6 +14,7 @@ from autopipe.pipeline.events import (
 from autopipe.report.builds import list_builds
 from autopipe.report.escape import escape, line_of
 from autopipe.report.output import Output
+from autopipe.report.summary import RunSummary
 from autopipe.report.wording import PATH_LIMIT, wording
 
 _LONGEST = 4 * PATH_LIMIT
@@ -27,9 +28,11 @@ class Plain:
     def __init__(self, out: Output) -> None:
         self._out = out
         self._next = 0.0
+        self._summary = RunSummary()
 
     def __call__(self, event: Event, /) -> None:
-        """Write the line of the event."""
+        """Write the line of the event, and the summary after the last one."""
+        summary = self._summary.after(event)
         if isinstance(event, Measured):  # the line of the stage's end says it
             return
         if isinstance(event, TuningProgress) or _is_counted(event):
@@ -38,7 +41,7 @@ class Plain:
                 return
             self._next = now + INTERVAL
         table = list_builds(event) if isinstance(event, BuildsFinished) else ()
-        for line in (*table, wording(event)):
+        for line in (*table, wording(event), *summary):
             self._out.write(line_of(line, _LONGEST) + "\n")
 
 

@@ -11,6 +11,7 @@ from autopipe.report.units import count
 from autopipe.tasks.task import Task
 
 WIDTH = 80
+_WHOLE = 10_000
 _HEADER = ("#", "share", "calls", "FLOPs", "bytes", "kind")
 _LONG = 10_000
 """Characters of a line of TIR."""
@@ -20,8 +21,11 @@ _KINDS = {"out_elementwise_fusable": "out_ewise"}  # the one that is too long; T
 
 
 def columns(stream: TextIO) -> int:
-    """Return how wide a table on a stream may be: a terminal's width, `WIDTH` at least."""
-    return max(WIDTH, get_terminal_size().columns) if stream.isatty() else WIDTH
+    """Return how wide a table on a stream may be: a terminal's width, `WIDTH` at least.
+
+    In a pipe or a file it is whole.
+    """
+    return max(WIDTH, get_terminal_size().columns) if stream.isatty() else _WHOLE
 
 
 def table(tasks: Sequence[Task], width: int = WIDTH) -> str:

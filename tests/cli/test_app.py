@@ -212,15 +212,17 @@ def test_plan_and_explain(cli: Cli, file: Path) -> None:
     assert done.stdout.splitlines() == [
         "import     cached",
         "tasks      cached",
-        "act        run     params.note: a -> b",
+        "act        run     params.note changed from a to b",
         "package    cached",
     ]
     rows = json.loads(cli("plan", file, "--json", do="write", note="b").stdout)
     assert [(row["stage"], row["state"]) for row in rows][2] == ("act", "run")
     done = cli("explain", file, "act", do="write", note="b")
-    assert done.stdout == "act: run\n  params.note: a -> b\n"
+    assert done.stdout == "act would run:\n  params.note changed from a to b\n"
     done = cli("explain", file, "act", do="write", note="a")
-    assert done.stdout.startswith("act: cached\n{")
+    assert done.stdout.startswith(
+        "act is in the store and would not run; this is what it depends on:\n{"
+    )
     assert cli("explain", file, "atc", do="write").returncode == 2
 
 

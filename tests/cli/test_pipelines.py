@@ -211,7 +211,7 @@ def test_plan_tasks_and_explain_know_builds(cli: Cli) -> None:
     one = json.loads(cli("plan", "demo.yaml", "--build", "v2", "--json").stdout)
     assert one == told[0]["stages"]
     done = cli("explain", "demo.yaml", "package", "--build", "v3")
-    assert done.stdout == "package: run\n  never run before\n"
+    assert done.stdout == "package would run:\n  never run before\n"
     for words in ("explain demo.yaml package", "tasks demo.yaml", "doctor demo.yaml"):
         done = cli(*words.split())
         assert done.returncode == 2
@@ -222,10 +222,10 @@ def test_plan_tasks_and_explain_know_builds(cli: Cli) -> None:
 def test_what_one_build_changed_is_compared_with_what_it_did_last(cli: Cli, folder: Path) -> None:
     cli("run", "demo.yaml", do="write", note="a")
     done = cli("plan", "demo.yaml", do="write", note="b", only="demo-v3")
-    assert done.stdout.count("params.note: a -> b") == 1
+    assert done.stdout.count("params.note changed from a to b") == 1
     (folder / "model.txt").write_text("abd")
     done = cli("explain", "demo.yaml", "import", "--build", "me", do="write", note="a")
-    assert "sources.path: ba7816bf8f01 -> " in done.stdout
+    assert "sources.path changed from ba7816bf8f01 to " in done.stdout
 
 
 def test_validate_takes_folders_and_says_ok_a_file(cli: Cli, folder: Path) -> None:

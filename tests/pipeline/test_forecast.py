@@ -67,10 +67,15 @@ def test_the_last_run_is_compared_with_and_not_the_most_similar(source: Path, ro
     go(demo(source, trials=64), root)
     go(demo(source, trials=7), root, facts={**FACTS, Facet.DEVICE: {"cpu": "y"}})
     outlooks = look(demo(source, trials=128), root)
-    assert outlooks["tune"].why == ("facts.device.cpu: y -> x", "params.trials: 7 -> 128")
+    assert outlooks["tune"].why == (
+        "facts.device.cpu changed from y to x",
+        "params.trials changed from 7 to 128",
+    )
     assert outlooks["tune"].key is not None
     assert go(demo(source, trials=64), root)[0][-1] == "cached tune"
-    assert look(demo(source, trials=128), root)["tune"].why == ("params.trials: 64 -> 128",)
+    assert look(demo(source, trials=128), root)["tune"].why == (
+        "params.trials changed from 64 to 128",
+    )
 
 
 def test_another_pipeline_file_is_not_compared_with(source: Path, root: Path) -> None:
@@ -79,7 +84,7 @@ def test_another_pipeline_file_is_not_compared_with(source: Path, root: Path) ->
     assert [outlook.state for outlook in outlooks.values()] == ["cached", "cached", "run"]
     assert outlooks["tune"].why == ("never run before",)
     again = look(demo(source, trials=128), root, file=Path("other.yaml"))
-    assert again["tune"].why == ("params.trials: 64 -> 128",)
+    assert again["tune"].why == ("params.trials changed from 64 to 128",)
 
 
 def test_what_the_store_has_lost_is_said(source: Path, root: Path) -> None:
@@ -94,9 +99,9 @@ def test_a_source_changed_and_a_parameter_after_it(source: Path, root: Path) -> 
     go(demo(source), root)
     source.write_text("abc")
     outlooks = look(demo(source, trials=5), root)
-    assert outlooks["import"].why == ("sources.path: b5d4045c3f46 -> ba7816bf8f01",)
+    assert outlooks["import"].why == ("sources.path changed from b5d4045c3f46 to ba7816bf8f01",)
     assert outlooks["lower"].why == ("after import",)
-    assert outlooks["tune"].why == ("after lower", "params.trials: 4 -> 5")
+    assert outlooks["tune"].why == ("after lower", "params.trials changed from 4 to 5")
     assert outlooks["tune"].key is None
 
 
@@ -133,17 +138,17 @@ def test_a_version_and_a_fact_changed(source: Path, root: Path) -> None:
     read, _, tune = demo(source)
     facts = {**FACTS, Facet.TVM: {"tvm": "2"}}
     why = look([read, Newer(), tune], root, Fixed(facts))["lower"].why
-    assert why == ("facts.tvm.tvm: 1 -> 2", "version: 1 -> 2")
+    assert why == ("facts.tvm.tvm changed from 1 to 2", "version changed from 1 to 2")
 
 
 def test_changes_name_what_is_new_and_what_is_gone() -> None:
     old = {"version": 1, "inputs": {"lower": "a" * 64}, "params": {"trials": 4, "x": {}}}
     new = {"version": 1, "inputs": {"lower": "b" * 64}, "params": {"seed": 0, "x": {"y": None}}}
     assert changes(old, new) == [
-        f"inputs.lower: {'a' * 12} -> {'b' * 12}",
-        "params.seed: - -> 0",
-        "params.trials: 4 -> -",
-        "params.x: {} -> -",
-        "params.x.y: - -> None",
+        "the result of lower changed",
+        "params.seed is new: 0",
+        "params.trials was 4 and is gone",
+        "params.x was {} and is gone",
+        "params.x.y is new: null",
     ]
     assert changes(old, old) == []

@@ -1,0 +1,36 @@
+"""What `plan` says of a stage, in one line, and `explain` in sentences."""
+
+from collections.abc import Iterator, Sequence
+
+from autopipe.pipeline.forecast import Outlook
+from autopipe.report.escape import escape
+
+_AFTER = "after "
+
+
+def plan_row(outlook: Outlook, width: int) -> str:
+    """Return the line of a stage: its state, and the first reason why it runs."""
+    row = f"{outlook.stage:<10} {outlook.state:<7} "
+    reason, others = _first(outlook.why)
+    more = f" (and {others} more)" if others else ""
+    return (row + escape(reason, width - len(row) - len(more)) + more).rstrip()
+
+
+def _first(why: Sequence[str]) -> tuple[str, int]:
+    """Return the first reason and the number of others. What it waits for is none beside one."""
+    waits = [reason.removeprefix(_AFTER) for reason in why if reason.startswith(_AFTER)]
+    reasons = [reason for reason in why if not reason.startswith(_AFTER)]
+    if reasons:
+        return reasons[0], len(reasons) - 1
+    return (_AFTER + ", ".join(waits) if waits else ""), 0
+
+
+def sentences(outlook: Outlook) -> Iterator[str]:
+    """Yield what happens to a stage, and each reason."""
+    states = {
+        "cached": "is in the store and would not run; this is what it depends on:",
+        "skipped": "would not run:",
+        "run": "would run:",
+    }
+    yield f"{outlook.stage} {states[outlook.state]}"
+    yield from (f"  {reason}" for reason in outlook.why)

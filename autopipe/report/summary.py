@@ -1,0 +1,51 @@
+"""What a run comes to, in a few lines below its last one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from autopipe.pipeline.events import Event, Measured, RunFinished, StageFinished, Tuned
+from autopipe.report.escape import escape
+from autopipe.report.units import count, seconds
+from autopipe.report.wording import row, wording
+
+_NAMES: Final = ("latency", "throughput", "tuned", "accuracy")
+
+
+class RunSummary:
+    """Remembers of the events of a run what its summary says."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, str] = {}
+
+    def after(self, event: Event) -> Sequence[str]:
+        """Take an event; return the lines that follow it, which are none but after the last."""
+        match event:
+            case Measured(document=document) if "ours" in document:
+                self._lines |= _latency(document)
+            case Tuned():
+                self._lines["tuned"] = wording(event).partition("tuned")[2].strip()
+            case StageFinished(stage="verify", summary=summary):
+                self._lines["accuracy"] = escape(summary)
+            case RunFinished():
+                lines, self._lines = self._lines, {}
+                if event.exit_code == 0 and lines.keys() & {"latency", "accuracy"}:
+                    return [row(name, lines[name]) for name in _NAMES if name in lines]
+            case _:
+                pass
+        return ()
+
+
+def _latency(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was measured, from the document of the stage *benchmark*."""
+    ours, comparisons = document["ours"]["latency"], document["comparisons"]
+    rivals = {rival["name"]: rival["version"] for rival in document["rivals"]}
+    beside = (
+        f", {found['ratio']:.2f} of {escape(name)} {escape(rivals[name])}"
+        for name, found in comparisons.items()
+        if name in rivals
+    )
+    spread = f"{seconds(ours['low'])} to {seconds(ours['high'])}"
+    return {
+        "latency": f"{seconds(ours['median'])} ({spread}){''.join(beside)}",
+        "throughput": f"{count(1 / ours['median'])} calls/s, one after the other",
+    }
