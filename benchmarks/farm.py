@@ -4,7 +4,7 @@ First a farm of sleeping workers is measured over TLS on this machine: trials a 
 with 4 workers, whose builds and timings sleep as real ones wait, and processor time of a trial that
 does nothing. Then a large farm is simulated with these figures, event by event: many models, many
 workers, of which some die, one scheduler, and searches on a few cores. It takes three minutes;
-`--assume` leaves out the measurement and takes the figures of docs/performance.md.
+`--assume` leaves out the measurement and takes the figures of docs/figures.md.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Writes what follows from the code: `python -m docs.generate`, in the checkout.
 
-The JSON schema, and the reference pages of fields, commands and exit codes.
+The JSON schema, the reference pages of fields, commands and exit codes, and the chart of the page
+on performance.
 """
 
 import json
@@ -14,6 +15,7 @@ import typer
 from autopipe import errors
 from autopipe.cli.app import app
 from autopipe.config.schema import field_table, json_schema
+from docs.chart import draw_chart
 
 _NOTE = "`make gen` writes this page from the code.\n"
 
@@ -59,6 +61,8 @@ def generated(root: Path) -> Iterator[tuple[Path, str]]:
     yield reference / "pipeline-file.md", _FIELDS + field_table()
     yield reference / "commands.md", _COMMANDS + "".join(_commands(typer.main.get_command(app)))
     yield reference / "exit-codes.md", _CODES + "".join(_codes()) + f"\n{_ENDS}"
+    page = Path(__file__).with_name("performance.md").read_text("utf-8")
+    yield root / "docs" / "performance.svg", draw_chart(page)
 
 
 def main() -> None:

@@ -177,7 +177,7 @@ def test_the_readme_lists_every_command():
 
 
 def test_every_decision_is_a_page_with_its_three_parts():
-    pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    pages = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
     assert [page.name[:4] for page in pages] == [f"{n:04}" for n in range(1, len(pages) + 1)]
     for page in pages:
         headings = re.findall(r"^## (\w+)", page.read_text(), re.MULTILINE)

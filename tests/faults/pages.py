@@ -10,7 +10,7 @@ FAULTS = Path("docs/faults.md")
 GUARANTEES = Path("docs/guarantees.md")
 
 _WRITTEN = """\
-`make gen` writes this page from [the cases](../tests/faults/cases) and from the tests that say
+`make gen` writes this page from the cases in `tests/faults/cases` and from the tests that say
 `@pytest.mark.fault("C3")`. Exit codes are [these](reference/exit-codes.md).
 """
 _FAULTS = """\
