@@ -1,5 +1,7 @@
 """What a stage tells of what it counts."""
 
+from typing import Any
+
 import pytest
 
 from autopipe.pipeline import counted
@@ -25,7 +27,7 @@ def clock(monkeypatch):
 
 
 def test_the_time_left_is_that_of_the_mean_item(clock):
-    events = []
+    events: list[Any] = []
     for _ in Watch("build", events.append).each("kernels planned", range(10)):
         clock.now += 2.0
     assert [event.done for event in events] == list(range(1, 10))
@@ -34,14 +36,14 @@ def test_the_time_left_is_that_of_the_mean_item(clock):
 
 
 def test_what_is_quick_is_not_told(clock):
-    events = []
+    events: list[Any] = []
     for _ in Watch("build", events.append).each("kernels planned", range(100)):
         clock.now += counted.INTERVAL / 50
     assert [event.done for event in events] == [50]
 
 
 def test_nothing_is_told_of_no_items_and_of_the_last_one(clock):
-    events = []
+    events: list[Any] = []
     tell = Watch("verify", events.append).count("sizes compared", 2)
     clock.now += 10.0
     tell(0)
@@ -51,6 +53,6 @@ def test_nothing_is_told_of_no_items_and_of_the_last_one(clock):
 
 
 def test_what_can_not_be_counted_is_named():
-    events = []
+    events: list[Any] = []
     Watch("build", events.append).begin("compiling 4 kernels")
     assert progress(events[0]) == "compiling 4 kernels"
