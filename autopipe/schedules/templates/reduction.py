@@ -54,6 +54,9 @@ VERSION: Final = 4
 MOST_WRITTEN: Final = 64
 """Most steps of an output that are written out."""
 
+_MOST_BRANCHES: Final = 9
+"""Most where several results ask whether their operands may be read: TVM takes 48 s for 16."""
+
 _CHAINS: Final = (1, 2, 4, 8, 16)
 """Outputs that are reduced side by side."""
 
@@ -117,6 +120,8 @@ class ReducedOutputs:
     joint_steps: int
     """Last steps that may be in vectors: results can be joined, and neighbours lie in memory one
     after the other; 0 if not."""
+    most_written: int
+    """Most steps of an output that are written out."""
     simple: bool
     """Whether the block has one result and no block in it, as TVM's own primitives want."""
     apart: bool
@@ -170,6 +175,7 @@ def match(sch: Schedule) -> ReducedOutputs | None:
     steps = [longest(step, reduction.axes, reduction.extents) for step in reduction.steps]
     if not all(map(math.isfinite, steps)):
         return None
+    several, branches = len(reduction.reducer.stores) > 1, reduction.reducer.branches()
     return ReducedOutputs(
         name=names[at], inlined=(*copies, *once),
         before=tuple(name for name in names[:at] if name not in {*copies, *once}),
@@ -180,7 +186,8 @@ def match(sch: Schedule) -> ReducedOutputs | None:
         stride=stride(reduction), work=work(reduction),
         bits=max(bits_of(store.buffer) for store in reduction.reducer.stores),
         joint_steps=joint_steps(reduction),
-        simple=len(reduction.reducer.stores) == 1 and not is_spatial(reduction.block),
+        most_written=_MOST_BRANCHES if several and branches else MOST_WRITTEN,
+        simple=not several and not is_spatial(reduction.block),
         apart=_evenly(reduction), together=together(reduction),
     )  # fmt: skip
 
@@ -193,7 +200,7 @@ def settings(found: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBy
         for partial in (lanes, _VECTORS * lanes):
             if 1 < partial <= found.joint_steps:
                 yield SideBySide("lanes", last, partial, lanes, threads)
-        short = found.constant and found.steps <= MOST_WRITTEN and found.extents
+        short = found.constant and found.steps <= found.most_written and found.extents
         if short and (found.simple or not found.before):
             width = _row_width(found, hardware)
             yield SideBySide("rows", last, 1, width, threads)
@@ -231,9 +238,7 @@ def estimate(found: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams)
         length = found.extents[knobs.axis] if found.extents else 1
         jobs = outputs // length * -(-length // knobs.count)
         cycles = jobs * _side_by_side(found, knobs.count, steps, work)
-    if not knobs.threads:
-        return cycles
-    return cycles * -(-jobs // hardware.cores) / jobs + _START
+    return cycles * -(-jobs // hardware.cores) / jobs + _START if knobs.threads else cycles
 
 
 def _side_by_side(found: ReducedOutputs, count: int, steps: int, work: float) -> float:
@@ -302,8 +307,7 @@ def _by_rows(sch: Schedule, found: ReducedOutputs, *, threads: bool) -> None:
 
 def _is_border(block: SBlock) -> bool:
     """Tell whether a block copies, with a border around."""
-    padding = Padding.of(block)
-    return padding is not None and isinstance(padding.value, TensorLoad)
+    return (padding := Padding.of(block)) is not None and isinstance(padding.value, TensorLoad)
 
 
 def _row_width(found: ReducedOutputs, hardware: HardwareParams) -> int:
@@ -319,8 +323,7 @@ def _evenly(reduction: Reduction) -> bool:
         return False
     buffers = [load.source for load in reduction.loads]
     buffers += [store.buffer for store in reduction.reducer.finals]
-    truths = any(str(buffer.ty.dtype) == "bool" for buffer in buffers)
-    return not truths and apart(reduction) is not None
+    return "bool" not in {str(one.ty.dtype) for one in buffers} and apart(reduction) is not None
 
 
 def _reduces(block: SBlock) -> bool:

@@ -146,6 +146,25 @@ def pool(kind, pad):
     return [x, topi.nn.pool2d(x, [3, 3], [2, 2], [1, 1], [pad] * 4, kind)]
 
 
+def first_of_windows(size):
+    """Return where the first maximum of each window is, with a border that does not count."""
+    x, sides = tensor(3, 9, 11), [te.reduce_axis((0, size)) for _ in range(2)]
+
+    def larger(one, other):
+        keep = tirx.Or(one[1] > other[1], tirx.And(one[1] == other[1], one[0] < other[0]))
+        return tirx.Select(keep, one[0], other[0]), tirx.Select(keep, one[1], other[1])
+
+    first = te.comm_reducer(larger, lambda at, most: (tirx.const(99, at), tirx.min_value(most)))
+
+    def window(c, i, j):
+        y, z = i + sides[0] - 1, j + sides[1] - 1
+        inside, low = tirx.all(y >= 0, y < 9, z >= 0, z < 11), tirx.min_value("float32")
+        place = tirx.if_then_else(inside, y * 11 + z, 99)
+        return first((place, tirx.if_then_else(inside, x[c, y, z], low)), axis=sides)
+
+    return [x, *te.compute((3, 9, 11), window)]
+
+
 def adaptive():
     x = tensor(2, 5, 11, 13)
     return [x, topi.nn.adaptive_pool(x, (3, 4), "avg")]
@@ -207,6 +226,7 @@ def test_tiles_of_every_kind_compute_the_same(name):
         (first_of_wide, {"lanes", "chains", "rows"}),
         (falling, {"lanes", "chains", "rows"}),
         (reachable, {"chains", "rows"}),
+        (lambda: first_of_windows(2), {"chains", "rows"}),
         (lambda: pool("max", 1), {"chains", "rows"}),
         (lambda: pool("avg", 0), {"chains", "rows"}),
         (adaptive, {"chains"}),
@@ -222,6 +242,14 @@ def test_every_form_computes_the_same(make, forms):
     chosen = {(knobs.form, knobs.count, knobs.threads): knobs for knobs in every}
     schedules = [made(module, reduction, knobs) for knobs in chosen.values()]
     assert_same(module, *schedules, inputs=(normal, few), of_largest=1e-5)
+
+
+@each_row("size, is_written_out", [(3, True), (4, False), (5, False)])
+def test_few_steps_with_branches_are_written_out(size, is_written_out):
+    """TVM takes a minute to compile 25 of them."""
+    found = guess(declared(first_of_windows(size)), reduction)
+    forms = {knobs.form for knobs in reduction.settings(found, SMALL)}
+    assert ("rows" in forms) == is_written_out
 
 
 def reducing(tensors):
