@@ -15,8 +15,10 @@ that kind is written with one of these. For 0 <= i < 8:
     x[(9 * i + 1) % 6]     ->    x[truncmod(9 * i + 1, 6)]
 
 LLVM 22 makes wrong vectors of remainders by powers of two: it loads whole vectors of x[(i + 7) % 8]
-though they go on at the other end. So an index that goes past the end a few times, such as that of
-a window in a circle, is written with choices as well.
+though they go on at the other end. It makes none of a choice, so such a remainder is one of twice
+the size, of which half may be taken off:
+
+    x[(3 * i + 7) % 8]     ->    r = truncmod(3 * i + 7, 16), x[Select(r < 8, r, r - 8)]
 """
 
 from collections.abc import Sequence
@@ -39,9 +41,8 @@ _DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
 _INDICES: Final = {"int32": 1 << 31, "int64": 1 << 62}
 """Types of indices, and what the sizes of their values stay below."""
 
-_TURNS, _TURNS_OF_BITS = 2, 16
-"""Most times that an index goes past the end of a circle and is written with choices; and of one
-whose size is a power of two."""
+_TURNS: Final = 2
+"""Most times that an index goes past the end of a circle and is written with choices alone."""
 
 
 def protect_divisions(function: PrimFunc) -> PrimFunc:
@@ -204,8 +205,7 @@ def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 
     def plus(expr: Expr, periods: int) -> Expr:
         return expr + tirx.const(periods * size, str(division.ty)) if periods else expr
 
-    turns = _TURNS_OF_BITS if size & (size - 1) == 0 else _TURNS
-    if isinstance(division, tirx.FloorMod) and 1 <= last - first <= turns:
+    if isinstance(division, tirx.FloorMod) and 1 <= last - first <= _TURNS:
         rest = plus(dividend, -last)
         for turn in range(last - 1, first - 1, -1):
             end = tirx.const((turn + 1) * size, str(division.ty))
@@ -213,10 +213,12 @@ def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 
         return rest
     lift = max(0, -first)
     if isinstance(division, tirx.FloorMod):
-        rising = _rising(dividend, size)
-        if _falls(rising) or not _falls(dividend):
-            return tirx.truncmod(plus(dividend, lift), divisor)
-        return write_out_division(tirx.FloorMod(rising, divisor), known)
+        period = 2 * size if size & (size - 1) == 0 else size
+        rising = _rising(dividend, period)
+        if _falls(dividend) and not _falls(rising):
+            return write_out_division(tirx.FloorMod(rising, divisor), known)
+        rest = tirx.truncmod(plus(dividend, lift), tirx.const(period, str(division.ty)))
+        return rest if period == size else tirx.Select(rest < divisor, rest, rest - divisor)
     quotient = tirx.truncdiv(plus(dividend, lift), divisor)
     return quotient - tirx.const(lift, str(division.ty)) if lift else quotient
 

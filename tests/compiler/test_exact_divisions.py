@@ -124,24 +124,34 @@ def test_windows_in_a_circle_are_summed_right():
     np.testing.assert_allclose(found, right, rtol=1e-5)
 
 
-@pytest.mark.parametrize("columns", [16, 64])
-def test_llvm_makes_right_vectors_of_a_window_in_a_circle(columns, monkeypatch):
+@pytest.mark.parametrize(
+    ("columns", "window", "results"),
+    [
+        (16, (3, 1, -1), 16),
+        (64, (3, 1, -1), 64),
+        (32, (7, 5, 0), 32),
+        (8, (24, 7, 7), 16),
+        (8, (21, 7, -10), 16),
+    ],
+)
+def test_llvm_makes_right_vectors_of_a_window_in_a_circle(columns, window, results, monkeypatch):
+    """A window is its steps, how far apart they are, and where the first one is."""
+    count, apart, first = window
     monkeypatch.setattr(in_registers, "split_at_borders", lambda function: function)
     x = te.placeholder((3, columns), name="x")
-    u, v = te.reduce_axis((0, 3)), te.reduce_axis((0, 3))
+    u, v = te.reduce_axis((0, 3)), te.reduce_axis((0, count))
 
-    def row(i):
-        return te.max(te.min(i + u - 1, 2), 0)
+    def total(i, j):
+        row = te.max(te.min(i + u - 1, 2), 0)
+        return te.sum(x[row, (j + v * apart + first) % columns], axis=[u, v])
 
-    def window(i, j):
-        return te.max(x[row(i), (j + v + columns - 1) % columns], axis=[u, v])
-
-    y = te.compute((3, columns), window)
-    values = np.random.default_rng(0).random((3, columns), "float32")
+    y = te.compute((3, results), total)
+    values = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype("float32")
     above = np.pad(values, ((1, 1), (0, 0)), "edge")
-    rows = np.max([above[at : at + 3] for at in range(3)], axis=0)
+    rows = np.sum([above[at : at + 3] for at in range(3)], axis=0)
+    steps = np.arange(count) * apart + first
+    right = rows[:, (np.arange(results)[:, None] + steps) % columns].sum(2)
     library = gate.kernel(tvm.IRModule({"main": te.create_prim_func([x, y])}), host(1))
-    found = tvm.runtime.tensor(np.zeros_like(values))
+    found = tvm.runtime.tensor(np.zeros((3, results), "float32"))
     library["main"](tvm.runtime.tensor(values), found)
-    right = np.max([np.roll(rows, 1 - at, 1) for at in range(3)], axis=0)
     np.testing.assert_array_equal(found.numpy(), right)
