@@ -79,7 +79,8 @@ def outside(page: Path) -> Iterator[tuple[int, str]]:
 
 def does(block: Block) -> bool:
     """Whether a block asks the reader to do something, and nothing says why no test does."""
-    return block.language in {"sh", "console", "python", "diff"} and "not run" not in block.marks
+    runs = block.language in {"sh", "console", "python", "diff"} or "file" in block.marks
+    return runs and "not run" not in block.marks
 
 
 BUSY = tuple(page for page in PAGES if any(map(does, blocks(page))))
