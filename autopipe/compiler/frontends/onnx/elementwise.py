@@ -82,6 +82,8 @@ class Pow(onnx_frontend.Pow):
             exponent = bb.normalize(relax.op.astype(exponent, of_base))
             return super()._impl_v7(bb, [base, exponent], attr, params)
         if (times := _count(exponent)) is not None:
+            ones = list(range(exponent.ty.ndim - base.ty.ndim))  # axes that only the exponent has
+            base = bb.normalize(relax.op.expand_dims(base, ones)) if ones else base
             return _product(bb, base, times)
         wide = [bb.normalize(relax.op.astype(value, "float64")) for value in inputs]
         return relax.op.astype(relax.op.power(*wide), of_base)
