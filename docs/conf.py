@@ -8,6 +8,7 @@ as well, does not refuse them, and for such a search it fetches a script from a 
 """
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ html_theme = "furo"
 html_title = project
 html_copy_source = False
 html_show_copyright = False
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
+html_show_search_summary = False  # a browser fetches no text for them from the file system
 
 
 def setup(app: "Sphinx") -> None:
