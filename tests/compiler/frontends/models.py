@@ -89,6 +89,8 @@ def machine(imported):
     import tvm
     from tvm import relax
 
+    from autopipe.compiler.graph import legalize  # noqa: F401 - it registers how ops are computed
+
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0, "num-cores": 1})
     main = relax.VirtualMachine(tvm.compile(imported.module, target=target), tvm.cpu())["main"]
 

@@ -46,6 +46,9 @@ def pool(draw: Draw, op: str) -> Node:
         op == "MaxPool" or (op == "AveragePool" and opset >= 19) or (op == "LpPool" and opset >= 18)
     )
     attributes = window(draw, shape[2:], dilated=dilated)
+    if attributes.get("auto_pad", "").startswith("SAME") and "strides" in attributes:
+        pairs = zip(attributes["strides"], attributes["kernel_shape"], strict=True)
+        attributes["strides"] = [min(pair) for pair in pairs]  # what would be cropped differs
     if (op != "LpPool" or opset >= 18) and attributes.get("auto_pad", "NOTSET") == "NOTSET":
         attributes |= chosen(draw, {"ceil_mode": [0, 1]})
     if op == "AveragePool":
