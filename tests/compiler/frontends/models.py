@@ -89,10 +89,12 @@ def machine(imported):
     import tvm
     from tvm import relax
 
+    from autopipe.compiler import in_registers
     from autopipe.compiler.graph import legalize  # noqa: F401 - it registers how ops are computed
 
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0, "num-cores": 1})
-    main = relax.VirtualMachine(tvm.compile(imported.module, target=target), tvm.cpu())["main"]
+    library = tvm.compile(imported.module, target=target, tir_pipeline=in_registers.PIPELINE)
+    main = relax.VirtualMachine(library, tvm.cpu())["main"]
 
     def call(feeds):
         arrays = [*feeds.values(), *imported.weights.values()]
