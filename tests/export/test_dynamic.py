@@ -11,7 +11,8 @@ from tests.export.forging import forge_folder, replace_file
 from tests.export.test_export import run
 from tests.support.shared import once
 
-ROWS = 1 << 16
+ROWS = 1 << 21
+"""Of 16 bytes each."""
 CALLS = """
 import sys
 sys.path.insert(0, sys.argv[1] + "/python")
@@ -20,12 +21,13 @@ import autopipe_runtime as runtime
 random, resident = np.random.default_rng(0), []
 x = np.ones((int(sys.argv[2]), 4), "float32")
 with runtime.open_package(sys.argv[1], instances=2) as model:
-    for call in range(10000):
-        rows = int(random.integers(1, len(x) // 2)) * 2
+    for call in range(int(sys.argv[3])):
+        rows = len(x) - 512 * call if sys.argv[4:] else int(random.integers(1, len(x) // 2)) * 2
         y = model({"x": x[:rows]})["y"]
         assert y.shape == (rows, 4) and y[-1, -1] == 2
         resident.append(int(open("/proc/self/statm").read().split()[1]) * 4 / 1024)
-print(max(resident[1000:2000]), max(resident[9000:]))
+tenth = len(resident) // 10
+print(max(resident[tenth : 2 * tenth]), max(resident[9 * tenth :]))
 """
 
 
@@ -67,8 +69,8 @@ def _build(to):
 @pytest.mark.parametrize(
     ("shape", "code", "reason"),
     [
-        ((2, 4), 0, ""), ((ROWS, 4), 0, ""), ((3, 4), 2, "not a multiple of 2 from 2 to 65536"),
-        ((0, 4), 2, "is 0"), ((ROWS + 2, 4), 2, "is 65538"), ((2, 3), 2, "dimension 1 is 3"),
+        ((2, 4), 0, ""), ((ROWS, 4), 0, ""), ((3, 4), 2, "not a multiple of 2 from 2 to 2097152"),
+        ((0, 4), 2, "is 0"), ((ROWS + 2, 4), 2, "is 2097154"), ((2, 3), 2, "dimension 1 is 3"),
         ((8,), 2, "has 1 dimensions"),
     ],
 )  # fmt: skip
@@ -82,10 +84,21 @@ def test_sizes_out_of_range_are_refused(dynamic, tmp_path, shape, code, reason):
 
 
 def test_many_sizes_do_not_grow_the_process(dynamic):
+    early, late = measure(dynamic, rows=1 << 16, calls=10000)
+    assert late < early + 16
+
+
+def test_sizes_near_the_largest_do_not_add_up(dynamic):
+    """The runtime keeps a block for each size, of 32 MiB here."""
+    assert max(measure(dynamic, rows=ROWS, calls=60, order="from the largest")) < 400
+
+
+def measure(folder, *, rows, calls, order=None):
+    """Return MiB in memory at most, in the second and in the last tenth of calls."""
+    words = [folder, rows, calls, *([order] if order else [])]
     done = subprocess.run(
-        [sys.executable, "-c", CALLS, dynamic, str(ROWS)], capture_output=True, text=True,
+        [sys.executable, "-c", CALLS, *map(str, words)], capture_output=True, text=True,
         check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    early, late = map(float, done.stdout.split())
-    assert late < early + 16
+    return map(float, done.stdout.split())

@@ -16,7 +16,7 @@
 #include "error.h"
 #include "sha256.h"
 
-enum { ALIGNMENT = 64, LARGE_PAGE = 2 << 20, ASK_FOR_REGISTERS = 0x1023, TILE_DATA = 18, MAX_INSTANCES = 1024, NEW_SIZES = 16 };
+enum { ALIGNMENT = 64, LARGE_PAGE = 2 << 20, ASK_FOR_REGISTERS = 0x1023, TILE_DATA = 18, MAX_INSTANCES = 1024, NEW_SIZES = 16, MOST_KEPT = 64 << 20 };
 static const char WEIGHTS[] = "weights.safetensors", RUNTIME[] = "lib/libtvm_runtime.so";
 
 /* Linux lets a process use AMX after it has asked. */
@@ -268,34 +268,46 @@ static autopipe_status take_instance(loaded *of, const call_limit *limit, instan
   return status;
 }
 
-/* Whether so many new sizes were run that memory kept for former ones should go: the runtime keeps what it allocates for
- * each size. */
+/* Whether a call is at sizes that no call was at lately. */
 static int note_sizes(loaded *of, const int64_t *sizes) {
   size_t bytes = (size_t)of->about.dimension_count * sizeof *sizes;
   for (int i = 0; i < RECENT; i++)
     if (!memcmp(of->recent[i], sizes, bytes)) return 0;
   memcpy(of->recent[of->next_recent++ % RECENT], sizes, bytes);
   of->next_recent %= RECENT;
-  of->new_sizes = (of->new_sizes + 1) % NEW_SIZES;
-  return of->new_sizes == 0;
+  return 1;
 }
 
-static void give_memory_back(void) {
+/* Bytes of this process that are in memory; 0 where the system does not tell. */
+static size_t resident_bytes(void) {
+  unsigned long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (file && fscanf(file, "%*u %lu", &pages) != 1) pages = 0;
+  if (file) fclose(file);
+  return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The runtime keeps what it allocates for each size: it goes after some new ones, or where it is much. Called with the
+ * lock held. */
+static void give_memory_back(loaded *of) {
+  if (++of->new_sizes < NEW_SIZES && resident_bytes() < of->resident_floor + MOST_KEPT) return;
   TVMFFIAny result;
   if (!call_global("vm.builtin.memory_manager.clear", NULL, 0, &result)) release_any(&result);
   malloc_trim(0);
+  of->new_sizes = 0, of->resident_floor = resident_bytes();
 }
 
 autopipe_status run_job(loaded *of, job *work) {
   instance *on;
   autopipe_status status = take_instance(of, &work->limit, &on);
   if (status) return status;
+  pthread_mutex_lock(&of->lock);
+  if (of->about.dimension_count && note_sizes(of, work->sizes)) give_memory_back(of);
+  pthread_mutex_unlock(&of->lock);
   run_on(on, work);
   pthread_mutex_lock(&of->lock);
   on->is_busy = 0;
-  int is_full = note_sizes(of, work->sizes);
   pthread_cond_signal(&of->freed);
   pthread_mutex_unlock(&of->lock);
-  if (is_full) give_memory_back();
   return work->status ? fail(work->status, "%s", work->message) : AUTOPIPE_OK;
 }

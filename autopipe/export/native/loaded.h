@@ -64,6 +64,7 @@ struct loaded {
   instance *instances;
   int64_t recent[RECENT][MAX_DIMENSIONS]; /* sizes of the latest calls */
   int next_recent, new_sizes;
+  size_t resident_floor; /* bytes of the process after memory was given back */
   pthread_mutex_t lock;
   pthread_cond_t freed, turned; /* an instance; the turn of a stream */
 };
