@@ -158,6 +158,7 @@ static void check_streams(autopipe_model model) {
   EXPECT(autopipe_open_stream(model, &wrong, 1, &stream) == AUTOPIPE_INVALID_ARGUMENT);
   EXPECT(autopipe_open_stream(model, &none, 1, &stream) == AUTOPIPE_INVALID_ARGUMENT);
   EXPECT(autopipe_open_stream(model, NULL, 0, &stream) == AUTOPIPE_INVALID_ARGUMENT);
+  EXPECT(autopipe_reset(model) == AUTOPIPE_INVALID_ARGUMENT);
   EXPECT(autopipe_open_stream(model, &state, 1, &stream) == AUTOPIPE_OK);
   int64_t best[4][4];
   size_t count;

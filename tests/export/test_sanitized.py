@@ -86,6 +86,14 @@ def test_the_c_interface_answers_right_and_wrong_calls(folder, tmp_path, options
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
 
 
+@pytest.mark.parametrize("options", SANITIZERS)
+def test_handles_are_used_and_closed_from_many_threads_at_once(folder, tmp_path, options):
+    compile_native_part(folder, options)
+    stress = compile_client(HERE / "stress.c", folder, tmp_path / "stress", options)
+    done = run_checked([stress, folder, "3"], tmp_path)
+    assert (done.returncode, int(done.stdout) > 0) == (0, True), done.stderr[-4000:]
+
+
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind")
 def test_valgrind_finds_no_error_and_no_leak(folder, tmp_path):
     """In TVM's runtime besides, whose threads a fork loses with what they hold."""

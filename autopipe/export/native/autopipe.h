@@ -126,7 +126,7 @@ AUTOPIPE_API void autopipe_release(autopipe_tensor *output);
 AUTOPIPE_API autopipe_status autopipe_open_stream(autopipe_model model, const autopipe_state *states, size_t count,
                                                   autopipe_model *stream);
 
-/* Makes the states of a stream zeros. */
+/* Makes the states of a stream zeros; AUTOPIPE_INVALID_ARGUMENT for what is none. */
 AUTOPIPE_API autopipe_status autopipe_reset(autopipe_model stream);
 
 /* Bytes of an element; 0 for what is no dtype. */

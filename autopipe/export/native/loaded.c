@@ -142,15 +142,19 @@ static autopipe_status start_instances(loaded *of, const autopipe_options *optio
   return AUTOPIPE_OK;
 }
 
+static pthread_mutex_t environment = PTHREAD_MUTEX_INITIALIZER;
+
 /* Kernels call OpenBLAS from TVM's threads; when it is loaded, it would start one of its own for each core. */
 static autopipe_status load_libraries_alone(loaded *of, const char *folder) {
   static const char THREADS[] = "OPENBLAS_NUM_THREADS";
+  pthread_mutex_lock(&environment);
   const char *set = getenv(THREADS);
   char *before = set ? strdup(set) : NULL;
   setenv(THREADS, "1", 1);
   autopipe_status status = load_libraries(of, folder);
   if (before) setenv(THREADS, before, 1);
   else unsetenv(THREADS);
+  pthread_mutex_unlock(&environment);
   free(before);
   return status;
 }
@@ -190,7 +194,9 @@ autopipe_status load_folder(const char *folder, const autopipe_options *options,
   pthread_condattr_destroy(&clock);
   pthread_mutex_init(&of->lock, NULL);
   /* TVM's threads look for work so often before they sleep: its 300,000 are a tenth of a second of each core. */
+  pthread_mutex_lock(&environment);
   setenv("TVM_THREAD_POOL_SPIN_COUNT", "5000", 0);
+  pthread_mutex_unlock(&environment);
   dlopen("libtvm_ffi.so", RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL); /* whose functions the libraries call */
   dlopen("libtvm_runtime.so", RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   autopipe_status status = load_all(of, folder, options);

@@ -394,6 +394,7 @@ autopipe_status autopipe_open_stream(autopipe_model handle, const autopipe_state
 autopipe_status autopipe_reset(autopipe_model stream) {
   opened *model = borrow(stream);
   if (!model) return AUTOPIPE_INVALID_HANDLE;
+  if (!model->is_stream) return give_back(model, fail(AUTOPIPE_INVALID_ARGUMENT, "the model is no stream, it has no states"));
   call_limit none = make_limit(AUTOPIPE_NO_LIMIT, NULL);
   take_turn(model->of, &none, &model->has_turn);
   for (int i = 0; i < MAX_PORTS; i++) {
