@@ -79,21 +79,20 @@ def run(made, feeds, level="DISABLE"):
     return onnxruntime.InferenceSession(data, options).run(None, feeds)
 
 
-def compiled(imported, feeds):
-    """Return the outputs that TVM computes."""
-    return machine(imported)(feeds)
+def compiled(imported, feeds, **options):
+    """Return the outputs that TVM computes; `options` are those of `tvm.compile`."""
+    return machine(imported, **options)(feeds)
 
 
-def machine(imported):
+def machine(imported, **options):
     """Return what computes outputs of inputs by TVM."""
     import tvm
     from tvm import relax
 
-    from autopipe.compiler import in_registers
     from autopipe.compiler.graph import legalize  # noqa: F401 - it registers how ops are computed
 
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0, "num-cores": 1})
-    library = tvm.compile(imported.module, target=target, tir_pipeline=in_registers.PIPELINE)
+    library = tvm.compile(imported.module, target=target, **options)
     main = relax.VirtualMachine(library, tvm.cpu())["main"]
 
     def call(feeds):

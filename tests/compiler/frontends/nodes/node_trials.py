@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from autopipe.compiler import in_registers
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.errors import ModelError
@@ -49,7 +50,8 @@ def try_node(op: str, seed: int, folder: Path) -> Trial:
     except ModelError as error:
         return Trial("refused", str(error).split("model.onnx: ", 1)[-1], node)
     imported = replace(imported, module=plain_numbers(imported.module))  # as a build does it
-    found = compiled(imported, {value.name: node.inputs[value.name] for value in imported.inputs})
+    feeds = {value.name: node.inputs[value.name] for value in imported.inputs}
+    found = compiled(imported, feeds, tir_pipeline=in_registers.PIPELINE)
     reasons = {name: difference(found, expected) for name, expected in wanted.items()}
     if not all(reasons.values()):
         return Trial("right", "", node)
