@@ -24,6 +24,8 @@ myst_heading_anchors = 4  # as GitHub makes them
 nitpicky = True
 html_theme = "furo"
 html_title = project
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False
 html_search_scorer = str(Path(__file__).with_name("scorer.js"))
@@ -40,7 +42,7 @@ def add_navigation(_: "Sphinx", page: str, source: list[str]) -> None:
     if page == root_doc:
         source[0] += "".join(to_toctree(section) for section in source[0].split("\n## ")[1:])
     if page == "adr/index":
-        source[0] += "\n```{toctree}\n:glob:\n\n[0-9]*\n```\n"
+        source[0] += "\n```{toctree}\n:glob:\n:titlesonly:\n\n[0-9]*\n```\n"
     if page in UNLISTED:
         source[0] = f"---\norphan: true\n---\n{source[0]}"
 
