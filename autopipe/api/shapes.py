@@ -16,6 +16,7 @@ from autopipe import foreign
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.model_nodes import ModelNodes, NodeMap
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.artifacts.verification import Verification
@@ -27,6 +28,7 @@ def _model(folder: Path) -> None:
     _has(folder, "weights.safetensors")
     _module(folder / "module.json")
     ImportedModel.read(folder)
+    ModelNodes.read(folder)
 
 
 def _optimized(folder: Path) -> None:
@@ -54,6 +56,7 @@ def _records(folder: Path) -> None:
 
 def _library(folder: Path) -> None:
     built = BuiltLibrary.read(folder)
+    NodeMap.read(folder)
     _has(folder, LIBRARY, "weights.safetensors", *(one.library for one in built.entries))
 
 

@@ -5,12 +5,13 @@ schedule of each task is compiled alone, which no machine of the target is neede
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import tvm
 
+from autopipe.artifacts.model_nodes import KernelFunction
 from autopipe.building.choice import Choices
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build
@@ -30,14 +31,24 @@ _EACH: Final = 10.0
 """Seconds that a task adds to what the whole may take."""
 
 
+@dataclass(frozen=True, slots=True)
+class CompiledModule:
+    """A module whose library is written."""
+
+    packing: tvm.IRModule
+    """What is left to do on its weights."""
+    functions: tuple[KernelFunction, ...]
+    """Its kernel calls, and the nodes of the model that they are made of."""
+
+
 def compile_model(
     lowered: Mapping[str, tvm.IRModule],
     choices: Choices,
     failures: Failures,
     paths: Mapping[str, Path],
     linker: Linker | None = None,
-) -> dict[str, tvm.IRModule]:
-    """Write the library of each module, and return what is left to do on its weights, by label.
+) -> dict[str, CompiledModule]:
+    """Write the library of each module, and return what is known of it, by label.
 
     A task whose schedule fails takes the next of its chain. Raises StageError if nothing is left
     of one, if the whole fails twice although no task does alone, and for what can not be built or
@@ -64,7 +75,7 @@ def _whole(
     failures: Failures,
     paths: Mapping[str, Path],
     linker: Linker | None,
-) -> dict[str, tvm.IRModule]:
+) -> dict[str, CompiledModule]:
     scheduled = {
         name: choice.module
         for asked, choice in zip(choices.asked, choices.chosen, strict=True)
@@ -73,25 +84,31 @@ def _whole(
 
     def compiled(_: object) -> Mapping[str, Any]:
         """Tell a refusal, which is no failure, from a result."""
-        packing = {}
+        done = {}
         try:
             for label, module in lowered.items():
                 bodies = _of(label, module, scheduled)
                 built = build.build(module, bodies, failures.conditions.target)
                 build.export(built, paths[label], linker)
-                packing[label] = tvm.ir.save_json(built.packing)
+                functions = [function.document() for function in built.functions]
+                done[label] = tvm.ir.save_json(built.packing), functions
         except (ForeignCode, NotCompiled):  # some task's kernel is to blame
             raise
         except AutopipeError as error:
             return {"failed": asdict(of_ours(error))}
-        return {"ok": packing}
+        return {"ok": done}
 
     seconds = contained.SECONDS + _EACH * len(choices.asked)
     with Child(lambda: compiled, seconds=seconds) as child:
-        packing, refused = sorted_out(child.ask())
+        done, refused = sorted_out(child.ask())
     if refused is not None:
         raise refused.error()
-    return {label: module_io.from_json(text) for label, text in packing.items()}
+    return {
+        label: CompiledModule(
+            module_io.from_json(text), tuple(map(KernelFunction.model_validate, functions))
+        )
+        for label, (text, functions) in done.items()
+    }
 
 
 def _of(

@@ -17,6 +17,7 @@ from autopipe.cli.migrate import migrate
 from autopipe.cli.options import BuildName, Json
 from autopipe.cli.packages import combine, infer, sign
 from autopipe.cli.pipelines import explain, plan, run, validate
+from autopipe.cli.profile import profile
 from autopipe.cli.tasks import tasks
 from autopipe.cli.terminal import complain, complain_of, hang_up, show, show_json
 from autopipe.cli.verify import verify
@@ -48,6 +49,7 @@ app.command()(combine)
 app.command()(inspect)
 app.command()(export)
 app.command()(bench)
+app.command()(profile)
 app.command()(diff)
 app.command()(migrate)
 

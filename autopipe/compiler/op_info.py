@@ -15,6 +15,7 @@ from autopipe.compiler.graph.calls import bindings, callee, fused_function, grap
 from autopipe.compiler.graph.legalized_op import legalized_op
 from autopipe.compiler.graph.literals import literal, tensors
 from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.node_labels import Label, read_label, strip_label
 from autopipe.tasks.op_info import (
     ATTRIBUTE,
     KINDS,
@@ -67,10 +68,11 @@ class _NameBindings(PyExprMutator):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self.ops: dict[str, relax.Expr] = {}
+        self.labels: dict[str, Label] = {}
         self._taken: set[str] = set()
 
     def visit_var_def_(self, var: relax.Var) -> relax.Var:
-        name = self._free(var.name)
+        name = self._free(strip_label(var.name))
         self._taken.add(name)
         renamed = var if name == var.name else relax.Var(name, var.ty)
         self.set_var_remap(var, renamed)
@@ -80,6 +82,8 @@ class _NameBindings(PyExprMutator):
         value = self.visit_expr(binding.value)
         name = self._free(f"op{len(self.ops)}")
         self.ops[name] = value
+        if (label := read_label(binding.var.name)) is not None:
+            self.labels[name] = label
         kind = relax.DataflowVar if isinstance(binding.var, relax.DataflowVar) else relax.Var
         renamed = kind(name, binding.var.ty)
         self.builder_.emit_normalized(relax.VarBinding(renamed, value))
@@ -91,10 +95,12 @@ class _NameBindings(PyExprMutator):
         return name
 
 
-def name_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, relax.Expr]]:
-    """Return the module with unique names, and the op of each name."""
+def name_ops(
+    module: tvm.IRModule,
+) -> tuple[tvm.IRModule, Mapping[str, relax.Expr], Mapping[str, Label]]:
+    """Return the module with unique names, the op of each name, and the label that was in it."""
     naming = _NameBindings(module)
-    return rewrite(naming, module), naming.ops
+    return rewrite(naming, module), naming.ops, naming.labels
 
 
 def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:

@@ -7,6 +7,7 @@ import tvm
 from tvm.relax import transform
 
 from autopipe.compiler import op_info
+from autopipe.compiler.call_labels import CallLabels
 from autopipe.compiler.exact_divisions import protected
 from autopipe.compiler.fusion.growth import keep_growth_apart
 from autopipe.compiler.fusion.mergeable import mergeable
@@ -33,6 +34,7 @@ from autopipe.compiler.graph.short_products import ShortProducts, short_products
 from autopipe.compiler.graph.sizes_first import sizes_first
 from autopipe.compiler.graph.transposed import plain_convolutions
 from autopipe.compiler.graph.turned_pads import turned_pads
+from autopipe.compiler.node_labels import complete_labels, keep_merged
 from autopipe.compiler.target.target import backend_of
 from autopipe.compiler.walls import gate
 from autopipe.errors import ModelError
@@ -73,6 +75,7 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
     """
     gate.of_model(module)  # to fold its constants, TVM compiles and runs parts of it
     with target, tvm.transform.PassContext(opt_level=3), refusals():
+        imported = module
         # Phase 1: inference only, no aliases
         module = _for_inference(module, target)
         products = None
@@ -93,6 +96,7 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
         )(module)
         # Phase 4: what depends on weights alone is done once, at compile time
         module, short = rounded(module, inputs) if round_weights else (module, ())
+        module = complete_labels(keep_merged(imported, module))
         entry = module.get_global_var("main")
         module.update_func(entry, module[entry].with_attr("num_input", inputs))
         kept, work = weights.lift(module)
@@ -145,19 +149,22 @@ def lower(
     with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: ops to PrimFuncs
         if backend_of(target).processor and not (scope and scope.rules):
-            module = attention(module)
-        named, ops = op_info.name_ops(module)
+            module = complete_labels(keep_merged(module, attention(module)))
+        named, ops, labels = op_info.name_ops(module)
         legalized = without_layouts(legalize(named))
         legalized = keep_growth_apart(transform.AnnotateTIROpPattern()(legalized))
         if stuck := unlowered(legalized):
             raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
         parts = op_info.parts(legalized, ops)
         # Phase 2: fusion
+        folded = transform.FoldConstant()(legalized)
+        calls = CallLabels(folded, labels)
         fused = mergeable(
-            transform.FoldConstant()(legalized),
+            folded,
             lambda module: fuse(module, ops, parts, scope, pays),
         )
         infos = op_info.describe(fused, parts)
+        fused = calls.apply(fused)
         # Phase 3: one PrimFunc a fused function, its weights free in layout
         merged = _sequence(transform.FuseTIR(), transform.DeadCodeElimination())(fused)
         lowered = _sequence(

@@ -25,10 +25,12 @@ from tvm_ffi import Shape
 
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.graph.hoist import COUNT
+from autopipe.compiler.kernel_nodes import PACKED
 from autopipe.compiler.library import build as library
 from autopipe.compiler.library import linking
 from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.measure import build, shipped
+from autopipe.measure.call_watch import set_watch
 from autopipe.measure.shipped import ShippedModel
 from autopipe.measure.tensors import made_up, weights
 from autopipe.processes.contained import Child, Failed
@@ -42,12 +44,6 @@ RUNS: Final = 3
 
 _LONG: Final = 0.01
 """Seconds of a run of which one is enough: what disturbs it lasts less long."""
-
-_SKIP: Final = 1
-"""What tells the virtual machine not to make a call."""
-
-_PACKED: Final = "_prepacked"
-"""What TVM adds to the name of a function whose weights it has laid out otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +188,7 @@ class _Runnable:
 
     def timed(self) -> float:
         """Return the seconds of a run when nobody looks into it."""
-        self.machine.set_instrument(None)
+        set_watch(self.machine.module, None)
         return median([self.run() for _ in range(_runs_after(self.run()))])
 
 
@@ -203,7 +199,7 @@ class _WatchedModel:
         self._source = source
         self._kernels: dict[str, dict[int, _Alone]] = defaultdict(dict)
         self._weights: dict[str, Weights] = defaultdict(dict)
-        self._names = {name + _PACKED: name for name in source.bodies}
+        self._names = {name + PACKED: name for name in source.bodies}
         self._names |= {name: name for name in source.bodies}
         self._place: Place = {}
         self._times: dict[str, float] = {}
@@ -277,7 +273,7 @@ class _WatchedModel:
     def _watched(self, place: Place) -> dict[str, float]:
         self._place = place
         model = self._runnable
-        model.machine.set_instrument(tvm.runtime.convert(self._called))
+        set_watch(model.machine.module, self)
         self._times, runs = defaultdict(float), []
         for _ in range(_runs_after(model.run())):
             self._times = defaultdict(float)
@@ -285,17 +281,21 @@ class _WatchedModel:
             runs.append(self._times)
         return {name: median(run[name] for run in runs) for name in runs[-1]}
 
-    def _called(self, function: Any, symbol: str, before: bool, _: object, *given: Any) -> int:  # noqa: ANN401, FBT001 - as TVM calls it
+    def begin(self, function: Any, symbol: str, given: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm is not typed
+        """Time a kernel with the schedule that is asked for, in place of the model's."""
         name = self._names.get(symbol)
-        if name is None or not before or function is None:
-            return 0
+        if name is None:
+            return False
         alone = self._kernels[name].get(self._place.get(name, 0))
         taken = given if alone is None else alone.taken(given)
         function = function if alone is None else alone.main
         begun = perf_counter()
         function(*taken)
         self._times[name] += perf_counter() - begun
-        return _SKIP
+        return True
+
+    def end(self, symbol: str) -> None:
+        """Look at nothing."""
 
 
 def _runs_after(first: float) -> int:

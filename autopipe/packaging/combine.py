@@ -11,7 +11,7 @@ import numpy as np
 from autopipe.artifacts.signature import Signature
 from autopipe.errors import ConfigError, PackageError
 from autopipe.packaging.contents import opened
-from autopipe.packaging.manifest import COMPONENTS, WEIGHTS, Needs, Variant
+from autopipe.packaging.manifest import COMPONENTS, NODES, WEIGHTS, Needs, Variant
 from autopipe.packaging.pack import pack
 from autopipe.packaging.provenance import Predicate, Request, Source, Statement
 from autopipe.packaging.variants import MOST, own_libraries
@@ -119,7 +119,7 @@ def _join(parts: Sequence[_Part], name: str, work: Path) -> Predicate:
     builds = []
     for place, part in enumerate(parts):
         prefix = f"v{place}." if place else ""
-        own = own_libraries(part.needs)
+        own = (*own_libraries(part.needs), NODES)
         for file in _carried(part):
             _move(part, file, work / (prefix + file if file in own else file))
         builds.append(pool.add(prefix, part))

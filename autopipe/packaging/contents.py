@@ -14,7 +14,7 @@ from autopipe.libraries import shipped
 from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Manifest, Statement
-from autopipe.packaging.variants import FILES, list_libraries
+from autopipe.packaging.variants import FILES, NODE_MAPS, list_libraries
 from autopipe.runtime.archive import Member
 from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signer, Signers
@@ -98,7 +98,7 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageConte
 
     With a `copy`, that is read, and `package` is only its name. Raises PackageError.
     """
-    optional = (COMPONENTS, *SIZED, *FILES, *shipped())
+    optional = (COMPONENTS, *SIZED, *FILES, *NODE_MAPS, *shipped())
     names = (LIBRARY, MANIFEST, WEIGHTS)
     with archive.opened(package, names, optional, copy) as (file, members):
         manifest = provenance.read(archive.read(file, members[MANIFEST], _LARGEST))

@@ -41,7 +41,7 @@ def infer(
 def _answer(request: call.Answer) -> call.Answer:
     signers = request["signers"]
     model = open_package(request["package"], signers and Signers.of(signers))
-    outputs = model(_given(model.signature, request["inputs"]))
+    outputs = model(read_inputs(model.signature, request["inputs"]))
     lines = []
     for name, array in outputs.items():
         line = _line(name, array)
@@ -51,7 +51,7 @@ def _answer(request: call.Answer) -> call.Answer:
     return {"summary": "\n".join(lines)}
 
 
-def _given(signature: Signature, inputs: Sequence[str]) -> dict[str, np.ndarray]:
+def read_inputs(signature: Signature, inputs: Sequence[str]) -> dict[str, np.ndarray]:
     """Return the arrays: all of them out of one `.npz` file, or each out of its own."""
     if len(inputs) == 1 and inputs[0].endswith(samples.SUFFIX) and Path(inputs[0]).exists():
         path = Path(inputs[0])

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints, field_validator
 
+from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.signature import Signature
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import Digest
@@ -13,6 +14,8 @@ from autopipe.errors import SetupError
 MANIFEST: Final = "manifest.json"
 COMPONENTS: Final = "components.cdx.json"
 WEIGHTS: Final = "weights.safetensors"
+NODES: Final = NodeMap.FILE
+"""The nodes of the model that kernel calls are made of; no run needs it."""
 
 _RUNTIME = ("apache-tvm", "apache-tvm-ffi")
 

@@ -13,8 +13,8 @@ from autopipe.compiler.target import cpu, gpu
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError, TargetError
 from autopipe.packaging.contents import PackageContents, opened, signed
-from autopipe.packaging.manifest import Needs, Processor, check_runtime
-from autopipe.packaging.variants import choose_build, list_libraries, own_libraries
+from autopipe.packaging.manifest import NODES, Needs, Processor, check_runtime
+from autopipe.packaging.variants import NODE_MAPS, choose_build, list_libraries, own_libraries
 from autopipe.signing.signers import Signers, UnsignedError
 
 _THREADS: Final = "TVM_NUM_THREADS"
@@ -73,7 +73,8 @@ def _unpack_build(contents: PackageContents, folder: Path) -> Needs:
     prefix, needs = choose_build(whole, cpu.available())
     check_runtime(needs.runtime)
     _check_processor(needs.processor)
-    others = set(list_libraries(whole)) - {prefix + name for name in own_libraries(needs)}
+    own = {prefix + name for name in (*own_libraries(needs), NODES)}
+    others = {*list_libraries(whole), *NODE_MAPS} - own
     for name in contents.manifest.files.keys() - {WEIGHTS}:
         plain = folder / name.removeprefix(prefix)
         contents.extract(name, None if name in others else plain)

@@ -8,7 +8,7 @@ from autopipe import libraries
 from autopipe.packaging import archive, components
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS, ManifestFile
 from autopipe.packaging.provenance import Predicate, Statement, subjects
-from autopipe.packaging.variants import list_builds, list_libraries
+from autopipe.packaging.variants import NODE_MAPS, list_builds, list_libraries
 from autopipe.store.canonical import pretty
 
 
@@ -17,7 +17,8 @@ def pack(predicate: Predicate, library: Path, work: Path, out: Path) -> None:
     needs = predicate.build_definition.internal_parameters
     called = {name for _, build in list_builds(needs) for name in build.libraries}
     names = (*list_libraries(needs), WEIGHTS, *_brought(sorted(called)))
-    paths = {name: library / name for name in names}
+    maps = (name for name in NODE_MAPS if (library / name).exists())
+    paths = {name: library / name for name in (*names, *maps)}
     files = {name: _file(path) for name, path in paths.items()}
     paths[COMPONENTS], paths[MANIFEST] = work / COMPONENTS, work / MANIFEST
     listed = components.write(Statement(subject=subjects(files), predicate=predicate))

@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from autopipe.artifacts.signature import LIBRARIES, LIBRARY
-from autopipe.packaging.manifest import Needs
+from autopipe.packaging.manifest import NODES, Needs
 
 MOST: Final = 3
 """Variants of a package."""
 FILES: Final = tuple(f"v{place}.{name}" for place in range(1, MOST + 1) for name in LIBRARIES)
 """Names of all libraries that variants may have."""
+NODE_MAPS: Final = (NODES, *(f"v{place}.{NODES}" for place in range(1, MOST + 1)))
+"""Names of the files that map the kernel calls of a build to nodes of the model."""
 
 
 def list_builds(needs: Needs) -> Iterator[tuple[str, Needs]]:

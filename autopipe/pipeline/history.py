@@ -38,14 +38,19 @@ class History:
 
         An action that is no longer in the store is an empty document.
         """
-        key = self._read()["stages"].get(kind)
-        if not isinstance(key, str):
+        key = self.last_key(kind)
+        if key is None:
             return None
         try:
             entry = self.store.entry(key)
         except StoreError:  # damaged; a run will say so
             entry = None
         return {} if entry is None else entry.action
+
+    def last_key(self, kind: str) -> str | None:
+        """Return the key of the last action of a kind, None if this file never ran one."""
+        key = self._read()["stages"].get(kind)
+        return key if isinstance(key, str) else None
 
     def remember_action(self, kind: str, key: str) -> None:
         """Remember an action that is done, whether it was run or cached."""

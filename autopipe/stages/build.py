@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from autopipe.artifacts.library import SHORT, BuiltLibrary, LibraryTask
 from autopipe.artifacts.lowering import SizedModule, SizedModules
 from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.model_nodes import KernelFunction, LibraryNodes, ModelNodes, NodeMap
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
 from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, TuningResult
 from autopipe.backends import of_target
@@ -106,7 +107,10 @@ class BuildStage(Stage, frozen=True):
             paths = {one.label: ctx.out / library_of(one) for one in sized}
             paths[""] = ctx.out / LIBRARY
             linker = Linker.of(self.linker, self.sysroot)
-            packing = compile_model(lowered, choices, failures, paths, linker)
+            compiled = compile_model(lowered, choices, failures, paths, linker)
+        packing = {label: one.packing for label, one in compiled.items()}
+        functions = {label: one.functions for label, one in compiled.items()}
+        _map_nodes(ctx, tasks, {label: path.name for label, path in paths.items()}, functions)
         self._tell(ctx, choices)
         self._describe(ctx, choices, tuned, failures, packing).write(ctx.out)
         return _summary(choices.chosen) + failures.told()
@@ -230,6 +234,28 @@ def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[Bes
 def library_of(module: SizedModule) -> str:
     """Return the name of the library for one size: `lib.0.so` of `module.0.json`."""
     return f"lib{Path(module.file).stem.removeprefix('module')}.so"
+
+
+def _map_nodes(
+    ctx: Context,
+    tasks: "Sequence[Task]",
+    libraries: Mapping[str, str],
+    functions: "Mapping[str, tuple[KernelFunction, ...]]",
+) -> None:
+    """Write which nodes of the model the kernel calls of each library are made of."""
+    from autopipe.compiler.kernel_nodes import kernel_work
+    from autopipe.compiler.tasks import labelled
+
+    flops = {name: task.flops for task in tasks for name in task.functions}
+    listed = []
+    for label, library in sorted(libraries.items(), key=lambda pair: pair[1]):
+        own = {name.partition("@")[0]: count for name, count in flops.items()
+               if name == labelled(name.partition("@")[0], label)}  # fmt: skip
+        calls = functions[label]
+        work = kernel_work(calls, own)
+        listed.append(LibraryNodes(library=library, functions=calls, work=work))
+    nodes = ModelNodes.read(ctx.inputs["import"]).nodes
+    NodeMap(nodes=nodes, libraries=tuple(listed)).write(ctx.out)
 
 
 def _pack(

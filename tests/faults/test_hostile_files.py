@@ -235,7 +235,7 @@ ARTIFACTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "import": (
         "model.json",
         IMPORTED.model_dump(mode="json"),
-        {"module.json": MODULE, "weights.safetensors": 1},
+        {"module.json": MODULE, "weights.safetensors": 1, "nodes.json": {"nodes": []}},
     ),
     "lower": ("module.json", MODULE, {}),
     "tasks": (
@@ -247,7 +247,7 @@ ARTIFACTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "build": (
         "library.json",
         BUILT.model_dump(mode="json"),
-        {"lib.so": 1, "weights.safetensors": 1},
+        {"lib.so": 1, "weights.safetensors": 1, "nodes.json": {"nodes": [], "libraries": []}},
     ),
     "verify": ("verify.json", verification(CASE).model_dump(mode="json"), {}),
 }

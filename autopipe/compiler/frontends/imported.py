@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autopipe.artifacts.model_nodes import ModelNode
 from autopipe.tasks.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -43,5 +44,8 @@ class Imported:
     selects: Mapping[str, int] = field(default_factory=dict)
     """Inputs whose values select something, and of how many; of an ONNX model, `reference.onnx`
     says so."""
+    nodes: tuple[ModelNode, ...] = ()
+    """Nodes of the model's file, in its order, by whose positions the graph is labelled; none if it
+    is not ONNX."""
     write_reference: Callable[[Path], None] | None = None
     """Writes `reference.onnx` and `reference.weights` into a folder; None if it is not ONNX."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.model_nodes import ModelNodes
 from autopipe.artifacts.signature import Port
 from autopipe.compiler import module_io
 from autopipe.compiler.frontends.imported import Imported, Value
@@ -19,6 +20,7 @@ def write_imported(model: Imported, dimensions: Mapping[str, Dimension], out: Pa
     module_io.save_weights(model.weights, out / "weights.safetensors")
     if model.write_reference is not None:
         model.write_reference(out)
+    ModelNodes(nodes=model.nodes).write(out)
     params = sum(values.size for values in model.weights.values())
     ImportedModel(
         name=model.name, inputs=_ports(model.inputs), outputs=_ports(model.outputs),

@@ -28,6 +28,7 @@ from autopipe.compiler.attention import AttentionForm, plain
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.node_labels import strip_label
 
 _FEWEST: Final = 8
 """Queries, keys and numbers of a head below which vectors would stay half empty."""
@@ -72,11 +73,19 @@ class _Joined(PyExprMutator):
             return
         operands = [self.visit_expr(operand) for operand in pattern.operands]
         call = self.builder_.call_te(
-            partial(plain, pattern.form), *operands, primfunc_name_hint="attention",
-            primfunc_attrs=pattern.form.attributes,
+            partial(plain, pattern.form), *map(_without_label, operands),
+            primfunc_name_hint="attention", primfunc_attrs=pattern.form.attributes,
         )  # fmt: skip
-        value = self.builder_.normalize(call)
+        given = [call.args[0], relax.Tuple(operands), *call.args[2:]]
+        value = self.builder_.normalize(relax.Call(call.op, given, call.attrs, call.ty_args))
         self.builder_.emit_normalized(relax.VarBinding(self.visit_var_def(binding.var), value))
+
+
+def _without_label(operand: relax.Expr) -> relax.Expr:
+    """Return an operand after whose name TVM may call a buffer."""
+    if not isinstance(operand, relax.Var):
+        return operand
+    return relax.Var(strip_label(operand.name), operand.ty)
 
 
 class _Graphs:

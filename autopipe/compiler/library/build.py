@@ -9,9 +9,11 @@ from tvm import relax, tirx
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
+from autopipe.artifacts.model_nodes import KernelFunction
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.graph.inline import inline
 from autopipe.compiler.graph.views import views
+from autopipe.compiler.kernel_nodes import kernel_functions, relabel_packed
 from autopipe.compiler.library import kernels, linking
 from autopipe.compiler.library.kernel_compiler import compiling
 from autopipe.compiler.library.taken import with_check
@@ -40,6 +42,8 @@ class Built:
     steps: tuple[int, ...] = ()
     """Multiples of each size, which `main` takes behind the inputs where it is for one size of a
     model with open ones."""
+    functions: tuple[KernelFunction, ...] = ()
+    """The kernel calls of the graph, and the nodes of the model that they are made of."""
     stripped: bool = False
     """Whether it is linked without debug information: TVM describes the variables of kernels for
     debuggers, without a line of any source, which is half of a library for open sizes."""
@@ -66,13 +70,14 @@ def build(
         module.update_func(module.get_global_var(name), function)
     with target, tvm.transform.PassContext(opt_level=3):
         module = elementary.compilable(module, target)
-        module, packing = weights.lift(_split_packing(module))
+        module, packing = weights.lift(relabel_packed(module, _split_packing(module)))
         libraries, parameters = linking.called(module), _parameters(module["main"])
         checks = not given_sizes(module)
         module = _with_kernel(inline(module) if checks else with_check(inline(module)))
         executable = _compiled(module, target, checks=checks)
         steps = _steps(module["main"])
-        return Built(executable, packing, libraries, parameters, steps, taking_sizes)
+        calls = kernel_functions(module)
+        return Built(executable, packing, libraries, parameters, steps, calls, taking_sizes)
 
 
 def _with_kernel(module: tvm.IRModule) -> tvm.IRModule:

@@ -125,9 +125,9 @@ def _sizes(steps: Sequence[int]) -> list[object]:
     return [Shape(tuple(steps))] if steps else []
 
 
-def load_artifact(library: Path) -> Model:
-    """Load the artifact of the stage *build*."""
-    return load(library, BuiltLibrary.read(library).signature)
+def load_artifact(library: Path, threads: int | None = None) -> Model:
+    """Load the artifact of the stage *build*, by default with the threads it was built for."""
+    return load(library, BuiltLibrary.read(library).signature, threads=threads)
 
 
 def _machine(library: Path, devices: Sequence[int]) -> "Module":

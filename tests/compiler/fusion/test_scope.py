@@ -264,7 +264,7 @@ def test_a_function_of_several_results_is_taken_apart_again():
     """`FuseOps` may return a tuple, as what rules join does here."""
     module = plain(normalized, (6, 8), (8,), (8,), (8, 8), (8, 8))
     with graphs.TARGET:
-        named, ops = op_info.name_ops(module)
+        named, ops, _ = op_info.name_ops(module)
         legalized = relax.transform.AnnotateTIROpPattern()(legalize(named))
     known = op_info.parts(legalized, ops)
     scope_ = Scope(FusionRules(join=[["nn.layer_norm", "matmul"]]), lambda _: None, print)

@@ -38,6 +38,7 @@ from autopipe.compiler.frontends.onnx import (
     windows,
 )
 from autopipe.compiler.frontends.onnx.control.converters import converters as of_control
+from autopipe.compiler.frontends.onnx.converted_nodes import ConvertedNodes
 from autopipe.compiler.frontends.onnx.named import named
 from autopipe.compiler.frontends.onnx.one_hot import compute_one_hot
 from autopipe.compiler.frontends.onnx.open.converters import opened
@@ -215,14 +216,18 @@ OURS: Final = {
 
 
 @contextlib.contextmanager
-def replaced(extents: Extents | None = None) -> Iterator[None]:
+def replaced(
+    extents: Extents | None = None, converted: ConvertedNodes | None = None
+) -> Iterator[None]:
     """Have TVM's importer use these converters, and say which node fails.
 
-    `extents` has what is known of open sizes; None where there are none.
+    `extents` has what is known of open sizes; None where there are none. `converted` records what
+    each node becomes.
     """
     original = onnx_frontend._get_convert_map
     converters = {**original(), **OURS, **of_control()}
-    table = named(converters if extents is None else opened(converters, extents))
+    converters = converters if extents is None else opened(converters, extents)
+    table = named(converters, ConvertedNodes() if converted is None else converted)
     onnx_frontend._get_convert_map = lambda: table
     try:
         yield

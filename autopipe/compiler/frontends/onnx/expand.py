@@ -14,6 +14,7 @@ from onnx import FunctionProto, TypeProto, helper, inliner, numpy_helper
 
 from autopipe.compiler.frontends.onnx import qlinear, spectra
 from autopipe.compiler.frontends.onnx.inference import infer_types
+from autopipe.compiler.frontends.onnx.node_origins import mark_body
 from autopipe.compiler.frontends.onnx.operand import Operand
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, graphs
 from autopipe.errors import ModelError
@@ -95,6 +96,7 @@ def _once(model: Proto) -> Proto:
         size += body.ByteSize()
         if size > _MOST_BYTES:
             raise ModelError(f"constants of {node.op_type} and its like take {size} bytes and more")
+        mark_body(body.node, node)
         body.domain, body.name = _OURS, f"{node.op_type}{number}"
         node.domain, node.op_type = body.domain, body.name
         typed.functions.append(body)

@@ -13,6 +13,7 @@ from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
 from autopipe.compiler.frontends.onnx.cleanup import clean
 from autopipe.compiler.frontends.onnx.deciding import warn_of_deciding_inputs
+from autopipe.compiler.frontends.onnx.node_origins import number_nodes, read_origins
 from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
@@ -52,9 +53,13 @@ def _load(
     vetted = gate.admit(data, path, inputs, dimensions)
     given, warnings = _weights(vetted, path, weights)
     with _bounded(sum(values.nbytes for values in given.values())):
-        cleaned, kept = clean(vetted.model, given)
+        numbered = type(vetted.model)()
+        numbered.CopyFrom(vetted.model)
+        nodes = number_nodes(numbered)
+        cleaned, kept = clean(numbered, given)
         finite.note(cleaned, kept)
-        module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions)
+        origins = read_origins(numbered.graph, cleaned.graph, given)
+        module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions, origins)
     # drawn weights may be in bodies and functions, where the original holds its own
     original = None if weights is not None else gate.original(data, path, inputs, given)
     if source.digest(source.read(path)) != digest:
@@ -69,6 +74,7 @@ def _load(
         source_sha256=digest,
         synthesized=weights is not None,
         opset=vetted.opset,
+        nodes=nodes,
         warnings=(
             *warnings,
             *warn_of_deciding_inputs(vetted.model.graph, vetted.inputs),

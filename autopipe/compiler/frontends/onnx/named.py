@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tvm import relax
 
+from autopipe.compiler.frontends.onnx.converted_nodes import ConvertedNodes
 from autopipe.config.problem import shown
 from autopipe.errors import ModelError
 
@@ -28,9 +29,10 @@ class NodeError(Exception):
 class Named:
     """A converter of TVM whose errors name the node that it was called for."""
 
-    def __init__(self, op: str, converter: Any) -> None:
+    def __init__(self, op: str, converter: Any, converted: ConvertedNodes) -> None:
         self._op = op
         self._converter = converter
+        self._converted = converted
 
     def get_converter(self, opset: int) -> Any:
         """Return what converts a node, as TVM's importer calls it."""
@@ -39,7 +41,7 @@ class Named:
             given = list(inputs)  # a converter may put others into their place
             try:
                 made = self._converter.get_converter(opset)(bb, inputs, attr, params)
-                return bb.normalize(made) if isinstance(made, relax.Expr) else made
+                made = bb.normalize(made) if isinstance(made, relax.Expr) else made
             except NodeError:
                 raise  # of a node inside this one
             except ModelError as error:
@@ -48,13 +50,15 @@ class Named:
                 raise ModelError(f"{_NODE}{_name(attr)}': {error}") from error
             except Exception as error:  # TVM raises what it likes
                 raise NodeError(_said(self._op, given, attr, error)) from error
+            self._converted.record(attr, made)
+            return made
 
         return convert
 
 
-def named(converters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return converters by operator, whose errors say which node it was."""
-    return {op: Named(op, converter) for op, converter in converters.items()}
+def named(converters: Mapping[str, Any], converted: ConvertedNodes) -> dict[str, Any]:
+    """Return converters by operator, whose errors say which node it was; record what they make."""
+    return {op: Named(op, converter, converted) for op, converter in converters.items()}
 
 
 def plain(error: Exception) -> str:

@@ -15,6 +15,7 @@ from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.converters import hide
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
+from autopipe.compiler.frontends.onnx.converted_nodes import NO_ORIGINS, ConvertedNodes, Origins
 from autopipe.compiler.frontends.onnx.converters import replaced
 from autopipe.compiler.frontends.onnx.named import NodeError, plain
 from autopipe.compiler.frontends.onnx.open.extents import Extents, FoundSize
@@ -35,6 +36,7 @@ def to_relax(
     inputs: Sequence[Value],
     weights: Sequence[str],
     dimensions: Mapping[str, Dimension] = MappingProxyType({}),
+    origins: Origins = NO_ORIGINS,
 ) -> Any:  # noqa: ANN401
     """Return an IRModule whose `main` takes the inputs, then the weights, in order.
 
@@ -42,7 +44,8 @@ def to_relax(
     Example: with `height: {multiple: 32}` an input [1, 3, 32 * height, 640] follows from [height].
 
     The weights are inputs of the graph too: as initializers they would be copied again and
-    again, and some converters would make constants of them. Raises `ModelError`, with the node.
+    again, and some converters would make constants of them. Variables are labelled with their
+    nodes of `origins`. Raises `ModelError`, with the node.
     """
     name_nodes(model.graph)
     if has_control(model.graph):
@@ -56,9 +59,9 @@ def to_relax(
         value.name: _open_shape(value, dimensions, steps) for value in inputs if value.dimensions
     }
     if steps:
-        module, found = _converted(model, shapes, Extents(steps, dimensions))
+        module, found = _converted(model, shapes, Extents(steps, dimensions), origins)
     else:
-        module, found = _fixed(model)
+        module, found = _fixed(model, origins)
     main = module["main"]
     expected = [*(value.name for value in inputs), *weights]
     given = [parameter.name for parameter in main.params]
@@ -74,25 +77,26 @@ def to_relax(
     return module
 
 
-def _fixed(model: Proto) -> tuple[Any, Sequence[FoundSize]]:
+def _fixed(model: Proto, origins: Origins) -> tuple[Any, Sequence[FoundSize]]:
     """Convert a model whose inputs have fixed sizes, and tell the sizes that it computes.
 
     Most compute none. Their shapes stay numbers, so they are tried that way first.
     """
     try:
-        module, found = _converted(model, {}, None)
+        module, found = _converted(model, {}, None, origins)
     except ModelError:
-        return _converted(model, {}, Extents({}, {}))
+        return _converted(model, {}, Extents({}, {}), origins)
     if all(known.is_fixed(kind) for kind in _results(module["main"])):
         return module, found
-    return _converted(model, {}, Extents({}, {}))
+    return _converted(model, {}, Extents({}, {}), origins)
 
 
 def _converted(
-    model: Proto, shapes: Mapping[str, Any], extents: Extents | None
+    model: Proto, shapes: Mapping[str, Any], extents: Extents | None, origins: Origins
 ) -> tuple[Any, Sequence[FoundSize]]:
+    converted = ConvertedNodes(origins)
     try:
-        with _silence(), replaced(extents):
+        with _silence(), replaced(extents, converted):
             module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)
     except NodeError as error:
         raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
@@ -100,7 +104,7 @@ def _converted(
         raise
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
-    return module, () if extents is None else extents.found
+    return converted.label(module), () if extents is None else extents.found
 
 
 def _open_shape(

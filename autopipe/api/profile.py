@@ -1,0 +1,95 @@
+"""Profiles a package, or the last build of a pipeline file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from autopipe import foreign
+from autopipe.artifacts.document import parse
+from autopipe.artifacts.model_nodes import NodeMap
+from autopipe.compiler.target import cpu
+from autopipe.config.load import load
+from autopipe.errors import ConfigError, PackageError, StageError
+from autopipe.packaging.contents import opened
+from autopipe.packaging.manifest import NODES
+from autopipe.packaging.variants import choose_build
+from autopipe.pipeline.history import History
+from autopipe.processes import call
+from autopipe.profiling.peaks import measure_peaks
+from autopipe.profiling.profile import Peaks, Profile, build_profile
+from autopipe.store.locks import FOR_EVER
+from autopipe.store.store import default_root, open_store
+
+_PIPELINE: Final = (".yaml", ".yml")
+_REFERENCE: Final = "reference.onnx"
+_NO_NODES: Final = NodeMap(nodes=(), libraries=())
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTarget:
+    """A build that is profiled."""
+
+    path: Path
+    """A package, or the artifact of *build*."""
+    nodes: NodeMap
+    model: Path | None
+    """The model with its weights, as reference runtimes take it; null for a package."""
+
+
+def find_target(
+    target: Path, *, store: Path | None = None, overrides: Sequence[str] = (),
+    build: str | None = None,
+) -> ProfileTarget:  # fmt: skip
+    """Return the build that a package holds, or the last one of a pipeline file.
+
+    Raises ConfigError for a pipeline file that was not built, PackageError.
+    """
+    if target.suffix in _PIPELINE:
+        return _last_build(target, store, overrides, build)
+    with opened(target) as contents:
+        prefix, _ = choose_build(contents.manifest.needs, cpu.available())
+        name = prefix + NODES
+        listed = name in contents.members
+        try:
+            nodes = parse(NodeMap, contents.read(name)) if listed else _NO_NODES
+        except foreign.MalformedError as error:
+            raise PackageError(f"{target}: {name}: {error}") from None
+    return ProfileTarget(target.absolute(), nodes, None)
+
+
+def _last_build(
+    file: Path, root: Path | None, overrides: Sequence[str], build: str | None
+) -> ProfileTarget:
+    pipeline = load(file, overrides, build)
+    with open_store(root or default_root(), FOR_EVER) as store:
+        history = History.of(store, file, pipeline.name, build)
+        found = [history.last_key(stage) for stage in ("build", "import model")]
+        artifacts = [None if key is None else store.lookup(key, lambda _: None) for key in found]
+    built, imported = artifacts
+    if built is None:
+        raise ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
+    reference = None if imported is None else imported.path / _REFERENCE
+    model = reference if reference is not None and reference.exists() else None
+    return ProfileTarget(built.path, NodeMap.read(built.path), model)
+
+
+def profile_build(
+    target: ProfileTarget, *, inputs: Sequence[str] = (), sizes: Sequence[str] = (),
+    threads: int | None = None, runs: int = 10,
+) -> Profile:  # fmt: skip
+    """Run a build in a child process and return where its time goes.
+
+    Raises ConfigError for inputs that do not fit, PackageError for a build that fails.
+    """
+    bodies = {one.name for library in target.nodes.libraries for one in library.functions}
+    request = {
+        "path": str(target.path), "inputs": list(inputs), "sizes": list(sizes),
+        "threads": threads, "runs": runs, "bodies": sorted(bodies),
+    }  # fmt: skip
+    try:
+        answer = call.call("autopipe.profiling.watched_run", request)
+    except StageError as error:
+        raise PackageError(f"{target.path}: running it failed: {error}") from None
+    peaks = Peaks(**measure_peaks(int(answer["threads"])))
+    return build_profile(answer, target.nodes, runs, peaks)

@@ -1,0 +1,133 @@
+"""Command `autopipe profile`: where the time of a build goes."""
+
+import json
+import sys
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autopipe.cli.options import BuildName, Json, Set, StoreRoot
+from autopipe.cli.terminal import show, show_json
+from autopipe.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from autopipe.api.profile import ProfileTarget
+    from autopipe.profiling.against import ComparedProfile
+    from autopipe.profiling.profile import Profile
+
+_SORTS = ("time", "order", "calls", "name")
+_RUNTIME = "onnxruntime"
+
+
+Target = Annotated[
+    Path, typer.Argument(metavar="PACKAGE|FILE", help="A package, or a pipeline file")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="[NAME=]FILE.npy", help="An input  [zeros]"),
+]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--size", metavar="INPUT[:AXIS]=N", help="A size of a dynamic dimension  [largest]"
+    ),
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="[as it was tuned]")]
+Runs = Annotated[int, typer.Option(min=1, max=10_000, help="Runs that count")]
+Sort = Annotated[str, typer.Option(metavar="KEY", help="time, order (of calls), calls or name")]
+Against = Annotated[
+    str | None,
+    typer.Option(metavar="RUNTIME", help="Compare it with the profile of `onnxruntime`"),
+]
+Model = Annotated[
+    Path | None, typer.Option(metavar="FILE.onnx", help="What `--against` runs, for a package")
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.json", help="Write one run for Perfetto or speedscope"),
+]
+
+
+def profile(  # noqa: PLR0913 -- one for each option
+    target: Target,
+    *,
+    inputs: Inputs = None,
+    sizes: Sizes = None,
+    threads: Threads = None,
+    runs: Runs = 10,
+    sort: Sort = "time",
+    against: Against = None,
+    model: Model = None,
+    trace: Trace = None,
+    build: BuildName = None,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Show where the time of a build goes, by kernel and by node of the model.
+
+    A pipeline file stands for its last build. Time of a kernel is that of all nodes it names: it is
+    not divided among them.
+    """
+    from autopipe.api.profile import find_target, profile_build
+
+    _check_options(sort, against, inputs)
+    found = find_target(target, store=store, overrides=overrides or (), build=build)
+    reference = model or found.model
+    if against is not None and reference is None:
+        raise ConfigError("--against needs the model: name its ONNX file with --model")
+    made = profile_build(found, inputs=inputs or (), sizes=sizes or (), threads=threads, runs=runs)
+    compared = None if against is None or reference is None else _compare(made, found, reference)
+    if trace is not None:
+        _write_trace(trace, made)
+    if as_json:
+        show_json(_document(made, compared))
+    else:
+        show(_lines(made, compared, sort))
+        show([] if trace is None else [f"wrote {trace}"])
+
+
+def _check_options(sort: str, against: str | None, inputs: list[str] | None) -> None:
+    if sort not in _SORTS:
+        raise ConfigError(f"--sort takes one of {', '.join(_SORTS)}")
+    if against not in {None, _RUNTIME}:
+        raise ConfigError(f"--against takes {_RUNTIME}")
+    if against is not None and inputs:
+        raise ConfigError("--against compares runs on zeros; leave --input out")
+
+
+def _lines(made: "Profile", compared: "ComparedProfile | None", sort: str) -> "Iterator[str]":
+    from autopipe.profiling.table import comparison_lines, profile_lines
+
+    width = max(80, get_terminal_size().columns) if sys.stdout.isatty() else None
+    if compared is not None:
+        return comparison_lines(compared, width)
+    return profile_lines(made, sort, width)  # type: ignore[arg-type]  # it is one of the keys
+
+
+def _compare(made: "Profile", target: "ProfileTarget", model: Path) -> "ComparedProfile":
+    from autopipe.profiling.against import compare_profiles
+    from autopipe.profiling.reference_profile import profile_reference
+
+    times = profile_reference(model, made.shapes, made.threads, made.runs)
+    return compare_profiles(made, target.nodes.nodes, _RUNTIME, times)
+
+
+def _document(made: "Profile", compared: "ComparedProfile | None") -> dict[str, object]:
+    document = {**made.document(), "difference": made.difference}
+    if compared is not None:
+        document["against"] = compared.document()
+    return document
+
+
+def _write_trace(path: Path, made: "Profile") -> None:
+    from autopipe.profiling.trace import trace_events
+
+    try:
+        path.write_text(json.dumps(trace_events(made)), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"--trace {path}: {error.strerror or error}") from error

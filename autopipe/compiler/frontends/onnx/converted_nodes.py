@@ -1,0 +1,52 @@
+"""Which variables of an imported graph each ONNX node became."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tvm import relax
+
+from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.node_labels import Label, complete_labels, set_labels
+
+# ruff: noqa: ANN401  TVM has no types
+
+Origins = Mapping[str, frozenset[int]]
+"""Numbers of the model's nodes by the name of a node of the cleaned-up graph."""
+
+NO_ORIGINS: Final[Origins] = MappingProxyType({})
+
+
+class ConvertedNodes:
+    """Records what converters return, which TVM binds to variables later."""
+
+    def __init__(self, origins: Origins = NO_ORIGINS) -> None:
+        self._origins = origins
+        self._labels: dict[Any, Label] = {}
+
+    def record(self, attributes: Mapping[str, Any], made: Any) -> None:
+        """Record what the node of these attributes became; what is there already keeps its node."""
+        name = attributes.get("tvm_custom", {}).get("name", "")
+        if nodes := self._origins.get(name):
+            for value in _values(made):
+                self._labels.setdefault(value, Label(tuple(sorted(nodes))))
+
+    def label(self, module: Any) -> Any:
+        """Return the imported module, its variables labelled."""
+        if not self._origins:
+            return module
+        found = {}
+        for _, function in graph_functions(module):
+            for binding in bindings(function):
+                label = self._labels.get(binding.var) or self._labels.get(binding.value)
+                if label is not None:
+                    found[binding.var] = label
+        return complete_labels(set_labels(module, found), imported=True)
+
+
+def _values(made: Any) -> Iterator[Any]:
+    if isinstance(made, relax.Tuple):
+        for field in made.fields:
+            yield from _values(field)
+    elif isinstance(made, relax.Call | relax.Var | relax.TupleGetItem):
+        yield made

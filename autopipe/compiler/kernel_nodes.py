@@ -1,0 +1,63 @@
+"""Kernel calls of a module that is compiled, and the nodes of the model that they are made of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import tvm
+from tvm import relax
+
+from autopipe.artifacts.model_nodes import KernelCall, KernelFunction, KernelWork
+from autopipe.compiler.graph.calls import bindings, callee, graph_functions
+from autopipe.compiler.node_labels import Label, read_label, set_labels
+
+PACKED: Final = "_prepacked"
+"""What TVM adds to the name of a function whose weights it has laid out otherwise."""
+
+
+def kernel_functions(module: tvm.IRModule) -> tuple[KernelFunction, ...]:
+    """Return the kernel calls of each function of the graph, `main` first, in their order."""
+    found = []
+    for variable, function in graph_functions(module):
+        calls = []
+        for binding in bindings(function):
+            if (kernel := callee(binding.value)) is not None:
+                label = read_label(binding.var.name)
+                nodes = label.nodes if label is not None else ()
+                added = label is not None and label.added
+                calls.append(KernelCall(kernel=kernel, nodes=nodes, added=added))
+        if calls:
+            name = str(variable.name_hint)
+            found.append(KernelFunction(name=name, calls=tuple(calls)))
+    return tuple(found)
+
+
+def relabel_packed(before: tvm.IRModule, after: tvm.IRModule) -> tvm.IRModule:
+    """Return a module whose kernels were split from their packing, with the labels it had before.
+
+    TVM's pass names what it binds to a kernel anew, and leaves the kernels in their order.
+    """
+    functions = {str(var.name_hint): function for var, function in graph_functions(after)}
+    labels: dict[relax.Var, Label] = {}
+    for variable, function in graph_functions(before):
+        packed = iter(bindings(functions[str(variable.name_hint)]))
+        for binding in bindings(function):
+            if (kernel := callee(binding.value)) is None:
+                continue
+            names = {kernel, kernel + PACKED}
+            found = next((one.var for one in packed if callee(one.value) in names), None)
+            label = read_label(binding.var.name)
+            if found is not None and label is not None:
+                labels[found] = label
+    return set_labels(after, labels)
+
+
+def kernel_work(
+    functions: Sequence[KernelFunction], flops: Mapping[str, float]
+) -> tuple[KernelWork, ...]:
+    """Return what each kernel does, of operations by the name before weights were laid out."""
+    kernels = sorted({call.kernel for function in functions for call in function.calls})
+    return tuple(
+        KernelWork(kernel=kernel, flops=count)
+        for kernel in kernels
+        if (count := flops.get(kernel.removesuffix(PACKED), 0.0))
+    )

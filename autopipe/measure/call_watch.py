@@ -1,0 +1,38 @@
+"""Watches what a virtual machine of TVM calls: kernels, and builtins such as allocations.
+
+TVM asks an *instrument* before and after each call. Before it, the instrument may make the call
+itself, and have the machine skip it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+_SKIP: Final = 1
+"""What tells the virtual machine not to make a call."""
+
+
+class CallWatch(Protocol):
+    """Is asked about each call."""
+
+    def begin(self, function: Any, symbol: str, given: Sequence[Any]) -> bool:  # noqa: ANN401 - of TVM's runtime
+        """Look at a call before it is made; return whether it was made here in its place."""
+
+    def end(self, symbol: str) -> None:
+        """Look at a call that the machine has made."""
+
+
+def set_watch(module: Any, watch: CallWatch | None) -> None:  # noqa: ANN401 - of TVM's runtime
+    """Have the calls of a loaded library watched; None ends it."""
+    from tvm_ffi import convert
+
+    if watch is None:
+        module["set_instrument"](None)
+        return
+
+    def called(function: Any, symbol: str, before: bool, _: object, *given: Any) -> int:  # noqa: ANN401, FBT001 - as TVM calls it
+        if not before:
+            watch.end(symbol)
+            return 0
+        return _SKIP if function is not None and watch.begin(function, symbol, given) else 0
+
+    module["set_instrument"](convert(called))

@@ -1,0 +1,61 @@
+"""What this machine reaches: products of float32 matrices, and copies of memory, by NumPy.
+
+It runs as the main program of a child process, which loads NumPy with as many threads as the build.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from autopipe.processes import call
+
+_SIDE: Final = 1024
+_COPIED: Final = 1 << 26
+"""Bytes that each thread copies at a time."""
+_ROUNDS: Final = 5
+
+
+def measure_peaks(threads: int) -> dict[str, float]:
+    """Return `gflops` and `gbps` of so many threads. Raises StageError."""
+    answer = call.call(__name__, {"threads": threads}, timeout=60)
+    return {name: float(answer[name]) for name in ("gflops", "gbps")}
+
+
+def _answer(request: call.Answer) -> call.Answer:
+    threads = int(request["threads"])
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    import numpy as np
+
+    one = np.ones((_SIDE, _SIDE), "float32")
+    out = np.empty_like(one)
+    product = _least(lambda: np.matmul(one, one, out=out))
+    pairs = [(np.ones(_COPIED, "uint8"), np.empty(_COPIED, "uint8")) for _ in range(threads)]
+
+    def copy() -> None:
+        workers = [threading.Thread(target=np.copyto, args=(to, of)) for of, to in pairs]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    return {
+        "gflops": 2 * _SIDE**3 / product / 1e9,
+        "gbps": 2 * _COPIED * threads / _least(copy) / 1e9,
+    }
+
+
+def _least(run: Callable[[], object]) -> float:
+    run()
+    times = []
+    for _ in range(_ROUNDS):
+        begun = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+if __name__ == "__main__":
+    call.serve(_answer)

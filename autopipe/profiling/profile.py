@@ -1,0 +1,172 @@
+"""A profile of a build as a document: kernels and builtins, with their nodes and their work."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autopipe.artifacts.document import Part
+from autopipe.artifacts.model_nodes import KernelCall, LibraryNodes, NodeMap
+from autopipe.profiling.quartile import lower_quartile
+
+
+class Peaks(Part, frozen=True):
+    """What this machine reaches with as many threads."""
+
+    gflops: float
+    """Operations of a product of float32 matrices, in billions a second."""
+    gbps: float
+    """Bytes that a copy reads and writes, in billions a second."""
+
+
+class ProfiledCall(Part, frozen=True):
+    """A call of the virtual machine in one run."""
+
+    symbol: str
+    kernel: bool
+    """Whether it is a kernel, and not a builtin."""
+    start: float
+    """Seconds since the run began."""
+    seconds: float
+    """Lower quartile of all runs."""
+    bytes: int
+    """Of all tensors that it was given."""
+    flops: float
+    """Floating-point operations; 0 where they are not known."""
+    shapes: tuple[tuple[int, ...], ...]
+    """Of these tensors."""
+    nodes: tuple[str, ...]
+    """Nodes of the model that it computes."""
+    added: bool
+    """Whether the compiler added it for these nodes."""
+
+
+class ProfileRow(Part, frozen=True):
+    """All calls of a kernel for the same nodes, or of a builtin."""
+
+    symbol: str
+    kernel: bool
+    nodes: tuple[str, ...]
+    added: bool
+    calls: int
+    seconds: float
+    """Of all calls in one run."""
+    share: float
+    """Of the sum of all rows."""
+    gflops: float | None
+    """Billions of operations a second; null where they are not known."""
+    gbps: float | None
+    """Billions of bytes a second; null where it is given no tensors."""
+
+
+class Profile(Part, frozen=True):
+    """Where the time of a build goes."""
+
+    library: str
+    """The library that ran: `lib.so`, or one for certain sizes."""
+    shapes: dict[str, tuple[int, ...]]
+    """Of the inputs."""
+    threads: int
+    runs: int
+    whole: float
+    """Seconds of a run that nothing watches, the lower quartile."""
+    call: float
+    """The same with checks and copies of inputs and outputs, as a package is called."""
+    sum: float
+    """Seconds of all rows."""
+    peaks: Peaks
+    rows: tuple[ProfileRow, ...]
+    """In the order of their first calls."""
+    calls: tuple[ProfiledCall, ...]
+    """One run, in order."""
+
+    @property
+    def difference(self) -> float:
+        """Return the share of the whole that no row explains; below 0 where rows take more."""
+        return 1 - self.sum / self.whole if self.whole else 0.0
+
+
+def build_profile(answer: Mapping[str, Any], nodes: NodeMap, runs: int, peaks: Peaks) -> Profile:
+    """Return the profile of what a child process measured."""
+    measured = [_Measured(**call) for call in answer["calls"]]
+    library = nodes.named(str(answer["library"]))
+    calls = tuple(_profiled(measured, library, nodes))
+    total = sum(call.seconds for call in calls)
+    return Profile(
+        library=str(answer["library"]), shapes=answer["shapes"], threads=answer["threads"],
+        runs=runs, whole=lower_quartile(answer["whole"]), call=answer["call"], sum=total,
+        peaks=peaks,
+        rows=tuple(_rows(calls, total)), calls=calls,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    symbol: str
+    kernel: bool
+    start: float
+    seconds: float
+    bytes: int
+    shapes: list[list[int]]
+
+
+def _profiled(
+    measured: Sequence[_Measured], library: LibraryNodes, nodes: NodeMap
+) -> Iterator[ProfiledCall]:
+    work = {one.kernel: one.flops for one in library.work}
+    for call, site in zip(measured, _sites(measured, library), strict=True):
+        yield ProfiledCall(
+            symbol=call.symbol, kernel=call.kernel, start=call.start, seconds=call.seconds,
+            bytes=call.bytes, flops=work.get(call.symbol, 0.0),
+            shapes=tuple(map(tuple, call.shapes)),
+            nodes=tuple(_name(nodes, at) for at in site.nodes), added=site.added,
+        )  # fmt: skip
+
+
+def _name(nodes: NodeMap, at: int) -> str:
+    return nodes.nodes[at].name if at < len(nodes.nodes) else f"node {at}"
+
+
+def _sites(calls: Sequence[_Measured], library: LibraryNodes) -> list[KernelCall]:
+    """Return for each call which one of the graph it is.
+
+    Where a kernel is called as often as the graph calls it, their order tells. In loops and
+    branches it is called more or less often: then it names the nodes of all its calls.
+    """
+    listed: dict[str, list[KernelCall]] = defaultdict(list)
+    for function in library.functions:
+        for site in function.calls:
+            listed[site.kernel].append(site)
+    counts = Counter(call.symbol for call in calls)
+    single = len(library.functions) == 1
+    places: Counter[str] = Counter()
+    found = []
+    for call in calls:
+        sites = listed.get(call.symbol, [])
+        if single and counts[call.symbol] == len(sites):
+            found.append(sites[places[call.symbol]])
+        else:
+            found.append(_any_of(call.symbol, sites))
+        places[call.symbol] += 1
+    return found
+
+
+def _any_of(symbol: str, sites: Sequence[KernelCall]) -> KernelCall:
+    nodes = tuple(sorted({node for site in sites for node in site.nodes}))
+    added = bool(sites) and all(site.added for site in sites)
+    return KernelCall(kernel=symbol, nodes=nodes, added=added)
+
+
+def _rows(calls: Sequence[ProfiledCall], total: float) -> Iterator[ProfileRow]:
+    grouped: dict[object, list[ProfiledCall]] = {}
+    for call in calls:
+        grouped.setdefault((call.symbol, call.nodes, call.added), []).append(call)
+    for group in grouped.values():
+        first, seconds = group[0], sum(call.seconds for call in group)
+        flops, moved = sum(call.flops for call in group), sum(call.bytes for call in group)
+        yield ProfileRow(
+            symbol=first.symbol, kernel=first.kernel, nodes=first.nodes, added=first.added,
+            calls=len(group), seconds=seconds, share=seconds / total if total else 0.0,
+            gflops=flops / seconds / 1e9 if flops and seconds else None,
+            gbps=moved / seconds / 1e9 if moved and seconds else None,
+        )  # fmt: skip

@@ -1,0 +1,112 @@
+"""onnxruntime's own profile of a model by node, made in a child process and read as data."""
+
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from autopipe import foreign
+from autopipe.errors import StageError
+from autopipe.processes import call
+from autopipe.profiling.quartile import lower_quartile
+
+_LARGEST: Final = 256 << 20
+"""Bytes of a profile that is read."""
+_SUFFIX: Final = "_kernel_time"
+"""What onnxruntime adds to the name of a node whose kernel it timed."""
+_WARM: Final = 3
+
+
+def profile_reference(
+    model: Path, shapes: Mapping[str, Sequence[int]], threads: int, runs: int
+) -> dict[str, float]:
+    """Return the seconds of each node of onnxruntime's graph in a run, by its name, and `""`: all.
+
+    Inputs are zeros of these shapes. Raises StageError.
+    """
+    request = {
+        "model": str(model.absolute()), "runs": runs, "threads": threads,
+        "shapes": {name: list(shape) for name, shape in shapes.items()},
+    }  # fmt: skip
+    try:
+        return {str(name): float(value) for name, value in call.call(__name__, request).items()}
+    except StageError as error:
+        raise StageError(f"onnxruntime can not profile {model.name}: {error}") from None
+
+
+def node_times(events: Sequence[object], runs: int) -> dict[str, float]:
+    """Return the seconds of each node in a run, of the events in a profile of so many runs."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        if not isinstance(event, dict) or event.get("cat") != "Node":
+            continue
+        name, length = event.get("name"), event.get("dur")
+        if isinstance(name, str) and name.endswith(_SUFFIX) and isinstance(length, int | float):
+            times[name.removesuffix(_SUFFIX)].append(float(length) / 1e6)
+    return {name: _typical(own, runs) for name, own in times.items()}
+
+
+def _typical(times: Sequence[float], runs: int) -> float:
+    """Return seconds a run: the mean of the faster half, as times are whole microseconds."""
+    calls = max(1, len(times) // runs)
+    by_run = sorted(sum(times[at : at + calls]) for at in range(0, len(times), calls))
+    kept = by_run[: max(1, (len(by_run) + 1) // 2)]
+    return sum(kept) / len(kept)
+
+
+def _answer(request: call.Answer) -> call.Answer:
+    import numpy as np
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    threads, runs = int(request["threads"]), int(request["runs"])
+
+    def session(prefix: str | None) -> Any:  # noqa: ANN401 - a module without types
+        options = onnxruntime.SessionOptions()
+        if threads != len(os.sched_getaffinity(0)):
+            options.intra_op_num_threads = threads
+        if prefix is not None:
+            options.enable_profiling, options.profile_file_prefix = True, prefix
+        try:
+            return onnxruntime.InferenceSession(
+                request["model"], options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime's errors have no public base
+            raise StageError(str(error).strip().splitlines()[0]) from error
+
+    plain = session(None)
+    types = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
+    feeds = {
+        port.name: np.zeros(
+            request["shapes"][port.name],
+            types.get(port.type, port.type.removeprefix("tensor(").removesuffix(")")),
+        )
+        for port in plain.get_inputs()
+    }
+    whole = _timed(plain, feeds, runs)
+    del plain
+    with tempfile.TemporaryDirectory(prefix="autopipe-") as folder:
+        watched = session(str(Path(folder, "profile")))
+        for _ in range(_WARM + runs):
+            watched.run(None, feeds)
+        path = Path(watched.end_profiling())
+        events = foreign.parse(foreign.read(path, _LARGEST))
+    listed = events if isinstance(events, list) else []
+    return {**node_times(listed, _WARM + runs), "": whole}
+
+
+def _timed(session: Any, feeds: Mapping[str, Any], runs: int) -> float:  # noqa: ANN401 - no types
+    import time
+
+    times = []
+    for _ in range(_WARM + runs):
+        begun = time.perf_counter()
+        session.run(None, feeds)
+        times.append(time.perf_counter() - begun)
+    return lower_quartile(times[_WARM:])
+
+
+if __name__ == "__main__":
+    call.serve(_answer)

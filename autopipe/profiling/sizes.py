@@ -1,0 +1,40 @@
+"""Inputs that a profile makes up: zeros, at the largest sizes or at those that are asked for."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autopipe.artifacts.signature import Port, Signature
+from autopipe.config.problem import shown
+from autopipe.errors import ConfigError
+
+
+def zeros(signature: Signature, sizes: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return zeros for each input; `sizes` are texts such as `input:0=4` for dynamic dimensions.
+
+    Raises ConfigError for a size that the model does not take.
+    """
+    given = {name: one.last for name, one in signature.dimensions.items()}
+    for text in sizes:
+        name, value = _read_size(signature.inputs, text)
+        if reason := signature.dimensions[name].refusal(value):
+            raise ConfigError(f"--size {shown(text)}: {name} {reason}")
+        given[name] = value
+    return {port.name: np.zeros(port.shape, port.dtype) for port in signature.at(given)}
+
+
+def _read_size(ports: Sequence[Port], text: str) -> tuple[str, int]:
+    """Return the dimension that a text names, and its size."""
+    place, _, number = text.rpartition("=")
+    name, colon, axis = place.rpartition(":")
+    port = next((one for one in ports if one.name == (name if colon else place)), None)
+    if port is None and colon:
+        port = next((one for one in ports if one.name == place), None)
+        axis = ""
+    try:
+        at = int(axis) if colon and axis else 0
+        if port is not None and port.dimensions[at].isidentifier():
+            return port.dimensions[at], int(number)
+    except (ValueError, IndexError):
+        pass
+    raise ConfigError(f"--size {shown(text)}: write INPUT[:AXIS]=N of a dynamic dimension")

@@ -1,0 +1,94 @@
+"""A profile as lines for people: whole in a pipe, and as wide as a terminal is in one."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
+
+from autopipe.profiling.against import ComparedProfile
+from autopipe.profiling.profile import Profile, ProfileRow
+from autopipe.report.escape import escape
+
+SortKey = Literal["time", "order", "calls", "name"]
+
+_WHOLE: Final = 10_000
+"""Characters of a line that nothing cuts."""
+_TINY: Final = 0.05
+"""Share of a run from which what no row explains is told."""
+
+
+def profile_lines(profile: Profile, sort: SortKey, width: int | None) -> Iterator[str]:
+    """Yield the table of a profile in `width` columns; None leaves lines whole."""
+    yield _cut(
+        f"{'share':>6} {'us':>9} {'calls':>5} {'GFLOPS':>7} {'GB/s':>6}  kernel: nodes", width
+    )
+    for row in sort_rows(profile.rows, sort):
+        rate = "" if row.gflops is None else f"{row.gflops:.1f}"
+        moved = "" if row.gbps is None else f"{row.gbps:.1f}"
+        head = f"{row.share:>6.1%} {row.seconds * 1e6:>9.1f} {row.calls:>5} {rate:>7} {moved:>6}  "
+        yield _cut(head + escape(_described(row), _WHOLE), width)
+    yield ""
+    yield from (_cut(line, width) for line in _summary(profile))
+
+
+def sort_rows(rows: Sequence[ProfileRow], key: SortKey) -> list[ProfileRow]:
+    """Return rows in an order: the slowest, the most called or the first one first, or by name."""
+    if key == "time":
+        return sorted(rows, key=lambda row: -row.seconds)
+    if key == "calls":
+        return sorted(rows, key=lambda row: -row.calls)
+    return sorted(rows, key=lambda row: row.symbol) if key == "name" else list(rows)
+
+
+def comparison_lines(compared: ComparedProfile, width: int | None) -> Iterator[str]:
+    """Yield a comparison, where the reference is ahead first."""
+    yield _cut(
+        f"{'ours us':>9} {'theirs us':>9} {'ratio':>6}  nodes, against {compared.runtime}", width
+    )
+    for group in compared.groups:
+        ratio = "" if group.ratio is None or not group.ours else f"{group.ratio:.2f}"
+        names = (
+            ", ".join(group.nodes) or f"only {compared.runtime}: {', '.join(group.theirs_nodes)}"
+        )
+        head = f"{group.ours * 1e6:>9.1f} {group.theirs * 1e6:>9.1f} {ratio:>6}  "
+        yield _cut(head + escape(names, _WHOLE), width)
+    yield ""
+    yield _cut(
+        f"whole run: ours {compared.ours * 1e6:.1f} us, {compared.runtime} "
+        f"{compared.theirs * 1e6:.1f} us: ratio {compared.ours / compared.theirs:.2f}",
+        width,
+    )
+    yield _cut("no time of theirs: they fuse it into another node's kernel, or fold it", width)
+
+
+def _described(row: ProfileRow) -> str:
+    if not row.kernel:
+        return row.symbol
+    names = ", ".join(row.nodes) or "no node is known"
+    return f"{row.symbol}: {'added for ' if row.added else ''}{names}"
+
+
+def _summary(profile: Profile) -> Iterator[str]:
+    whole, rest = profile.whole, profile.whole - profile.sum
+    shapes = ", ".join(f"{escape(name)} {list(shape)}" for name, shape in profile.shapes.items())
+    yield f"{profile.library} on {profile.threads} threads, {profile.runs} runs, of {shapes}"
+    total = f"sum {profile.sum * 1e6:.1f} us of {whole * 1e6:.1f} us unwatched"
+    yield f"{total}: {_rest(profile, rest)}"
+    yield f"a call with checks and copies of inputs and outputs: {profile.call * 1e6:.1f} us"
+    peaks = profile.peaks
+    yield (
+        f"peaks of this machine: {peaks.gflops:.1f} GFLOPS (product of float32 matrices), "
+        f"{peaks.gbps:.1f} GB/s (copy)"
+    )
+
+
+def _rest(profile: Profile, rest: float) -> str:
+    share = profile.difference
+    count = len(profile.calls)
+    if abs(share) < _TINY:
+        return f"{share:+.1%} are not in a row"
+    if rest > 0:
+        return f"{share:+.1%} is spent between {count} calls, {rest / count * 1e6:.2f} us each"
+    return f"{share:+.1%}: watching slows {count} calls by {-rest / count * 1e6:.2f} us each"
+
+
+def _cut(line: str, width: int | None) -> str:
+    return line if width is None or len(line) <= width else f"{line[: width - 3]}..."

@@ -1,0 +1,30 @@
+"""One run of a profile as Chrome trace events, which Perfetto and speedscope open."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from autopipe.profiling.profile import Profile
+
+_MICROSECONDS = 1e6
+
+
+def trace_events(profile: Profile) -> dict[str, Any]:
+    """Return the calls of one run in their order, as complete events of one thread."""
+    return {"displayTimeUnit": "ns", "traceEvents": list(_events(profile))}
+
+
+def _events(profile: Profile) -> Iterator[dict[str, Any]]:
+    for name, text in (("process_name", "autopipe"), ("thread_name", profile.library)):
+        yield {"name": name, "ph": "M", "pid": 1, "tid": 1, "args": {"name": text}}
+    ended = 0.0
+    for call in profile.calls:
+        start = max(call.start, ended)  # quartiles may be longer than this one run was
+        ended = start + call.seconds
+        yield {
+            "name": call.symbol, "cat": "kernel" if call.kernel else "builtin", "ph": "X",
+            "ts": start * _MICROSECONDS, "dur": call.seconds * _MICROSECONDS, "pid": 1, "tid": 1,
+            "args": {
+                "nodes": list(call.nodes), "added": call.added, "flops": call.flops,
+                "bytes": call.bytes, "shapes": [list(shape) for shape in call.shapes],
+            },
+        }  # fmt: skip

@@ -1,0 +1,86 @@
+"""`autopipe profile` on a package and on a pipeline file, in processes as a user starts them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autopipe.api import flow
+from autopipe.api.profile import find_target
+from autopipe.errors import ConfigError
+from tests.compiler.frontends.models import dense, model, node, save, tensor, value
+
+PIPELINE = """
+version: 1
+name: small
+model: {path: small.onnx}
+layout: {conv2d: [NHWC, HWIO]}
+tuning: null
+benchmark: null
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A small model with a convolution, and its build."""
+    folder = tmp_path_factory.mktemp("profiled")
+    made = model(
+        [
+            node("Conv", ["x", "w"], "c", pads=[1, 1, 1, 1]), node("Relu", ["c"], "r"),
+            node("Flatten", ["r"], "f"), node("MatMul", ["f", "m"], "y"),
+        ],
+        [value("x", [1, 4, 16, 16])], [value("y", None)],
+        [tensor("w", 8, 4, 3, 3), tensor("m", 2048, 10)],
+    )  # fmt: skip
+    save(made, folder, "small.onnx")
+    (folder / "small.yaml").write_text(PIPELINE)
+    flow.run(folder / "small.yaml", store=folder / "store", output=folder / "dist")
+    return folder
+
+
+def run(*words):
+    """Run the command in this process; the build runs in a child."""
+    from typer.testing import CliRunner
+
+    from autopipe.cli.app import app
+
+    result = CliRunner().invoke(app, ["profile", *map(str, words)], catch_exceptions=False)
+    return result.stdout
+
+
+def test_a_package_is_profiled_by_node(built, tmp_path):
+    trace = tmp_path / "t.json"
+    package = built / "dist" / "small.tar"
+    told = json.loads(run(package, "--json", "--runs", 3, "--trace", trace))
+    kernels = [row for row in told["rows"] if row["kernel"]]
+    named = {name for row in kernels for name in row["nodes"]}
+    assert {"Conv of c", "Relu of r", "MatMul of y"} <= named
+    assert any(row["added"] for row in kernels)
+    assert any(row["gflops"] for row in kernels)
+    assert all(row["gbps"] for row in kernels)
+    assert abs(sum(row["share"] for row in told["rows"]) - 1) < 1e-6
+    assert told["shapes"] == {"x": [1, 4, 16, 16]}
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = [event["name"] for event in events if event["ph"] == "X"]
+    assert names == [one["symbol"] for one in told["calls"]]
+
+
+def test_a_pipeline_file_is_its_last_build_and_stands_beside_onnxruntime(built):
+    told = run(built / "small.yaml", "--store", built / "store", "--runs", 3,
+               "--against", "onnxruntime")  # fmt: skip
+    assert "Conv of c, Relu of r" in told
+    assert "whole run: ours" in told
+
+
+def test_the_map_of_a_package_is_that_of_its_build(built):
+    package = find_target(built / "dist" / "small.tar")
+    assert package.nodes == find_target(built / "small.yaml", store=built / "store").nodes
+    assert [one.name for one in package.nodes.nodes][:2] == ["Conv of c", "Relu of r"]
+
+
+def test_a_pipeline_file_without_a_build_says_so(tmp_path):
+    save(dense(), tmp_path, "small.onnx")
+    file = Path(tmp_path, "small.yaml")
+    file.write_text(PIPELINE)
+    with pytest.raises(ConfigError, match="no build in the store; run `autopipe run"):
+        find_target(file, store=tmp_path / "store")
