@@ -8,13 +8,16 @@ import numpy as np
 from autopipe.artifacts.signature import Signature
 from autopipe.backends import DEVICES
 from autopipe.compiler.library.call_limit import CallLimit, CallLimits, VirtualMachine, call_within
+from autopipe.compiler.library.described import Described
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.ports import (
     NO_ARRAYS,
     Arrays,
+    Inputs,
     check_buffers,
     check_inputs,
     check_size,
+    name_inputs,
 )
 from autopipe.compiler.library.stream import Held, Stream, StreamCall
 from autopipe.errors import StageError
@@ -29,7 +32,7 @@ _IN_WORDS: Final = {
 """What some errors of the runtime mean."""
 
 
-class LoadedModel:
+class LoadedModel(Described):
     """A loaded library with its weights. Calls from several threads take turns."""
 
     def __init__(
@@ -59,23 +62,25 @@ class LoadedModel:
 
     def __call__(
         self,
-        inputs: Arrays,
+        inputs: Inputs,
         *,
         outputs: Arrays = NO_ARRAYS,
         limit: float | CallLimit | None = None,
     ) -> dict[str, np.ndarray]:
         """Run one inference; the outputs are the caller's own copies.
 
+        `inputs` are arrays by name, a list of them in the order of the signature, or the only one.
         `outputs` are arrays that take outputs, by name. A call that takes longer than `limit`
         seconds, waiting included, ends before its next kernel.
 
         Raises ConfigError where names, shapes or dtypes are not the model's, CallLimitError,
         StageError where the library fails.
         """
+        named = name_inputs(self.signature.inputs, inputs)
         if limit is None:
-            return self._threads.run(self.infer, inputs, outputs)
+            return self._threads.run(self.infer, named, outputs)
         with self._limits.start(limit) as started:
-            return self._threads.run_within(started, self.infer, inputs, outputs, started)
+            return self._threads.run_within(started, self.infer, named, outputs, started)
 
     def infer(
         self, inputs: Arrays, outputs: Arrays = NO_ARRAYS, limit: CallLimit | None = None

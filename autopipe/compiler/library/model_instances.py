@@ -8,15 +8,16 @@ from typing import Any, cast
 import numpy as np
 
 from autopipe.compiler.library.call_limit import CallLimit, CallLimits
+from autopipe.compiler.library.described import Described
 from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.open_model import OpenModel
-from autopipe.compiler.library.ports import NO_ARRAYS, Arrays
+from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, Inputs
 from autopipe.compiler.library.stream import Held, Stream, StreamCall
 
 Instance = LoadedModel | OpenModel
 
 
-class ModelInstances:
+class ModelInstances(Described):
     """Loaded instances of one model; a call takes a free one, or waits for it."""
 
     def __init__(self, instances: Sequence[Instance]) -> None:
@@ -29,7 +30,7 @@ class ModelInstances:
 
     def __call__(
         self,
-        inputs: Arrays,
+        inputs: Inputs,
         *,
         outputs: Arrays = NO_ARRAYS,
         limit: float | CallLimit | None = None,

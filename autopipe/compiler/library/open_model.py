@@ -12,9 +12,10 @@ import numpy as np
 
 from autopipe.artifacts.signature import LIBRARY, Signature
 from autopipe.compiler.library.call_limit import CallLimit, CallLimits, VirtualMachine
+from autopipe.compiler.library.described import Described
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.loaded_model import LoadedModel
-from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, sizes_of
+from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, Inputs, name_inputs, sizes_of
 from autopipe.config.dimension import told
 from autopipe.errors import ConfigError, StageError
 from autopipe.host.memory import give_back, resident
@@ -28,7 +29,7 @@ _HELD: Final = 64 << 20
 """Bytes that the process may have grown by since then; more is given back at the next new size."""
 
 
-class OpenModel:
+class OpenModel(Described):
     """Loaded libraries with their weights. Calls from several threads take turns."""
 
     def __init__(
@@ -54,7 +55,7 @@ class OpenModel:
 
     def __call__(
         self,
-        inputs: Arrays,
+        inputs: Inputs,
         *,
         outputs: Arrays = NO_ARRAYS,
         limit: float | CallLimit | None = None,
@@ -65,11 +66,12 @@ class OpenModel:
         With `generic`, the library for every size runs it, even where there is one for this size.
         Raises ConfigError besides where a size is out of its range.
         """
+        named = name_inputs(self.signature.inputs, inputs)
         if limit is None:
-            return self._threads.run(self._infer, inputs, outputs, generic=generic)
+            return self._threads.run(self._infer, named, outputs, generic=generic)
         with self._limits.start(limit) as started:
             return self._threads.run_within(
-                started, self._infer, inputs, outputs, started, generic=generic
+                started, self._infer, named, outputs, started, generic=generic
             )
 
     def cancel(self) -> None:

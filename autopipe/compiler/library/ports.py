@@ -15,7 +15,21 @@ from autopipe.errors import ConfigError
 Arrays = Mapping[str, np.ndarray]
 """Inputs or outputs of a call, by name."""
 
+Inputs = Arrays | np.ndarray | Sequence[np.ndarray]
+"""Inputs of a call by name, in order, or the only one."""
+
 NO_ARRAYS: Final[Arrays] = MappingProxyType({})
+
+
+def name_inputs(ports: Sequence[Port], inputs: Inputs) -> Arrays:
+    """Return inputs by name. Raises ConfigError for more or fewer than the model has."""
+    if isinstance(inputs, Mapping):
+        return inputs
+    arrays = inputs if isinstance(inputs, list | tuple) else [inputs]
+    if len(arrays) != len(ports):
+        wanted = ", ".join(f"{port.name!r} {described(port)}" for port in ports)
+        raise ConfigError(f"{len(arrays)} inputs are given; the model takes {len(ports)}: {wanted}")
+    return {port.name: array for port, array in zip(ports, arrays, strict=True)}
 
 
 def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

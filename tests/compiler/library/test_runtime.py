@@ -48,6 +48,35 @@ def test_computes_the_model(loaded):
     np.testing.assert_array_equal(outputs["best"], best)
 
 
+def test_inputs_may_be_given_in_order(loaded):
+    inputs = arrays()
+    expected = loaded(inputs)["scores"]
+    for given in (list(inputs.values()), tuple(inputs.values())):
+        np.testing.assert_array_equal(loaded(given)["scores"], expected)
+    for wrong in (inputs["ids"], [inputs["ids"]]):
+        with pytest.raises(ConfigError, match=r"1 inputs are given; the model takes 2: 'data/x' f"):
+            loaded(wrong)
+
+
+def test_a_model_shows_what_it_takes(loaded):
+    assert repr(loaded) == (
+        "LoadedModel(data/x: float32 [4, 8], ids: int64 [4])"
+        " -> (scores: float32 [4, 8], best: int64 [4])"
+    )
+    assert "<td>data/x</td><td>float32 [4, 8]</td>" in loaded._repr_html_()
+
+
+def test_hostile_names_are_escaped_in_html(echo):
+    port = echo.signature.inputs[0].model_copy(update={"name": "<img src=x onerror=1>\u202e"})
+    echo.signature = echo.signature.model_copy(update={"inputs": (port,)})
+    assert "&lt;img src=x onerror=1&gt;\\u202e" in echo._repr_html_()
+
+
+def test_the_only_input_may_be_given_alone(echo):
+    one = np.array([3, 4])
+    np.testing.assert_array_equal(echo(one)["y"], echo({"x": one})["y"])
+
+
 def test_order_strides_and_alignment_of_inputs_do_not_matter(loaded):
     inputs = arrays()
     odd = np.empty(4 * 8 * 4 + 1, np.uint8)[1:].view("float32").reshape(4, 8)

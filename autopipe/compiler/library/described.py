@@ -1,0 +1,32 @@
+"""How an open model is shown: in a Python shell, and as HTML in a notebook."""
+
+from html import escape
+
+from autopipe.artifacts.signature import Signature
+from autopipe.compiler.library.ports import described
+from autopipe.config.problem import shown
+
+
+class Described:
+    """Shows the inputs and outputs of its signature."""
+
+    signature: Signature
+
+    def __repr__(self) -> str:
+        inputs, outputs = (
+            ", ".join(f"{shown(port.name)}: {described(port)}" for port in ports)
+            for ports in (self.signature.inputs, self.signature.outputs)
+        )
+        return f"{type(self).__name__}({inputs}) -> ({outputs})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the inputs and outputs; Jupyter calls it."""
+        ports = [("input", port) for port in self.signature.inputs]
+        ports += [("output", port) for port in self.signature.outputs]
+        rows = "".join(
+            f"<tr><td>{kind}</td><td>{escape(shown(port.name))}</td>"
+            f"<td>{escape(described(port))}</td></tr>"
+            for kind, port in ports
+        )
+        head = "<tr><th></th><th>name</th><th>dtype and shape</th></tr>"
+        return f"<table>{head}{rows}</table>"
