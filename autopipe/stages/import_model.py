@@ -19,7 +19,7 @@ class ImportStage(Stage, frozen=True):
     """Read a model file through the gate."""
 
     name: ClassVar[str] = "import"
-    version: ClassVar[int] = 12
+    version: ClassVar[int] = 13
     produces: ClassVar[Kind] = Kind.MODEL
     seconds: ClassVar[float | None] = 10 * 60.0
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})

@@ -22,7 +22,7 @@ class LowerStage(Stage, frozen=True):
     """Legalize and fuse."""
 
     name: ClassVar[str] = "lower"
-    version: ClassVar[int] = 12
+    version: ClassVar[int] = 13
     produces: ClassVar[Kind] = Kind.LOWERED
     needs: ClassVar[dict[str, Need]] = {"optimize": Need(Kind.MODULE)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})

@@ -22,7 +22,7 @@ class OptimizeStage(Stage, frozen=True):
     """Simplify the module and convert its layouts."""
 
     name: ClassVar[str] = "optimize"
-    version: ClassVar[int] = 10
+    version: ClassVar[int] = 11
     produces: ClassVar[Kind] = Kind.MODULE
     needs: ClassVar[dict[str, Need]] = {"import": Need(Kind.MODEL)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})

@@ -19,7 +19,7 @@ class PackageStage(Stage, frozen=True):
     """Packs the build; the same build gives the same bytes."""
 
     name: ClassVar[str] = "package"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     produces: ClassVar[Kind] = Kind.PACKAGE
     needs: ClassVar[Mapping[str, Need]] = {
         "import": Need(Kind.MODEL),

@@ -18,7 +18,7 @@ class VerifyStage(Stage, frozen=True):
     """Compares the build with a reference runtime; a build that fails is not published."""
 
     name: ClassVar[str] = "verify"
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     produces: ClassVar[Kind] = Kind.REPORT
     seconds: ClassVar[float | None] = 4 * 3600.0
     needs: ClassVar[Mapping[str, Need]] = {

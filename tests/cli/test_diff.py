@@ -54,15 +54,13 @@ configuration: 2 changed
 tasks: 1 changed, 2 the same; times as tuning measured them
   fused_matmul_add
     engine: autotvm -> static
-    time:
-         4.6 us (4.5 to 5.25)
-      -> 4.6 us (4.5 to 5.25), the same code, not judged
+    time: 4.6 us (4.5 to 5.25) -> 4.6 us (4.5 to 5.25), the same code, not judged
 
 the same: target, versions, sources, artifacts
 """
 
 
-def test_locks_are_compared_in_80_columns(cli, locks):
+def test_locks_are_compared_in_whole_lines_where_no_terminal_is(cli, locks):
     assert cli(*locks).out == TOLD
 
 

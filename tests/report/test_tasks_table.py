@@ -56,8 +56,8 @@ def test_a_wider_terminal_shows_longer_names():
     assert max(map(len, table([long], 80).splitlines())) == 80
 
 
-@pytest.mark.parametrize(("there", "width"), [(None, 80), (60, 80), (132, 132)])
-def test_a_table_is_as_wide_as_the_terminal(monkeypatch, there, width):
+@pytest.mark.parametrize(("there", "width"), [(None, 10_000), (60, 80), (132, 132)])
+def test_a_table_is_as_wide_as_the_terminal_and_whole_elsewhere(monkeypatch, there, width):
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: there is not None)
     monkeypatch.setenv("COLUMNS", str(there or 200))

@@ -238,7 +238,7 @@ def _closed(document):
     "forge, why",
     [
         (_outside, "rows = 26 is not from 2 to 24"), (_unknown, "lib.0.so has other dimensions"),
-        (_elsewhere, "library"), (_fewer, "calls lib.0.so for likely sizes; there is lib.0"),
+        (_elsewhere, "library"), (_fewer, "calls lib.0.so beside lib.so; there is lib.0"),
         (_twice, "a library is named twice"), (_closed, "dimensions"),
         (_without, "lists"),
     ],
