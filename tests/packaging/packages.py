@@ -7,7 +7,7 @@ from typing import Any
 
 from autopipe.artifacts.signature import LIBRARY, SIZED, Signature
 from autopipe.packaging import archive
-from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS, Needs, Processor
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, NODES, WEIGHTS, Needs, Processor
 from autopipe.packaging.pack import pack
 from autopipe.packaging.provenance import (
     Builder,
@@ -63,7 +63,7 @@ def changed(package: Path, **contents: Any) -> Path:
     """
     folder = package.parent / "changed"
     folder.mkdir()
-    with archive.opened(package, FILES, SIZED) as (file, members):
+    with archive.opened(package, FILES, (NODES, *SIZED)) as (file, members):
         names = list(members)
         for name in names:
             archive.extract(file, members[name], folder / name)

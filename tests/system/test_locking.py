@@ -64,7 +64,7 @@ def test_plan_names_the_changed_knob_and_nothing_else(warm):
     assert [name for name, each in outlooks.items() if each.state == "run"] == [
         "tune", "build", "verify", "package",
     ]  # fmt: skip
-    assert outlooks["tune"].why == ("params.tuning.budget.trials: 8 -> 16",)
+    assert outlooks["tune"].why == ("params.tuning.budget.trials changed from 8 to 16",)
 
 
 def test_what_has_nothing_to_do_with_tuning_changes_the_lock_and_tunes_nothing(locked, warm):
