@@ -38,8 +38,8 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
     assert line == "small: opset 17, 16 weights read"
     assert events == []
     assert sorted(file.name for file in out.iterdir()) == [
-        "model.json", "module.json", "original.onnx", "reference.onnx", "reference.weights",
-        "weights.safetensors",
+        "model.json", "module.json", "nodes.json", "original.onnx", "reference.onnx",
+        "reference.weights", "weights.safetensors",
     ]  # fmt: skip
     text = (out / "model.json").read_text()
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
@@ -71,7 +71,7 @@ def test_a_model_that_is_not_onnx_has_no_reference_of_it(tmp_path):
     line, out, _ = ran(stage(path, format="tvmscript", weights=Weights()), tmp_path)
     assert line == "embed: tvmscript, 21 weights drawn"
     assert sorted(file.name for file in out.iterdir()) == [
-        "model.json", "module.json", "weights.safetensors",
+        "model.json", "module.json", "nodes.json", "weights.safetensors",
     ]  # fmt: skip
     document = json.loads((out / "model.json").read_text())
     assert document["outputs"] == [{"name": "rows", "shape": [5, 3], "dtype": "float32"}]

@@ -14,7 +14,7 @@ from autopipe.artifacts.signature import LIBRARY
 from autopipe.errors import PackageError
 from autopipe.packaging import archive
 from autopipe.packaging.examine import examine
-from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, NODES, WEIGHTS
 from autopipe.packaging.open import open_package
 
 PIPELINE = """
@@ -29,7 +29,7 @@ schedules:
 verify: {reference: onnxruntime}
 benchmark: null
 """
-FILES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
+FILES = (COMPONENTS, LIBRARY, MANIFEST, NODES, WEIGHTS)
 SHIPPED = ("libscipy_openblas.so", "libscipy_openblas.LICENSE")
 OPENED = """
 import sys
@@ -102,7 +102,7 @@ def test_a_rule_hands_the_product_to_the_library_without_a_trial(artifacts):
 
 def test_the_package_brings_the_library_and_its_licence(package):
     found = examine(package)
-    assert set(found.files) == {COMPONENTS, LIBRARY, WEIGHTS, *SHIPPED}
+    assert set(found.files) == {COMPONENTS, LIBRARY, NODES, WEIGHTS, *SHIPPED}
     assert list(found.needs.libraries) == ["openblas"]
 
 

@@ -16,6 +16,7 @@ import tvm
 from tvm import relax, te
 from tvm.relax import op
 
+from autopipe.artifacts.model_nodes import ModelNodes
 from autopipe.compiler import module_io, passes
 from autopipe.compiler.graph.calls import bindings, callee
 from autopipe.config import Pipeline
@@ -251,6 +252,7 @@ def lower(folder: Path) -> None:
     for name in ("import", "optimize", "lower"):
         (folder / name).mkdir(exist_ok=True)
     imported(name="odd").write(folder / "import")
+    ModelNodes(nodes=()).write(folder / "import")
     module_io.save_weights({}, folder / "import" / "weights.safetensors")
     optimized, found = lowered()
     module_io.save_module(optimized.transform, folder / "optimize" / "transform.json")
