@@ -1,6 +1,5 @@
 """The tar of a package: one byte sequence for one content, and read as strictly."""
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -10,7 +9,7 @@ from typing import BinaryIO
 from autopipe import foreign
 from autopipe.errors import PackageError
 from autopipe.host.copy_file import copy_content
-from autopipe.runtime.archive import BLOCK, END, Member, make_header, read_members
+from autopipe.runtime.archive import BLOCK, END, Member, digest_member, make_header, read_members
 
 
 def write(archive: Path, files: Mapping[str, Path]) -> None:
@@ -66,15 +65,7 @@ def read(file: BinaryIO, member: Member, limit: int) -> bytes:
 
 def extract(file: BinaryIO, member: Member, to: Path | None = None) -> str:
     """Return the sha256 of a member; copy what is digested into a new file if one is given."""
-    digest = hashlib.sha256()
-    left = member.size
-    file.seek(member.start)
-    with to.open("xb") if to else Path(os.devnull).open("wb") as out:
-        while left:
-            chunk = file.read(min(left, 1 << 20))
-            if not chunk:
-                raise PackageError("it became shorter while it was read")
-            digest.update(chunk)
-            out.write(chunk)
-            left -= len(chunk)
-    return digest.hexdigest()
+    try:
+        return digest_member(file, member, to)
+    except ValueError as error:
+        raise PackageError(str(error)) from None

@@ -7,9 +7,11 @@ and whatever else tar can say are not interpreted but refused.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tarfile
 from collections.abc import Collection
+from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 BLOCK: Final = 512
@@ -62,6 +64,24 @@ def read_members(
     if file.read(len(END) + 1) != END:
         raise ValueError("there is something after the last file")
     return members
+
+
+def digest_member(file: BinaryIO, member: Member, to: Path | None = None) -> str:
+    """Return the SHA-256 of a file of an archive, and copy it to a new path if one is given.
+
+    Raises ValueError if the archive became shorter.
+    """
+    digest, left = hashlib.sha256(), member.size
+    file.seek(member.start)
+    with to.open("xb") if to else Path(os.devnull).open("wb") as out:
+        while left:
+            chunk = file.read(min(left, 1 << 20))
+            if not chunk:
+                raise ValueError("it became shorter while it was read")
+            digest.update(chunk)
+            out.write(chunk)
+            left -= len(chunk)
+    return digest.hexdigest()
 
 
 def make_header(name: str, size: int) -> bytes:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from .archive import Member, list_names, read_members
+from .archive import Member, digest_member, list_names, read_members
 from .description import LIBRARY, describe_builds, list_halves
 from .folder import (
     CallError,
@@ -155,7 +155,7 @@ def _write_files(
         if name in (_WEIGHTS, _COMPONENTS):
             found = hashlib.sha256(map_bytes(file, *members[name]).data).hexdigest()
         else:
-            found = _copy_member(file, members[name], to / name)
+            found = digest_member(file, members[name], to / name)
         if found != digest:
             raise ValueError(f"{name!r} is damaged: its sha256 is not the manifest's")
         lines.append(f"{digest}  {name}\n")
@@ -163,21 +163,6 @@ def _write_files(
     lines += [f"{digest}  lib/{name}\n" for name, digest in stated.items()]
     (to / DIGESTS).write_text("".join(lines), encoding="utf-8")
     (to / "lib").symlink_to(_LIBRARIES)
-
-
-def _copy_member(file: BinaryIO, member: Member, to: Path) -> str:
-    """Write a file, and return its SHA-256."""
-    digest, left = hashlib.sha256(), member.size
-    file.seek(member.start)
-    with to.open("xb") as out:
-        while left:
-            chunk = file.read(min(left, 1 << 20))
-            if not chunk:
-                raise ValueError("it became shorter while it was read")
-            digest.update(chunk)
-            out.write(chunk)
-            left -= len(chunk)
-    return digest.hexdigest()
 
 
 @contextmanager

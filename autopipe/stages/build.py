@@ -99,7 +99,7 @@ class BuildStage(Stage, frozen=True):
         tuned = TuningResult.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
         watch = Watch(self.name, ctx.emit)
-        with self._choices(ctx, tasks, tuned, failures) as choices:
+        with self._choices(ctx, tasks, tuned, failures, watch) as choices:
             choices.settle()
             watch.begin(f"compiling {len(tasks)} kernels")
             lowered = module_io.load_lowered(ctx.inputs["lower"])
@@ -158,7 +158,12 @@ class BuildStage(Stage, frozen=True):
 
     @contextmanager
     def _choices(
-        self, ctx: Context, tasks: "Sequence[Task]", tuned: TuningResult, failures: "Failures"
+        self,
+        ctx: Context,
+        tasks: "Sequence[Task]",
+        tuned: TuningResult,
+        failures: "Failures",
+        watch: Watch,
     ) -> "Iterator[Choices]":
         from autopipe.building.choice import Asked, Choices
         from autopipe.compiler import module_io
@@ -187,7 +192,6 @@ class BuildStage(Stage, frozen=True):
             text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
             ctx.emit(Warn(stage=self.name, message=text))
         with Maker({request.task.name: request.workload for request in asked}, failures) as maker:
-            watch = Watch(self.name, ctx.emit)
             inspector = Inspector.of(ctx, failures, watch=watch)
             yield Choices(asked, policy, maker, inspector, watch)
 

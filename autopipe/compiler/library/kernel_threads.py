@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-from autopipe.compiler.library.call_limit import CallLimit
+from autopipe.compiler.library.call_limit import CallLimit, CallLimits
 from autopipe.compiler.library.call_thread import CallThread
 from autopipe.errors import ConfigError
 
@@ -73,6 +73,23 @@ class KernelThreads:
             return self._make_call(function, *args, **kwargs)
         finally:
             self._lock.release()
+
+    def run_limited(
+        self,
+        limits: CallLimits,
+        limit: float | CallLimit | None,
+        function: Callable[..., R],
+        *args: object,
+        **kwargs: object,
+    ) -> R:
+        """Return what `function` returns, which takes its limit last where there is one.
+
+        Raises CallLimitError for a call that its limit ends.
+        """
+        if limit is None:
+            return self.run(function, *args, **kwargs)
+        with limits.start(limit) as started:
+            return self.run_within(started, function, *args, started, **kwargs)
 
     def _make_call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self._closed:

@@ -45,7 +45,7 @@ class LoadedModel(Described):
         from tvm_ffi import from_dlpack, get_global_func
 
         self.signature = signature
-        self._machine, self._main = machine, machine["main"]
+        self.machine, self._main = machine, machine["main"]
         self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
         tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
         device = DEVICES[signature.device].piece("runtime")
@@ -77,10 +77,7 @@ class LoadedModel(Described):
         StageError where the library fails.
         """
         named = name_inputs(self.signature.inputs, inputs)
-        if limit is None:
-            return self._threads.run(self.infer, named, outputs)
-        with self._limits.start(limit) as started:
-            return self._threads.run_within(started, self.infer, named, outputs, started)
+        return self._threads.run_limited(self._limits, limit, self.infer, named, outputs)
 
     def infer(
         self, inputs: Arrays, outputs: Arrays = NO_ARRAYS, limit: CallLimit | None = None
@@ -90,6 +87,10 @@ class LoadedModel(Described):
         check_buffers(self.signature.outputs, outputs)
         made = self._given(given, {}, limit)
         return self._deliver(dict(zip(self._names, made, strict=True)), outputs)
+
+    def repeat(self) -> None:
+        """Run once more on the inputs of the last call, and leave the outputs where they are."""
+        self._run({}, None)
 
     def cancel(self) -> None:
         """End the calls with a limit that run or wait now, each before its next kernel."""
@@ -119,10 +120,7 @@ class LoadedModel(Described):
 
         Outputs that are states are returned as such, and not as arrays.
         """
-        if limit is None:
-            return self._threads.run(self._step, step, outputs)
-        with self._limits.start(limit) as started:
-            return self._threads.run_within(started, self._step, step, outputs, started)
+        return self._threads.run_limited(self._limits, limit, self._step, step, outputs)
 
     def _step(
         self, step: StreamCall, outputs: Arrays, limit: CallLimit | None = None
@@ -166,7 +164,7 @@ class LoadedModel(Described):
         if limit is None:
             returned = self._main(*arguments)
         else:
-            returned = call_within(limit, self._machine, arguments)
+            returned = call_within(limit, self.machine, arguments)
         if hasattr(returned, "__dlpack__"):
             return [returned]
         # Iterating over the runtime's arrays takes a microsecond and a half an item.

@@ -41,7 +41,7 @@ class OpenModel(Described):
     ) -> None:
         """Take the machine of each library, and its weights, by the name of the file."""
         self.signature = signature
-        self._machines, self._weights = machines, weights
+        self.machines, self._weights = machines, weights
         self._entries = {
             tuple(one.sizes[name] for name in signature.dimensions): one.library
             for one in signature.entries
@@ -67,12 +67,14 @@ class OpenModel(Described):
         Raises ConfigError besides where a size is out of its range.
         """
         named = name_inputs(self.signature.inputs, inputs)
-        if limit is None:
-            return self._threads.run(self._infer, named, outputs, generic=generic)
-        with self._limits.start(limit) as started:
-            return self._threads.run_within(
-                started, self._infer, named, outputs, started, generic=generic
-            )
+        return self._threads.run_limited(
+            self._limits, limit, self._infer, named, outputs, generic=generic
+        )
+
+    @property
+    def last_called(self) -> LoadedModel:
+        """The model for the sizes of the last call."""
+        return self._ready[next(reversed(self._ready))]
 
     def cancel(self) -> None:
         """End the calls with a limit that run or wait now, each before its next kernel."""
@@ -112,7 +114,7 @@ class OpenModel(Described):
         fixed = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
         weights = [steps, *self._weights[library]]
         try:
-            model = LoadedModel(fixed, self._machines[library], weights, self._threads)
+            model = LoadedModel(fixed, self.machines[library], weights, self._threads)
         except MemoryError as error:
             raise StageError(f"no memory for inputs with {told(sizes)}") from error
         self._ready[key] = model

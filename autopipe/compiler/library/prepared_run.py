@@ -5,8 +5,6 @@ from autopipe.compiler.library.call_limit import VirtualMachine
 from autopipe.compiler.library.model_instances import Instance
 from autopipe.compiler.library.open_model import OpenModel
 
-# ruff: noqa: SLF001  what only a profile needs stays out of the models that are called
-
 
 class PreparedRun:
     """The library that the last call of a model ran, with the inputs that it was given."""
@@ -14,14 +12,12 @@ class PreparedRun:
     def __init__(self, model: Instance) -> None:
         """Take a model that was called."""
         if isinstance(model, OpenModel):
-            self._loaded = model._ready[next(reversed(model._ready))]
-            machines = model._machines
+            self._loaded, machines = model.last_called, model.machines
         else:
-            self._loaded = model
-            machines = {LIBRARY: model._machine}
-        self.machine: VirtualMachine = self._loaded._machine
+            self._loaded, machines = model, {LIBRARY: model.machine}
+        self.machine: VirtualMachine = self._loaded.machine
         self.library = next(name for name, one in machines.items() if one is self.machine)
 
     def __call__(self) -> None:
         """Run the library once more, and leave its outputs where they are."""
-        self._loaded._run({}, None)
+        self._loaded.repeat()
