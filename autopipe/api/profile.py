@@ -54,7 +54,7 @@ def find_target(
         try:
             nodes = parse(NodeMap, contents.read(name)) if listed else _NO_NODES
         except foreign.MalformedError as error:
-            raise PackageError(f"{target}: {name}: {error}") from None
+            raise PackageError(f"{name}: {error}") from None
     return ProfileTarget(target.absolute(), nodes, None)
 
 

@@ -1,9 +1,14 @@
 """`nodes.json` of *import* and *build*: nodes of the model, and the kernel calls made of them."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
 
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
+
+_MOST: Final = 1e30
+"""Operations of one call that a file may claim: sums and rates of them stay finite."""
 
 
 class ModelNode(Part, frozen=True):
@@ -48,7 +53,7 @@ class KernelWork(Part, frozen=True):
     """What one call of a kernel does, as far as it is known before it runs."""
 
     kernel: str
-    flops: Amount
+    flops: Annotated[Amount, Field(le=_MOST)]
     """Floating-point operations; 0 where sizes are open."""
 
 

@@ -78,6 +78,7 @@ def compile_library(compiler: Compiler, headers: Path, libraries: Path, out: Pat
             "-ltvm_ffi", "-Wl,--as-needed", "-lpthread", "-ldl", "-lm",
             "-Wl,-soname,libautopipe.so",
             f"-Wl,--version-script={SOURCES / 'autopipe.map'}", "-Wl,-rpath,$ORIGIN",
+            "-Wl,-Bsymbolic",  # of two copies in one process, each calls its own functions
             "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-s", "-Wl,--build-id=none", "-o", str(out),
         ],
     )  # fmt: skip

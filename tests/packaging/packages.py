@@ -71,7 +71,7 @@ def changed(package: Path, **contents: Any) -> Path:
     for word, name in (("lib", LIBRARY), ("weights", WEIGHTS), ("components", COMPONENTS)):
         if word in contents:
             (folder / name).write_bytes(contents[word])
-    for name in sorted(contents.keys() & set(SIZED)):
+    for name in sorted(contents.keys() & {NODES, *SIZED}):
         (folder / name).write_bytes(contents[name])
     if "manifest" in contents:
         contents["manifest"](document)

@@ -1,14 +1,17 @@
 """`autopipe profile` on a package and on a pipeline file, in processes as a user starts them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from autopipe.api import flow
 from autopipe.api.profile import find_target
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, PackageError
+from autopipe.packaging.manifest import NODES
 from tests.compiler.frontends.models import dense, model, node, save, tensor, value
+from tests.packaging.packages import changed
 
 PIPELINE = """
 version: 1
@@ -84,3 +87,23 @@ def test_a_pipeline_file_without_a_build_says_so(tmp_path):
     file.write_text(PIPELINE)
     with pytest.raises(ConfigError, match="no build in the store; run `autopipe run"):
         find_target(file, store=tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("forge", "why"),
+    [
+        (lambda document: document["nodes"][0].update(op=1), "nodes.0.op: Input should be a valid"),
+        (
+            lambda document: [one.update(flops=1e308) for one in document["libraries"][0]["work"]],
+            "libraries.0.work.0.flops: Input should be less than or equal to",
+        ),
+    ],
+)
+def test_a_forged_map_is_refused_in_one_line(built, tmp_path, forge, why):
+    package = Path(shutil.copy(built / "dist" / "small.tar", tmp_path))
+    document = find_target(package).nodes.model_dump(mode="json")
+    forge(document)
+    forged = changed(package, **{NODES: json.dumps(document).encode()})
+    with pytest.raises(PackageError) as caught:
+        find_target(forged)
+    assert str(caught.value).startswith(f"{forged}: nodes.json: {why}")

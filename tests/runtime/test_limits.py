@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import time
 from hashlib import sha256
 
@@ -38,6 +39,17 @@ def model(folder, ticks, tmp_path, tmp_path_factory):  # noqa: F811 - fixtures
     )
     with opened:
         yield opened
+
+
+def test_of_two_loaded_libraries_each_states_its_own_errors(model, ticks, tmp_path):  # noqa: F811
+    shutil.copytree(tmp_path / "lib", tmp_path / "two" / "lib")
+    other = runtime.load_library(tmp_path / "two" / "lib" / "libautopipe.so")
+    for name in ("lib.so", "model.txt", "weights.safetensors", "SHA256SUMS"):
+        shutil.copy(tmp_path / name, tmp_path / "two")
+    opened = runtime.open_folder(other, tmp_path / "two", runtime.to_options(1, 1))
+    ticks.act = lambda count: opened.cancel()
+    with opened, pytest.raises(CallLimitError, match="cancelled"):
+        opened({"x": X}, limit=30)
 
 
 @pytest.mark.parametrize("limit", [30, math.inf])
