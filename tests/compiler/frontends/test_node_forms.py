@@ -1,10 +1,13 @@
 """Forms of operators that are valid and rare, compared with onnxruntime."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, ints, model, node, run, save, value
 from tests.compiler.frontends.test_new_operators import MICROSOFT, case, check, floats, merged
@@ -85,6 +88,16 @@ OPSET_18 = [
 
 def test_rare_forms_compute_what_onnxruntime_does(tmp_path):
     check(OPSET_18, run, tmp_path, opset=18)
+
+
+def test_a_slope_of_zero_makes_no_number_of_infinity(tmp_path):
+    made = model(
+        [node("LeakyRelu", ["x"], "y", alpha=0.0)], [value("x", FAR.shape)], [value("y", None)]
+    )
+    imported = load(save(made, tmp_path), {}, None, None)
+    y = compiled(dataclasses.replace(imported, module=plain_numbers(imported.module)), {"x": FAR})
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(y[0], np.where(FAR < 0, np.float32(0) * FAR, FAR))
 
 
 @pytest.mark.parametrize(

@@ -135,10 +135,24 @@ class PRelu(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, slope = inputs
-        scaled = bb.normalize(relax.op.multiply(data, slope))
-        zero = relax.const(0, str(data.ty.dtype))
-        return relax.op.where(bb.normalize(relax.op.less(data, zero)), scaled, data)
+        return _slope(bb, *inputs)
+
+
+class LeakyRelu(onnx_frontend.LeakyRelu):
+    """LeakyRelu that makes NaN of -inf where its slope is 0, of which TVM's operator makes 0."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if attr.get("alpha") != 0:
+            return super()._impl_v1(bb, inputs, attr, params)
+        return _slope(bb, inputs[0], relax.const(0, str(inputs[0].ty.dtype)))
+
+
+def _slope(bb: Any, data: Any, slope: Any) -> Any:
+    """Return the data, and their products with the slope where they are below zero."""
+    scaled = bb.normalize(relax.op.multiply(data, slope))
+    zero = relax.const(0, str(data.ty.dtype))
+    return relax.op.where(bb.normalize(relax.op.less(data, zero)), scaled, data)
 
 
 class Trilu(onnx_frontend.Trilu):
@@ -168,7 +182,7 @@ class EyeLike(onnx_frontend.EyeLike):
         return relax.op.eye(rows, columns, attr.get("k", 0), dtype)
 
 
-_OURS = (Cosh, Div, Equal, EyeLike, IsInf, Mod, PRelu, Pow, Sinh, Trilu)
+_OURS = (Cosh, Div, Equal, EyeLike, IsInf, LeakyRelu, Mod, PRelu, Pow, Sinh, Trilu)
 CONVERTERS: Final = {each.__name__: each for each in _OURS}
 
 
