@@ -19,6 +19,7 @@ from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.plan import build_plan
 from autopipe.processes.interrupt import exit_code
 from autopipe.report.document import RunReport, as_json
+from autopipe.report.html.page import html
 from autopipe.report.junit import junit
 from autopipe.report.markdown import markdown
 from autopipe.report.recorder import Recorder, RunInfo
@@ -31,6 +32,7 @@ FORMS: Final[Mapping[str, Callable[..., str]]] = {
     ".json": as_json,
     ".xml": junit,
     ".md": markdown,
+    ".html": html,
 }
 """How the reports of all builds of a run are written, by the suffix of their file."""
 

@@ -7,6 +7,9 @@ from pydantic import Field
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
 
+PACKED: Final = "_prepacked"
+"""What TVM adds to the name of a function whose weights it has laid out otherwise."""
+
 _MOST: Final = 1e30
 """Operations of one call that a file may claim: sums and rates of them stay finite."""
 
@@ -39,6 +42,11 @@ class KernelCall(Part, frozen=True):
     """Positions of the nodes that it computes; none where they are not known."""
     added: bool = False
     """Whether the compiler added it for these nodes, as where a layout changes."""
+
+    @property
+    def function(self) -> str:
+        """Return the name of its function in the module that tasks are extracted from."""
+        return self.kernel.removesuffix(PACKED)
 
 
 class KernelFunction(Part, frozen=True):

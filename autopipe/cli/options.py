@@ -43,7 +43,7 @@ Reports = Annotated[
     typer.Option(
         "--report",
         metavar="PATH",
-        help="Write a report: .json, .xml (JUnit) or .md; may be repeated",
+        help="Write a report: .html, .json, .xml (JUnit) or .md; may be repeated",
     ),
 ]
 SignersFile = Annotated[

@@ -1,17 +1,13 @@
 """Kernel calls of a module that is compiled, and the nodes of the model that they are made of."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import tvm
 from tvm import relax
 
-from autopipe.artifacts.model_nodes import KernelCall, KernelFunction, KernelWork
+from autopipe.artifacts.model_nodes import PACKED, KernelCall, KernelFunction, KernelWork
 from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.node_labels import Label, read_label, set_labels
-
-PACKED: Final = "_prepacked"
-"""What TVM adds to the name of a function whose weights it has laid out otherwise."""
 
 
 def kernel_functions(module: tvm.IRModule) -> tuple[KernelFunction, ...]:

@@ -23,9 +23,9 @@ from tvm import relax
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm_ffi import Shape
 
+from autopipe.artifacts.model_nodes import PACKED
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.graph.hoist import COUNT
-from autopipe.compiler.kernel_nodes import PACKED
 from autopipe.compiler.library import build as library
 from autopipe.compiler.library import linking
 from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads

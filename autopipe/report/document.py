@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from autopipe import foreign
 from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate
+from autopipe.artifacts.signature import Port
 from autopipe.artifacts.verification import Verification
 from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.regression import baseline_of
@@ -17,6 +18,7 @@ from autopipe.store.canonical import pretty
 
 State = Literal["cached", "skipped", "finished", "failed", "interrupted", "not_run"]
 Outcome = Literal["finished", "failed", "interrupted"]
+Origin = Literal["run", "build", "lock", "package"]
 
 _LARGEST: Final = 64 << 20
 
@@ -62,6 +64,24 @@ class TaskReport(Frozen, frozen=True):
     in_model: float | None = None
     """Seconds of one call inside the whole model, measured by tuning; null where that did not
     run."""
+    dropped: str | None = None
+    """Why it was not tuned; null for a task that was kept."""
+    trials: int = 0
+    """Trials of tuning."""
+    failed: int = 0
+    """Of these, trials without a time."""
+    flops: float = 0.0
+    """Floating-point operations of one call; 0 where they are not known."""
+    bytes: int = 0
+    """Bytes of all arguments of one call; 0 where they are not known."""
+    nodes: tuple[str, ...] = ()
+    """Nodes of the model that its kernels compute; none where they are not known."""
+    computes: tuple[str, ...] = ()
+    """Its operators with tensors and attributes, a line each."""
+    schedule: tuple[str, ...] = ()
+    """Template and knobs, or steps of the trace, a line each; none where no record is kept."""
+    problems: tuple[str, ...] = ()
+    """Schedules that were rejected, candidates that crashed, and why no check was possible."""
 
 
 class PackageReport(Frozen, frozen=True):
@@ -78,6 +98,8 @@ class RunReport(Frozen, frozen=True):
 
     version: Literal[1] = 1
     """Version of this grammar."""
+    origin: Origin = "run"
+    """What it was made from; a file of a build tells less than its run."""
     pipeline: str | None
     """Name of the pipeline; null if its file can not be read."""
     configuration: dict[str, Any] | None
@@ -112,6 +134,12 @@ class RunReport(Frozen, frozen=True):
     """What built it."""
     machine: dict[str, Any] | None
     """The machine, as far as it decides how fast code runs; no name, no user, no path."""
+    target: dict[str, Any] | None = None
+    """What the build is compiled for; null where nothing was built."""
+    inputs: tuple[Port, ...] = ()
+    """Inputs of the build, in call order."""
+    outputs: tuple[Port, ...] = ()
+    """Outputs of the build, in order."""
 
     def text(self) -> str:
         """Write it as JSON."""

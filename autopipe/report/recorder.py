@@ -3,7 +3,6 @@
 import hashlib
 import re
 import time
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate, Outcome
-from autopipe.artifacts.library import BuiltLibrary
-from autopipe.artifacts.tuning import TuningReport
 from autopipe.artifacts.verification import Verification
 from autopipe.config import Pipeline
 from autopipe.pipeline.events import (
@@ -28,11 +25,11 @@ from autopipe.pipeline.events import (
     Warn,
 )
 from autopipe.report import document
-from autopipe.report.document import Notice, RunReport, StageReport, TaskReport
+from autopipe.report.document import Notice, RunReport, StageReport
+from autopipe.report.task_reports import TaskSources, report_tasks
 from autopipe.report.wording import without_traceback
 from autopipe.store import files
 from autopipe.tasks.shares import floored
-from autopipe.tasks.task import Task, read_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +56,7 @@ class Recorder:
     """Where the artifact of a digest lies."""
     _stages: dict[str, StageReport] = field(default_factory=dict)
     _warnings: list[Notice] = field(default_factory=list)
-    _listed: tuple[Task, ...] = ()
-    _tuning: TuningReport | None = None
-    _library: BuiltLibrary | None = None
+    _known: TaskSources = field(default_factory=TaskSources)
     _verification: Verification | None = None
     _measured: BenchmarkReport | None = None
     _tuned: Tuned | None = None
@@ -107,6 +102,7 @@ class Recorder:
     def report(self, about: RunInfo, exit_code: int, error: BaseException | None) -> RunReport:
         """Return what has become of the run."""
         end = self._end or RunFinished(exit_code=exit_code, seconds=0.0)
+        library = self._known.library
         names = dict.fromkeys([*about.stages, *self._stages])
         rows = (self._stages.get(n) or StageReport(stage=n, state="not_run") for n in names)
         report = RunReport(
@@ -118,7 +114,7 @@ class Recorder:
             seconds=end.seconds,
             stages=tuple(rows),
             warnings=tuple(self._warnings),
-            tasks=tuple(self._tasks()),
+            tasks=report_tasks(self._known),
             tuned_share=self._tuned and self._tuned.searched,
             searched_share=self._tuned and self._tuned.searched,
             measured_share=self._tuned and self._tuned.measured,
@@ -128,8 +124,11 @@ class Recorder:
             benchmark=self._measured,
             gates=(*self._share(about.pipeline), *(self._measured.gates if self._measured else ())),
             package=None if end.package is None else package(Path(end.package)),
-            versions={**about.versions, **(self._library.versions if self._library else {})},
+            versions={**about.versions, **(library.versions if library else {})},
             machine=about.machine and dict(about.machine),
+            target=library and library.target,
+            inputs=library.inputs if library else (),
+            outputs=library.outputs if library else (),
         )
         return RunReport.model_validate(impersonal(report.model_dump(mode="json"), about.places))
 
@@ -140,33 +139,10 @@ class Recorder:
     def _read(self, stage: str, digest: str) -> None:
         folder = self.artifact(digest)
         with suppress(FileNotFoundError, NotADirectoryError):
-            match stage:
-                case "tasks":
-                    self._listed = read_tasks(folder)
-                case "tune":
-                    self._tuning = TuningReport.read(folder)
-                case "build":
-                    self._library = BuiltLibrary.read(folder)
-                case "verify":
-                    self._verification = Verification.read(folder)
-                case _:
-                    pass
-
-    def _tasks(self) -> list[TaskReport]:
-        """Return the rows of the library, with the share of each task."""
-        shares = {task.name: task.share for task in self._listed}
-        tuned = self._tuning.tasks if self._tuning else ()
-        shares.update({task.name: task.share for task in tuned if task.share})
-        played = self._tuning.played if self._tuning else ()
-        inside = ChainMap(*(one.times for one in played))  # a task of two sizes at the first
-        return [
-            TaskReport(
-                name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
-                implementation=task.implementation, seconds=task.seconds, reason=task.reason,
-                share=shares.get(task.name), in_model=inside.get(task.workload),
-            )
-            for task in (self._library.tasks if self._library else ())
-        ]  # fmt: skip
+            if stage == "verify":
+                self._verification = Verification.read(folder)
+            else:
+                self._known.read(stage, folder)
 
     def _share(self, pipeline: Pipeline | None) -> list[CheckedGate]:
         """Tell what became of the gates on what this store has tuned."""

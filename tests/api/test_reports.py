@@ -11,6 +11,8 @@ import pytest
 
 from autopipe.api import reports
 from autopipe.errors import StoreError
+from autopipe.report.document import load
+from autopipe.report.html.page import html
 from tests.cli.test_app import environment, hanging
 from tests.support import driver, forked
 
@@ -18,7 +20,8 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 Cli = Callable[..., CompletedProcess[str]]
 
-REPORTS = ("--report", "report.json", "--report", "deep/in/junit.xml", "--report", "summary.md")
+REPORTS = ("--report", "report.json", "--report", "deep/in/junit.xml", "--report", "summary.md",
+           "--report", "page.html")  # fmt: skip
 
 
 @pytest.fixture
@@ -52,6 +55,8 @@ def test_a_run_leaves_its_reports(cli: Cli, file: Path, tmp_path: Path) -> None:
     done = cli("run", "demo.yaml", *REPORTS)
     assert (done.returncode, done.stderr) == (0, "")
     report = reported(tmp_path)
+    page = (tmp_path / "page.html").read_text()
+    assert page == html(load(tmp_path / "report.json"))
     assert (report["pipeline"], report["exit_code"], report["outcome"]) == ("demo", 0, "finished")
     assert states(report) == [(name, "finished") for name in ("import", "tasks", "package")]
     package = report["package"]
@@ -131,11 +136,9 @@ def test_a_run_that_is_interrupted_leaves_them_too(
 
 
 def test_the_suffix_says_the_form(cli: Cli, file: Path, tmp_path: Path) -> None:
-    done = cli("run", "demo.yaml", "--report", "a.json", "--report", "report.html")
+    done = cli("run", "demo.yaml", "--report", "a.json", "--report", "report.pdf")
     assert done.returncode == 2
-    assert (
-        "error: --report report.html: the suffix says the form; it is one of .json" in done.stderr
-    )
+    assert "error: --report report.pdf: the suffix says the form; it is one of .json" in done.stderr
     assert not (tmp_path / ".autopipe").exists(), "it is said before anything runs"
     assert not (tmp_path / "a.json").exists()
 

@@ -167,7 +167,9 @@ def test_the_command_line_sets_fields_of_all_builds_or_of_one(cli: Cli) -> None:
 
 
 def test_reports_hold_all_builds(cli: Cli, folder: Path) -> None:
-    reports = [word for end in ("json", "xml", "md") for word in ("--report", f"out/all.{end}")]
+    reports = [
+        word for end in ("json", "xml", "md", "html") for word in ("--report", f"out/all.{end}")
+    ]
     failing = {"do": "gate", "note": "too slow", "only": "demo-v3"}
     assert cli("run", "demo.yaml", *reports, **failing).returncode == 1
     document = json.loads((folder / "out" / "all.json").read_text())
@@ -184,6 +186,7 @@ def test_reports_hold_all_builds(cli: Cli, folder: Path) -> None:
     assert text.startswith("## 3 builds\n\n| build | outcome | time | ratio | to |\n")
     assert "| `demo-v3` | failed (1) |" in text
     assert text.count("\n## `demo-") == 3
+    assert (folder / "out" / "all.html").read_text().count("<article") == 3
     said = cli("baseline", "write", "out/all.json", "base.json")
     assert said.returncode == 2
     assert "the report of several builds; `autopipe run FILE --build NAME" in said.stderr

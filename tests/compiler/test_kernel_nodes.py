@@ -5,10 +5,11 @@ from typing import Any
 import tvm
 from onnx import helper
 
+from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler import passes
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.compiler.graph.calls import bindings, graph_functions
-from autopipe.compiler.kernel_nodes import PACKED, kernel_functions, kernel_work, relabel_packed
+from autopipe.compiler.kernel_nodes import kernel_functions, kernel_work, relabel_packed
 from autopipe.compiler.library.build import build
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.node_labels import Label, read_label, set_labels, strip_label

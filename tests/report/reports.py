@@ -7,6 +7,7 @@ from autopipe.artifacts.benchmark import (
     Outcome,
     TimedContender,
 )
+from autopipe.artifacts.signature import Port
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.report.document import (
     Notice,
@@ -60,13 +61,17 @@ def full(name="demo", **fields):
         ),
         tasks=(
             TaskReport(name=name, workload="0f", calls=2, engine="ansor", implementation="direct",
-                       seconds=1e-3, reason=name, share=0.75),
+                       seconds=1e-3, reason=name, share=0.75, trials=9, failed=1, flops=1e6,
+                       bytes=4096, nodes=(name, name), computes=(name,), schedule=(name,),
+                       problems=(name,)),
             TaskReport(name="add", workload="1f", calls=1, engine="static", implementation="direct",
-                       seconds=None, reason="not tuned", share=0.25),
+                       seconds=None, reason="not tuned", share=0.25, dropped=name),
         ),
         tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
         verification=verification(*cases, reference=name),
         benchmark=found, gates=gates, package=PackageReport(path=name, size=2**20, sha256=DIGEST),
-        versions={"tvm": name}, machine={"cpu": name},
+        versions={"tvm": name}, machine={"cpu": name}, target={"mcpu": name},
+        inputs=(Port(name=name, shape=(-1, 3), dtype="float32", dimensions=("batch", "")),),
+        outputs=(Port(name=name, shape=(), dtype="int64"),),
     )  # fmt: skip
     return whole.model_copy(update=fields)

@@ -30,11 +30,16 @@ from tests.lock.test_records import task
 from tests.report.reports import full, measurement
 
 TASKS = [
-    task(index, "0f").model_copy(update={"name": name, "share": share}).model_dump(mode="json")
+    task(index, f"{index}f")
+    .model_copy(update={"name": name, "share": share})
+    .model_dump(mode="json")
     for index, (name, share) in enumerate((("conv", 0.6), ("add", 0.4)))
 ]
 WRONG = Rejected(engine="e", implementation="i", reason="off by 1", folder="/home/me/store")
-BUILT = (library_task("conv", seconds=1e-3, rejected=(WRONG,)), library_task("add", seconds=None))
+BUILT = (
+    library_task("conv", seconds=1e-3, rejected=(WRONG,)),
+    library_task("add", "1f", seconds=None),
+)
 DOCUMENTS = {
     "tune": tuning_report(tuned_task(name="conv", share=0.9)),
     "build": library(*BUILT, versions={"tvm": "1"}),

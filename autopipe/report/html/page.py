@@ -1,0 +1,133 @@
+"""The page: its sections in order, its head, and what forbids it to load anything."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from autopipe.artifacts.benchmark import BenchmarkReport
+from autopipe.report.document import RunReport
+from autopipe.report.html.accuracy import write_accuracy
+from autopipe.report.html.course import write_gates, write_stages, write_warnings
+from autopipe.report.html.elements import Content, Markup, element, lines
+from autopipe.report.html.failures import write_failures
+from autopipe.report.html.latency import write_latency
+from autopipe.report.html.origins import write_origins
+from autopipe.report.html.overview import write_overview
+from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.tasks import write_tasks
+from autopipe.report.html.view import BuildView
+from autopipe.report.units import seconds
+
+SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
+    "Warnings": write_warnings,
+    "Latency": write_latency,
+    "Gates": write_gates,
+    "Kernels": write_tasks,
+    "Left out and failed": write_failures,
+    "Accuracy": write_accuracy,
+    "Model and machine": write_origins,
+    "Stages": write_stages,
+}
+"""What follows the overview of a build, by title; one without content is left out."""
+
+
+def html(*reports: RunReport) -> str:
+    """Write the reports of all builds as one page; the same reports give the same bytes."""
+    several = len(reports) > 1
+    views = [
+        BuildView(report, f"build{at}-" if several else "") for at, report in enumerate(reports)
+    ]
+    title = " and ".join(report.pipeline or "pipeline" for report in reports)
+    return document(title, lines(_builds(views) if several else None, *map(write_build, views)))
+
+
+def write_build(view: BuildView) -> Markup:
+    """Return a build: overview, links to its sections, sections."""
+    report = view.report
+    name = element("h1", report.pipeline or "pipeline", " ", _badge(report))
+    made = [(title, section) for title, write in SECTIONS.items() if (section := write(view))]
+    links = [element("a", title, href=f"#{_anchor(view, title)}") for title, _ in made]
+    sections = [
+        element("section", lines(element("h2", title), section), id=_anchor(view, title))
+        for title, section in made
+    ]
+    return element(
+        "article",
+        lines(
+            element("header", name, write_overview(view)),
+            element("nav", lines(*links), aria_label="Sections") if links else None,
+            *sections,
+        ),
+        id=view.anchor("build"),
+    )
+
+
+def document(title: str, body: Markup) -> str:
+    """Return a whole document with the style sheet and the script, and nothing else to load."""
+    style, script = read_asset("style.css"), read_asset("script.js")
+    policy = (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = lines(
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", style),
+    )
+    page = lines(
+        Markup("<!DOCTYPE html>"), Markup('<html lang="en">'), element("head", head),
+        element("body", lines(element("main", body), element("script", script))),
+        Markup("</html>"),
+    )  # fmt: skip
+    return f"{page}\n"
+
+
+@cache
+def read_asset(name: str) -> Markup:
+    """Return a file that lies beside this one."""
+    return Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _anchor(view: BuildView, title: str) -> str:
+    return view.anchor(title.lower().replace(" ", "-"))
+
+
+def _badge(report: RunReport) -> Content:
+    """Return how the run ended; a file of a build does not say so."""
+    mark = "good" if report.outcome == "finished" else "bad"
+    word = report.outcome if report.origin == "run" else report.origin
+    return element("span", word, class_=f"badge {mark}" if report.origin == "run" else "badge")
+
+
+def _builds(views: list[BuildView]) -> Markup:
+    """Return a row for each of several builds."""
+    header = ("build", "outcome", ">time", ">latency", ">ratio", "to")
+    return element("section", table("Builds", header, _rows(views)))
+
+
+def _rows(views: list[BuildView]) -> Iterator[TableRow]:
+    for view in views:
+        report = view.report
+        name = element("a", report.pipeline or "pipeline", href=f"#{view.anchor('build')}")
+        time = Cell(seconds(report.seconds), report.seconds)
+        yield TableRow((name, report.outcome, time, *_contest(report.benchmark)))
+
+
+def _contest(benchmark: BenchmarkReport | None) -> tuple[Content | Cell, ...]:
+    """Return the latency, and the ratio to the reference runtime that counts, with its name."""
+    if benchmark is None:
+        return None, None, None
+    median, rival = benchmark.ours.latency.median, benchmark.counted_rival
+    ratio = benchmark.comparisons[rival].ratio if rival else None
+    told = None if ratio is None else f"{ratio:.2f}"
+    return Cell(seconds(median), median), Cell(told, ratio), rival

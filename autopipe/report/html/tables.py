@@ -1,0 +1,80 @@
+"""Tables of a page. They are whole without the page's script, which sorts and filters them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autopipe.report.html.elements import Content, Markup, element, lines
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell; one without a key is sorted by its text."""
+
+    content: Content
+    key: float | None = None
+    """What a number is sorted by."""
+    mark: str | None = None
+    """Class of the style sheet, such as `good`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A row; its `mark` is a class of the style sheet, such as `changed`."""
+
+    cells: Sequence[Cell | Content]
+    mark: str | None = None
+
+
+def table(caption: str, header: Sequence[str], rows: Iterable[TableRow]) -> Markup:
+    """Return a table; a column whose name starts with `>` holds numbers.
+
+    Columns without any content are left out.
+    """
+    given = [(row.mark, [_as_cell(cell) for cell in row.cells]) for row in rows]
+    used = [
+        at for at in range(len(header))
+        if not given or any(cells[at].content not in {None, ""} for _, cells in given)
+    ]  # fmt: skip
+    titles = element("tr", *(_title(header[at]) for at in used))
+    body = [
+        element("tr", *(_cell(cells[at], _is_number(header[at])) for at in used), class_=mark)
+        for mark, cells in given
+    ]
+    inner = lines(element("caption", caption), element("thead", titles),
+                  element("tbody", lines(*body)))  # fmt: skip
+    return element("div", element("table", inner), class_="scroll", role="region",
+                   aria_label=caption, tabindex=0)  # fmt: skip
+
+
+def facts(values: Mapping[str, Content]) -> Markup:
+    """Return names with their values; those without a value are left out."""
+    pairs = [
+        element("div", element("dt", name), element("dd", value))
+        for name, value in values.items()
+        if value not in {None, ""}
+    ]
+    return element("dl", lines(*pairs)) if pairs else Markup()
+
+
+def details(summary: Content, *children: Content, **attributes: Content) -> Markup:
+    """Return contents that are folded away."""
+    return element("details", element("summary", summary), *children, **attributes)
+
+
+def _as_cell(content: Cell | Content) -> Cell:
+    return content if isinstance(content, Cell) else Cell(content)
+
+
+def _is_number(name: str) -> bool:
+    return name.startswith(">")
+
+
+def _title(name: str) -> Markup:
+    number = "number" if _is_number(name) else None
+    return element("th", name.removeprefix(">"), scope="col", class_=number)
+
+
+def _cell(cell: Cell, number: bool) -> Markup:  # noqa: FBT001 -- a field
+    classes = " ".join(filter(None, ("number" if number else "", cell.mark)))
+    key = None if cell.key is None else f"{cell.key:.9g}"
+    return element("td", cell.content, class_=classes or None, data_key=key)

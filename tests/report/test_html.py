@@ -1,0 +1,142 @@
+import re
+import unicodedata
+from base64 import b64encode
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from autopipe.artifacts.benchmark import SizedTimes
+from autopipe.report.document import RunReport, TaskReport
+from autopipe.report.html.page import SECTIONS, html
+from tests.report.names import NAMES
+from tests.report.pages import Page
+from tests.report.reports import full, measurement
+from tests.support.table import each_row
+
+
+def test_a_page_tells_what_is_asked_of_a_run():
+    page = Page(html(full()))
+    assert page.tags.count("section") == len(SECTIONS)
+    assert [text for tag, text in page.texts if tag == "h2"] == list(SECTIONS)
+    assert ["onnxruntime 1.31", "2 ms", "1.99 ms to 2.01 ms", "0.50", "faster"] in page.rows
+    assert ["gates.b", "inconclusive", "demo"] in page.rows
+    assert ["build", "finished", "1.5 s", "demo", "abababababab"] in page.rows
+    assert ["input", "demo", "float32", "batch x 3"] in page.rows
+    assert ["demo", "1 of 9 trials failed", ""] in page.rows
+    assert ["add", "not tuned", "demo"] in page.rows
+    failed = ["demo", "case 'wrong'", "failed"]
+    assert [row for row in page.rows if row[:3] == failed], "the failing case of an output"
+    (kernel,) = (row for row in page.rows if row[:1] and row[0].startswith("demowhy"))
+    assert kernel[1:] == ["2", "ansor", "direct", "1 ms", "2 ms", " 75.0%", "1", "0.0041", "75.0%",
+                          "demo, demo"]  # fmt: skip
+
+
+def test_a_task_without_a_time_weighs_as_estimated():
+    page = Page(html(full()))
+    (add,) = (row for row in page.rows if row[:1] and row[0].startswith("addwhy"))
+    assert add[4:7] == ["", "", " 25.0%"]
+
+
+def test_the_same_report_gives_the_same_bytes():
+    first = html(full())
+    assert first == html(RunReport.model_validate_json(full().text()))
+    assert len(first.encode()) < 40_000
+
+
+def test_a_page_loads_nothing_and_runs_its_own_script_alone():
+    text = html(full())
+    page = Page(text)
+    policy = page.values("content")[0]
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        (body,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = b64encode(sha256(body.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+        assert "http" not in body
+        assert "url(" not in body
+        assert "import" not in body
+    names = {name for _, name, _ in page.attributes}
+    assert not names & {"src", "srcset", "style", "action", "data"}
+    assert not [name for name in names if name.startswith("on")]
+    assert all(value.startswith("#") for value in page.values("href"))
+    assert set(page.values("href")) <= {f"#{name}" for name in page.values("id")}
+
+
+def test_tables_are_reached_by_keyboard_and_named():
+    page = Page(html(full()))
+    captions = [text for tag, text in page.texts if tag == "caption"]
+    assert page.tags.count("table") == len(captions)
+    assert page.values("tabindex") == ["0"] * len(captions)
+    assert [value for value in page.values("aria-label") if value != "Sections"] == captions
+
+
+def test_a_failure_comes_first():
+    error = "conv: output is wrong\n  would pass with atol 1"
+    stages = [stage.model_copy() for stage in full().stages]
+    stages[1] = stages[1].model_copy(update={"state": "failed", "error": "wrong"})
+    page = Page(html(full(exit_code=1, outcome="failed", error=error, stages=tuple(stages))))
+    text = page.text
+    assert text.index("failed in stage build, exit code 1") < text.index("Latency")
+    assert ("pre", error) in page.texts
+
+
+def test_a_run_that_did_not_get_far_is_a_page_too():
+    nothing: dict[str, Any] = {
+        "stages": (), "tasks": (), "gates": (), "warnings": (), "package": None, "target": None,
+        "machine": None, "configuration": None, "inputs": (), "outputs": (), "versions": {},
+    }  # fmt: skip
+    report = full(**nothing, pipeline=None, benchmark=None, verification=None, searched_share=None)
+    report = report.model_copy(update={"outcome": "failed", "exit_code": 2, "error": "no file"})
+    page = Page(html(report))
+    assert "no file" in page.text
+    assert "section" in page.tags, "that some kernels' times are unsteady"
+    assert Page(html(report.model_copy(update={"steady_share": None}))).tags.count("section") == 0
+
+
+def test_several_builds_are_on_one_page():
+    page = Page(html(full("one"), full("two", outcome="failed", exit_code=1, error="no")))
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    assert set(page.values("href")) <= {f"#{name}" for name in ids}
+    assert page.tags.count("article") == 2
+    assert ["one", "finished", "41.2 s", "1 ms", "0.50", "onnxruntime"] in page.rows
+    assert ["two", "failed", "41.2 s", "1 ms", "0.50", "onnxruntime"] in page.rows
+
+
+def test_times_by_size_are_a_table():
+    found = measurement()
+    ours, theirs = found.ours.latency, found.rivals[0].latency
+    at = SizedTimes(sizes={"batch": 8}, likely=True, ours=ours, rivals={"onnxruntime": theirs},
+                    comparisons=found.comparisons)  # fmt: skip
+    other = at.model_copy(update={"sizes": {"batch": 3}, "likely": False, "rivals": {}})
+    page = Page(html(full(benchmark=found.model_copy(update={"at_sizes": (at, other)}))))
+    assert ["batch = 8", "specialized", "1 ms", "2 ms", "0.50", "faster"] in page.rows
+    assert ["batch = 3", "generic", "1 ms", "", "", ""] in page.rows
+
+
+@pytest.mark.fault("E12")
+@each_row("name", NAMES)
+def test_any_name_is_text_and_nothing_else(name):
+    text = html(full(name), full(name, outcome="failed", exit_code=1, error=name))
+    text.encode()
+    others = html(full(), full(outcome="failed", exit_code=1, error="demo"))
+    page, other = Page(text), Page(others)
+    assert page.tags == other.tags
+    assert [one[:2] for one in page.attributes] == [one[:2] for one in other.attributes]
+    assert page.values("href") == other.values("href")
+    assert page.values("id") == other.values("id")
+    controls = {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Co", "Cn"}}
+    assert controls <= {"\n"}
+    assert len(text) < 300_000
+
+
+def test_many_kernels_stay_small():
+    tasks = tuple(
+        TaskReport(name=f"fused_conv2d_add_relu{at}", workload=f"{at:016x}", calls=1,
+                   engine="ansor", implementation="direct", seconds=1e-4, reason="best record",
+                   share=0.005, nodes=(f"Conv_{at}", f"Relu_{at}"), computes=("x" * 200,) * 4,
+                   schedule=("y" * 100,) * 20)
+        for at in range(200)
+    )  # fmt: skip
+    assert len(html(full(tasks=tasks)).encode()) < 1_000_000

@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+from autopipe.artifacts.model_nodes import (
+    KernelCall,
+    KernelFunction,
+    LibraryNodes,
+    ModelNode,
+    NodeMap,
+)
+from autopipe.artifacts.signature import SizedLibrary
+from autopipe.artifacts.tuning import TuningResult
+from autopipe.report.task_reports import TaskSources, find_nodes, report_tasks
+from tests.artifacts.examples import (
+    best_record,
+    library,
+    library_task,
+    tuned_task,
+    tuning_report,
+)
+from tests.lock.test_records import task
+
+TEMPLATE = json.dumps({"template": "tile", "version": 1, "knobs": {"m": 4, "n": 8}})
+
+
+def sources(tmp_path, calls, entries=(), functions=("conv", "conv1")):
+    conv = task(0, "0f", dropped="small").model_copy(update={"functions": functions, "flops": 7.0})
+    tuned = TuningResult(
+        tuning_report(tuned_task(workload="0f", failed=1)),
+        {"0f": best_record("0f", schedule=TEMPLATE)},
+    )
+    tuned.write(tmp_path)
+    found = TaskSources(tasks={"0f": conv})
+    found.read("tune", tmp_path)
+    nodes = tuple(ModelNode(name=f"node{at}", op="Conv") for at in range(3))
+    found.nodes = NodeMap(nodes=nodes, libraries=calls)
+    built = library_task("conv", "0f", unchecked="too large")
+    found.library = library(built, library_task("add", "1f", seconds=None), entries=entries)
+    return found
+
+
+def calls(file, *made):
+    function = KernelFunction(name="main", calls=made)
+    return LibraryNodes(library=file, functions=(function,))
+
+
+def test_a_row_joins_what_the_stages_know(tmp_path):
+    made = calls(
+        "lib.so", KernelCall(kernel="conv_prepacked", nodes=(2,)),
+        KernelCall(kernel="conv1", nodes=(0, 2, 9)), KernelCall(kernel="other", nodes=(1,)),
+    )  # fmt: skip
+    conv, add = report_tasks(sources(tmp_path, (made,)))
+    assert (conv.nodes, conv.flops, conv.dropped) == (("node0", "node2"), 7.0, "small")
+    assert (conv.trials, conv.failed, conv.share) == (3, 1, 0.5)
+    assert conv.schedule == ("template tile, version 1", "m=4 n=8")
+    assert conv.problems == ("not compared with plain loops: too large",)
+    assert (add.nodes, add.schedule, add.computes, add.trials) == ((), (), (), 0)
+
+
+def test_kernels_of_a_library_for_certain_sizes_are_its_own_tasks(tmp_path):
+    sizes = (SizedLibrary(library="lib.0.so", sizes={"b": 8, "n": 4}, weights=()),)
+    made = (
+        calls("lib.so", KernelCall(kernel="conv", nodes=(0,))),
+        calls("lib.0.so", KernelCall(kernel="conv", nodes=(1,))),
+    )
+    found = sources(tmp_path, made, sizes, functions=("conv@8x4",))
+    assert find_nodes(found) == {"0f": ("node1",)}
+
+
+def test_a_schedule_is_not_told_where_its_record_was_not_used(tmp_path):
+    found = sources(tmp_path, ())
+    assert found.library is not None
+    (conv, add) = found.library.tasks
+    fallback = conv.model_copy(update={"seconds": None})
+    found.library = found.library.model_copy(update={"tasks": (fallback, add)})
+    assert report_tasks(found)[0].schedule == ()
+
+
+@pytest.mark.parametrize("stage", ["tasks", "tune", "build"])
+def test_an_artifact_that_lacks_its_files_is_refused(tmp_path, stage):
+    with pytest.raises(FileNotFoundError):
+        TaskSources().read(stage, tmp_path)
