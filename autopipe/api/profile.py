@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from autopipe import foreign
-from autopipe.artifacts.document import parse
 from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.compiler.target import cpu
 from autopipe.config.load import load
 from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.packaging.contents import opened
-from autopipe.packaging.manifest import NODES
+from autopipe.packaging.packaged_task import read_node_map
 from autopipe.packaging.variants import choose_build
 from autopipe.pipeline.history import History
 from autopipe.processes import call
@@ -23,7 +21,6 @@ from autopipe.store.store import default_root, open_store
 
 _PIPELINE: Final = (".yaml", ".yml")
 _REFERENCE: Final = "reference.onnx"
-_NO_NODES: Final = NodeMap(nodes=(), libraries=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +46,7 @@ def find_target(
         return _last_build(target, store, overrides, build)
     with opened(target) as contents:
         prefix, _ = choose_build(contents.manifest.needs, cpu.available())
-        name = prefix + NODES
-        listed = name in contents.members
-        try:
-            nodes = parse(NodeMap, contents.read(name)) if listed else _NO_NODES
-        except foreign.MalformedError as error:
-            raise PackageError(f"{name}: {error}") from None
+        nodes = read_node_map(contents, prefix)
     return ProfileTarget(target.absolute(), nodes, None)
 
 

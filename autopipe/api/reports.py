@@ -73,7 +73,7 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
 ) -> Iterator[Emit]:
     """Give the reporter of a run of `file`; at its end, however it ends, add its report."""
     root = store or default_root()
-    about = _about(file, overrides, until, root, build)
+    about = describe_run(file, overrides, until, root, build)
     recorder = Recorder(emit, lambda digest: root / "objects" / digest)
     try:
         yield recorder
@@ -89,7 +89,7 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
 def _unstarted(error: BaseException) -> RunReport:
     """Return the report of a run that ended before its first build."""
     recorder = Recorder(lambda _: None, Path)
-    return recorder.report(_describe_run(default_root()), exit_code(error), error)
+    return recorder.report(_describe_any_run(default_root()), exit_code(error), error)
 
 
 def whole(path: Path, text: str) -> None:
@@ -123,11 +123,11 @@ def _save(reports: Sequence[RunReport], paths: Sequence[Path]) -> None:
         raise failed[0]
 
 
-def _about(
+def describe_run(
     file: Path, overrides: Sequence[str], until: str | None, root: Path, build: str | None
 ) -> RunInfo:
     """Find out what can be said before the run; what is wrong, the run will say."""
-    about = _describe_run(root)
+    about = _describe_any_run(root)
     with suppress(AutopipeError):
         pipeline = load(file, overrides, build)
         configuration = pipeline.model_dump(mode="json", include=set(DECISIVE))
@@ -139,7 +139,7 @@ def _about(
     return about
 
 
-def _describe_run(root: Path) -> RunInfo:
+def _describe_any_run(root: Path) -> RunInfo:
     """Return what is known of any run."""
     places = {
         str(root.absolute()): "$STORE",

@@ -18,6 +18,7 @@ from autopipe.cli.options import BuildName, Json
 from autopipe.cli.packages import combine, infer, sign
 from autopipe.cli.pipelines import explain, plan, run, validate
 from autopipe.cli.profile import profile
+from autopipe.cli.report import report
 from autopipe.cli.tasks import tasks
 from autopipe.cli.terminal import complain, complain_of, hang_up, show, show_json
 from autopipe.cli.verify import verify
@@ -50,6 +51,7 @@ app.command()(inspect)
 app.command()(export)
 app.command()(bench)
 app.command()(profile)
+app.command()(report)
 app.command()(diff)
 app.command()(migrate)
 

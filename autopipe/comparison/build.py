@@ -2,19 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
+
+from autopipe.lock.recognize import FileKind
 
 Fields = Mapping[str, object]
 """Values by dotted name, such as `tuning.budget.trials`."""
-
-
-class FileKind(StrEnum):
-    """What kind of file tells of a build."""
-
-    LOCK = "lock"
-    PACKAGE = "package"
-    REPORT = "report"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from autopipe.comparison.build import Build, BuiltTask, FileKind, Time, flat
+from autopipe.comparison.build import Build, BuiltTask, Time, flat
 from autopipe.lock import file as files
 from autopipe.lock import records as beside
 from autopipe.lock.document import Lock, LockedTask
+from autopipe.lock.recognize import FileKind
 from autopipe.traces.wording import is_trace, steps
 
 _DEVICE: Final = ("kind", "arch", "mcpu")

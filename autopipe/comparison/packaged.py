@@ -2,33 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, Field, ValidationError
 
 from autopipe.artifacts.signature import Signature
-from autopipe.comparison.build import Build, BuiltTask, Fields, FileKind, Time, flat
+from autopipe.comparison.build import Build, BuiltTask, Fields, Time, flat
 from autopipe.config.dimension import told
-from autopipe.config.problem import first
-from autopipe.errors import PackageError
+from autopipe.lock.recognize import FileKind
 from autopipe.packaging.contents import opened
+from autopipe.packaging.packaged_task import PackagedTask, read_tasks
 from autopipe.packaging.provenance import Manifest, Source, Statement
 from autopipe.packaging.variants import list_builds
 from autopipe.store.files import sha256
 
 _NAMES = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi"}
 """What a lock calls them."""
-
-
-class _Task(BaseModel, frozen=True):
-    """What is compared of a task in a manifest."""
-
-    name: str
-    workload: str
-    calls: int
-    engine: str
-    implementation: str
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 def read(path: Path) -> Build:
@@ -38,13 +24,10 @@ def read(path: Path) -> Build:
     """
     with opened(path) as contents:
         manifest = contents.manifest
-        try:
-            for name in manifest.files:
-                contents.extract(name)
-            contents.agree()
-            tasks = tuple(map(_task, manifest.needs.tasks))
-        except ValidationError as error:
-            raise PackageError(f"the manifest does not fit: tasks: {first(error)}") from None
+        for name in manifest.files:
+            contents.extract(name)
+        contents.agree()
+        tasks = tuple(map(_task, read_tasks(manifest.needs)))
     return Build(
         kind=FileKind.PACKAGE,
         file=str(path),
@@ -104,8 +87,7 @@ def _sources(manifest: Manifest) -> Iterator[tuple[str, object]]:
             yield "import.model", dependency.digest.sha256
 
 
-def _task(row: dict[str, Any]) -> BuiltTask:
-    task = _Task.model_validate(row)
+def _task(task: PackagedTask) -> BuiltTask:
     decisions = task.model_dump(include={"calls", "engine", "implementation"})
     time = None if task.seconds is None else Time(task.seconds)
     return BuiltTask(task.name, task.workload, decisions, time)

@@ -1,15 +1,9 @@
 """A lock, a package or a run report, told apart by what is in it."""
 
 from pathlib import Path
-from typing import Final
 
 from autopipe.comparison.build import Build
-from autopipe.config.problem import shown
-from autopipe.errors import ConfigError
-from autopipe.lock import recognize
-
-_MAGIC: Final = slice(257, 262)
-"""Where a tar says that it is one."""
+from autopipe.lock.recognize import FileKind, recognize_file
 
 
 def read(path: Path) -> Build:
@@ -18,22 +12,18 @@ def read(path: Path) -> Build:
     Raises LockError, PackageError, and ConfigError for a report that can not be read and for
     what is none of the three.
     """
-    head = recognize.head(path)
-    if head[_MAGIC] == b"ustar":
+    kind = recognize_file(path)
+    if kind is FileKind.PACKAGE:
         from autopipe.comparison import packaged
 
         return packaged.read(path)
-    if head.lstrip().startswith(b"{"):
+    if kind is FileKind.REPORT:
         from autopipe.comparison import run_report
         from autopipe.report import document
 
         return run_report.of(document.load(path), path)
-    if recognize.is_lock(head):
-        from autopipe.comparison import locked
-        from autopipe.lock import file
+    from autopipe.comparison import locked
+    from autopipe.lock import file
 
-        lock = file.read(path)
-        return locked.of(lock, str(path), locked.traces(lock, path))
-    raise ConfigError(
-        f"{shown(path, 4096)}: neither a lock, nor a package, nor the report of a run"
-    )
+    lock = file.read(path)
+    return locked.of(lock, str(path), locked.traces(lock, path))

@@ -5,7 +5,8 @@ from pathlib import Path, PurePosixPath
 
 from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.artifacts.verification import CaseOutcome, Verification
-from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Fields, FileKind, Time, flat
+from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Fields, Time, flat
+from autopipe.lock.recognize import FileKind
 from autopipe.report.document import RunReport, TaskReport
 
 

@@ -1,6 +1,7 @@
-"""Whether a text is a lock, also one that was merged, edited or cut short."""
+"""What kind of file tells of a build; also a lock that was merged, edited or cut short."""
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -9,10 +10,34 @@ from autopipe.config.problem import shown
 from autopipe.errors import ConfigError
 
 _BLOCK: Final = 4096
+_MAGIC: Final = slice(257, 262)
+"""Where a tar says that it is one."""
 
 _LOCK: Final = re.compile(
     rb"(?:#[^\n]*\n)*\s*(?:version:[^\n]*\r?\npipeline:|[<=>|]{7}(?:[ \r\n]|$))"
 )
+
+
+class FileKind(StrEnum):
+    """What kind of file tells of a build."""
+
+    LOCK = "lock"
+    PACKAGE = "package"
+    REPORT = "report"
+
+
+def recognize_file(path: Path) -> FileKind:
+    """Return what kind a file is, by how it begins. Raises ConfigError for any other."""
+    start = head(path)
+    if start[_MAGIC] == b"ustar":
+        return FileKind.PACKAGE
+    if start.lstrip().startswith(b"{"):
+        return FileKind.REPORT
+    if is_lock(start):
+        return FileKind.LOCK
+    raise ConfigError(
+        f"{shown(path, 4096)}: neither a lock, nor a package, nor the report of a run"
+    )
 
 
 def is_lock(head: bytes) -> bool:

@@ -125,6 +125,8 @@ class RunReport(Frozen, frozen=True):
     """Tasks built with what a lock or a remote says, whose times were not measured here."""
     verification: Verification | None
     """What the comparison with a reference showed."""
+    verified: str | None = None
+    """The same in a line, where a file of a build says no more."""
     benchmark: BenchmarkReport | None
     """What this very run measured; null where it did not: times are never taken from the store."""
     gates: tuple[CheckedGate, ...]
@@ -177,6 +179,15 @@ def as_json(*reports: RunReport) -> str:
 
 def load(path: Path) -> RunReport:
     """Read the report of a run. Raises ConfigError."""
+    reports = load_builds(path)
+    if isinstance(reports, RunReport):
+        return reports
+    one = "`autopipe run FILE --build NAME --report PATH.json` writes that of one"
+    raise ConfigError(f"{shown(path, 4096)}: the report of several builds; {one}")
+
+
+def load_builds(path: Path) -> RunReport | BuildsReport:
+    """Read the report of a run, or those of several builds. Raises ConfigError."""
     try:
         data = foreign.read(path, _LARGEST)
     except OSError as error:
@@ -184,10 +195,8 @@ def load(path: Path) -> RunReport:
         raise ConfigError(f"{shown(path, 4096)}: {error.strerror}; {hint}") from error
     try:
         document = foreign.parse(data)
-        if isinstance(document, dict) and "builds" in document:
-            one = "`autopipe run FILE --build NAME --report PATH.json` writes that of one"
-            raise ConfigError(f"{shown(path, 4096)}: the report of several builds; {one}")
-        return RunReport.model_validate_json(data)
+        several = isinstance(document, dict) and "builds" in document
+        return (BuildsReport if several else RunReport).model_validate_json(data)
     except foreign.MalformedError as error:
         message = f"{shown(path, 4096)}: not the report of a run: Invalid JSON: {error}"
         raise ConfigError(message) from None

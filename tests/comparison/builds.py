@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autopipe.comparison.build import Build, BuiltTask, ContenderTime, FileKind, Time
+from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Time
+from autopipe.lock.recognize import FileKind
 
 KNOBS = {"template": "contraction", "version": 2, "knobs": {"rows": 8, "outer": "columns"}}
 DECISIONS = {"engine": "autotvm", "implementation": "direct", "schedule": KNOBS, "calls": 2}

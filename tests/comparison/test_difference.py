@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from autopipe.comparison.build import FileKind, Time, flat
+from autopipe.comparison.build import Time, flat
 from autopipe.comparison.difference import Left, compare
 from autopipe.comparison.timing import TimingVerdict, judge
 from autopipe.comparison.values import ABSENT, Change
+from autopipe.lock.recognize import FileKind
 from tests.comparison.builds import build, latency, task
 from tests.support.table import each_row
 

@@ -5,11 +5,12 @@ import os
 
 import pytest
 
-from autopipe.comparison.build import FileKind, Time
+from autopipe.comparison.build import Time
 from autopipe.comparison.difference import compare
 from autopipe.comparison.reading import read
 from autopipe.errors import ConfigError, LockError, PackageError
 from autopipe.lock import text
+from autopipe.lock.recognize import FileKind
 from autopipe.store.files import sha256
 from tests.artifacts.examples import checked_case, comparison, verification
 from tests.lock.examples import KNOBS, LOCK

@@ -7,9 +7,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from autopipe.comparison import document, markdown, text
-from autopipe.comparison.build import Build, FileKind
+from autopipe.comparison.build import Build
 from autopipe.comparison.difference import compare
 from autopipe.comparison.excerpt import excerpt
+from autopipe.lock.recognize import FileKind
 from autopipe.store.canonical import pretty
 from tests.comparison.builds import KNOBS, build, latency, task
 from tests.report.names import NAMES

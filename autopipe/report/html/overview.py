@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from autopipe.artifacts.benchmark import CheckedGate, Outcome
+from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate, Outcome
 from autopipe.report.document import Origin, RunReport
 from autopipe.report.html.elements import Content, Markup, block, element, lines
 from autopipe.report.html.tables import facts
@@ -41,16 +41,11 @@ def _failure(report: RunReport) -> Markup:
 
 
 def _figures(report: RunReport) -> Iterator[tuple[str, Content]]:
-    benchmark = report.benchmark
-    if benchmark is not None:
-        ours = benchmark.ours.latency
-        spread = f"{seconds(ours.low)} to {seconds(ours.high)}"
-        yield "Latency", f"{seconds(ours.median)} ({spread})"
-        if (rival := benchmark.counted_rival) is not None:
-            found = benchmark.comparisons[rival]
-            yield f"Relative to {rival}", f"{found.ratio:.2f}, {found.verdict}"
+    yield from _latency(report.benchmark)
     if report.verification is not None:
         yield "Accuracy", _accuracy(report)
+    elif report.verified:
+        yield "Accuracy", report.verified
     if report.tasks:
         yield "Kernels", _kernels(report)
     if report.searched_share is not None:
@@ -66,6 +61,16 @@ def _figures(report: RunReport) -> Iterator[tuple[str, Content]]:
         yield "Package", f"{report.package.path}, {report.package.size / 2**20:.1f} MiB"
     if report.origin == "run":
         yield "Run took", seconds(report.seconds)
+
+
+def _latency(benchmark: BenchmarkReport | None) -> Iterator[tuple[str, Content]]:
+    if benchmark is None:
+        return
+    ours, rival = benchmark.ours.latency, benchmark.counted_rival
+    yield "Latency", f"{seconds(ours.median)} ({seconds(ours.low)} to {seconds(ours.high)})"
+    if rival is not None:
+        found = benchmark.comparisons[rival]
+        yield f"Relative to {rival}", f"{found.ratio:.2f}, {found.verdict}"
 
 
 def _accuracy(report: RunReport) -> str:

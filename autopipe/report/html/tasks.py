@@ -25,7 +25,7 @@ def write_tasks(view: BuildView) -> Markup:
               ">GFLOPS", ">GB/s", ">estimate", "nodes")  # fmt: skip
     rows = (_row(view, at, shares[at]) for at in order)
     return lines(
-        element("p", _explain(report.tasks)),
+        element("p", told) if (told := _explain(report.tasks)) else None,
         table("Kernels", header, rows),
         _engines(report.tasks, shares),
     )
@@ -53,16 +53,19 @@ def all_calls(task: TaskReport) -> float | None:
     return None if one is None else one * task.calls
 
 
-def _explain(tasks: Sequence[TaskReport]) -> str:
-    untimed = sum(task.in_model is None and task.seconds is None for task in tasks)
-    if untimed == len(tasks):
-        return "Tuning measured none of them: shares are estimated from operations and bytes."
+def _explain(tasks: Sequence[TaskReport]) -> str | None:
+    untimed = [task for task in tasks if all_calls(task) is None]
+    estimated = sum(task.share is not None for task in untimed)
+    if len(untimed) == len(tasks):
+        guess = "Tuning measured none of them: shares are estimated from operations and bytes."
+        return guess if estimated else None
     inside = sum(task.in_model is not None for task in tasks)
     parts = ["Times are as tuning measured them"]
     parts += [f"{inside} of {len(tasks)} inside the whole model"] if inside else []
-    parts += (
-        [f"{untimed} of {len(tasks)} were not timed, and weigh as estimated"] if untimed else []
-    )
+    if estimated:
+        parts.append(f"{estimated} of {len(tasks)} were not timed and weigh as estimated")
+    unknown = len(untimed) - estimated
+    parts += [f"nothing is known of {unknown} of {len(tasks)}"] if unknown else []
     return "; ".join(parts) + ". GB/s counts each argument once."
 
 
@@ -70,11 +73,13 @@ def _row(view: BuildView, at: int, share: float) -> TableRow:
     task = view.report.tasks[at]
     one, every = task.in_model or task.seconds, all_calls(task)
     estimate = None if task.share is None else f"{task.share:.1%}"
+    known = one is not None or task.share is not None
     more = f" and {len(task.nodes) - _NODES} more" if len(task.nodes) > _NODES else ""
     return TableRow((
         Cell(details(task.name, _about(task), id=view.anchor(f"kernel-{at}"))),
         Cell(task.calls, task.calls), task.engine, task.implementation,
-        _time(one), _time(every), Cell(join(_meter(share), f" {share:.1%}"), share),
+        _time(one), _time(every),
+        Cell(join(_meter(share), f" {share:.1%}"), share) if known else None,
         _rate(task.flops, one), _rate(task.bytes, one), Cell(estimate, task.share),
         f"{', '.join(task.nodes[:_NODES])}{more}",
     ))  # fmt: skip
@@ -124,13 +129,14 @@ def _listed(title: str, rows: tuple[str, ...]) -> Iterator[Markup]:
 
 def _engines(tasks: Sequence[TaskReport], shares: Sequence[float]) -> Markup:
     """Return which engines and implementations hold how much of the time."""
+    known = sum(shares) > 0
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for task, share in zip(tasks, shares, strict=True):
         groups[task.engine, task.implementation].append(share)
     ordered = sorted(groups.items(), key=lambda item: (-sum(item[1]), item[0]))
     rows = (
         TableRow((engine, implementation, Cell(len(some), len(some)),
-             Cell(join(_meter(sum(some)), f" {sum(some):.1%}"), sum(some))))
+             Cell(join(_meter(sum(some)), f" {sum(some):.1%}"), sum(some)) if known else None))
         for (engine, implementation), some in ordered
     )  # fmt: skip
     title = f"Schedules of {plural(len(tasks), 'kernel')}"

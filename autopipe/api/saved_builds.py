@@ -1,0 +1,204 @@
+"""Reports of what was built earlier: by a report, the store, a lock or a package.
+
+Nothing is run, and TVM is not imported. What a file does not tell is left out.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from autopipe.api.reports import describe_run
+from autopipe.artifacts.model_nodes import NodeMap
+from autopipe.artifacts.tuning import UNTUNED, TuningResult
+from autopipe.config.load import load_builds
+from autopipe.errors import ConfigError, StoreError
+from autopipe.lock import file as lock_files
+from autopipe.lock import records as lock_records
+from autopipe.lock.document import Lock, LockedTask
+from autopipe.lock.recognize import FileKind, recognize_file
+from autopipe.packaging.contents import PackageContents, opened
+from autopipe.packaging.manifest import Needs
+from autopipe.packaging.packaged_task import read_node_map, read_tasks
+from autopipe.packaging.provenance import Statement
+from autopipe.packaging.variants import list_builds
+from autopipe.pipeline.events import StageCached
+from autopipe.pipeline.history import History
+from autopipe.pipeline.plan import require
+from autopipe.report import document
+from autopipe.report.document import PackageReport, RunReport, TaskReport
+from autopipe.report.recorder import Recorder
+from autopipe.report.records import schedule
+from autopipe.store.files import sha256
+from autopipe.store.locks import FOR_EVER
+from autopipe.store.store import Store, default_root, open_store
+
+_FINISHED: Final[Mapping[str, Any]] = {
+    "configuration": None, "exit_code": 0, "outcome": "finished", "error": None, "seconds": 0.0,
+    "stages": (), "warnings": (), "tuned_share": None, "verification": None, "benchmark": None,
+    "gates": (), "package": None, "machine": None,
+}  # fmt: skip
+"""What a file of a build says nothing of."""
+
+
+def read_reports(path: Path) -> tuple[RunReport, ...]:
+    """Return what a file says: a report, a lock, or a package with all its builds.
+
+    Raises ConfigError for any other file, LockError, PackageError.
+    """
+    kind = recognize_file(path)
+    if kind is FileKind.REPORT:
+        found = document.load_builds(path)
+        return (found,) if isinstance(found, RunReport) else found.builds
+    return (_report_lock(path),) if kind is FileKind.LOCK else _report_package(path)
+
+
+def read_last_builds(
+    file: Path, *, store: Path | None = None, overrides: Sequence[str] = (),
+    build: str | None = None,
+) -> tuple[RunReport, ...]:  # fmt: skip
+    """Return what the store has of the last run of each build of a pipeline file.
+
+    Times of a benchmark are never taken from the store. Raises ConfigError where nothing was built.
+    """
+    root = store or default_root()
+    pipelines = load_builds(file, overrides)
+    require([] if build is None else [build], [name or "" for name in pipelines], "--build")
+    names = pipelines if build is None else [build]
+    with open_store(root, FOR_EVER) as opened_store:
+        found = [
+            _report_last_build(opened_store, file, name, overrides, pipelines[name].name)
+            for name in names
+        ]
+    reports = tuple(report for report in found if report is not None)
+    if not reports:
+        raise ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
+    return reports
+
+
+def _report_last_build(
+    store: Store, file: Path, build: str | None, overrides: Sequence[str], name: str
+) -> RunReport | None:
+    """Return what the last build was made of, and its verification, if it is of this build."""
+    history = History.of(store, file, name, build)
+    key = history.last_key("build")
+    built = None if key is None else store.lookup(key, lambda _: None)
+    if key is None or built is None or (entry := store.entry(key)) is None:
+        return None
+    stages = {**entry.action["inputs"], "build": built.digest}
+    checked = history.last_key("verify")
+    verified = None if checked is None else store.entry(checked)
+    if verified is not None and verified.action["inputs"].get("build") == built.digest:
+        stages["verify"] = verified.digest
+    recorder = Recorder(lambda _: None, store.object)
+    try:
+        for stage, digest in stages.items():
+            recorder(StageCached(stage=stage, digest=digest))
+    except ValueError as error:  # of a file that an earlier release wrote
+        raise StoreError(f"the store's last build of {file} cannot be read: {error}") from None
+    about = describe_run(file, overrides, None, store.root, build)
+    report = recorder.report(replace(about, stages=[], machine=None), 0, None)
+    return report.model_copy(update={"origin": "build"})
+
+
+def _report_lock(path: Path) -> RunReport:
+    """Return what a lock says, with its records where they are those that it names."""
+    lock = lock_files.read(path)
+    tuned = _read_records(lock, path)
+    versions = {
+        name: version for facet in lock.versions.values() for name, version in facet.items()
+    }
+    return RunReport(**{
+        **_FINISHED, "origin": "lock", "pipeline": lock.pipeline, "versions": versions,
+        "configuration": lock.configuration, "target": lock.target,
+        "tasks": tuple(_locked_task(task, tuned) for task in lock.tasks),
+    })  # fmt: skip
+
+
+def _read_records(lock: Lock, path: Path) -> TuningResult:
+    records = lock_files.records_of(path)
+    if not records.is_file():
+        return UNTUNED
+    data = lock_files.read_records(path, lock)
+    return UNTUNED if data is None else lock_records.read(data.decode(), records)
+
+
+def _locked_task(task: LockedTask, tuned: TuningResult) -> TaskReport:
+    report, record = tuned.tasks.get(task.workload), tuned.records.get(task.workload)
+    template = json.dumps(task.schedule) if isinstance(task.schedule, dict) else None
+    own = record.schedule if record is not None and task.schedule is not None else template
+    return TaskReport(
+        name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
+        implementation=task.implementation, reason="",
+        seconds=None if task.microseconds is None else task.microseconds[1] / 1e6,
+        share=report.share if report else None, trials=task.trials,
+        failed=report.failed if report else 0, computes=task.ops,
+        schedule=tuple(schedule(own)) if own is not None else (),
+    )  # fmt: skip
+
+
+def _report_package(path: Path) -> tuple[RunReport, ...]:
+    """Return what the manifest of a package says of each of its builds."""
+    with opened(path) as contents:
+        builds = list(list_builds(contents.manifest.needs))
+        package = PackageReport(path=str(path), size=path.stat().st_size, sha256=sha256(path))
+        return tuple(
+            _report_build(contents, needs, prefix, package, several=len(builds) > 1)
+            for prefix, needs in builds
+        )
+
+
+def _report_build(
+    contents: PackageContents, needs: Needs, prefix: str, package: PackageReport, *, several: bool
+) -> RunReport:
+    manifest, processor = contents.manifest, needs.processor
+    name = f"{manifest.name} for {processor.mcpu}" if several else manifest.name
+    signature = needs.signature
+    target = {**processor.model_dump(mode="json"), "num_cores": signature.threads}
+    return RunReport(**{
+        **_FINISHED, "origin": "package", "pipeline": name, "target": target,
+        "configuration": _configuration(contents), "versions": dict(_versions(contents, needs)),
+        "tasks": tuple(_packaged_tasks(contents, needs, prefix)), "verified": needs.verification,
+        "package": package, "inputs": signature.inputs, "outputs": signature.outputs,
+    })  # fmt: skip
+
+
+def _configuration(contents: PackageContents) -> dict[str, Any] | None:
+    manifest = contents.manifest
+    if not isinstance(manifest, Statement):
+        return None
+    return manifest.predicate.build_definition.external_parameters.configuration
+
+
+def _versions(contents: PackageContents, needs: Needs) -> Iterator[tuple[str, str]]:
+    yield from needs.runtime.items()
+    yield from needs.libraries.items()
+    if isinstance(contents.manifest, Statement):
+        yield from contents.manifest.predicate.run_details.builder.version.items()
+
+
+def _packaged_tasks(contents: PackageContents, needs: Needs, prefix: str) -> Iterator[TaskReport]:
+    listed = read_node_map(contents, prefix)
+    for task in read_tasks(needs):
+        yield TaskReport(
+            name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
+            implementation=task.implementation, seconds=task.seconds, reason="",
+            nodes=find_package_nodes(listed, task.name, task.calls),
+        )  # fmt: skip
+
+
+def find_package_nodes(listed: NodeMap, name: str, calls: int) -> tuple[str, ...]:
+    """Return the nodes of a task, where all of its calls are of the function that it names.
+
+    A package does not say which other functions are the same task.
+    """
+    own = [
+        call
+        for library in listed.libraries
+        for function in library.functions
+        for call in function.calls
+        if call.function == name
+    ]
+    places = {node for call in own for node in call.nodes if node < len(listed.nodes)}
+    return tuple(listed.nodes[at].name for at in sorted(places)) if len(own) == calls else ()

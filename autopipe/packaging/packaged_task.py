@@ -1,0 +1,50 @@
+"""Tasks as the manifest of a package lists them, and the nodes that their kernels compute."""
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, Field, ValidationError
+
+from autopipe import foreign
+from autopipe.artifacts.document import parse
+from autopipe.artifacts.model_nodes import NodeMap
+from autopipe.artifacts.numbers import Count
+from autopipe.config.problem import first
+from autopipe.errors import PackageError
+from autopipe.packaging.contents import PackageContents
+from autopipe.packaging.manifest import NODES, Needs
+
+_NO_NODES: Final = NodeMap(nodes=(), libraries=())
+
+
+class PackagedTask(BaseModel, frozen=True):
+    """What is known of a task in a manifest."""
+
+    name: str
+    workload: str
+    calls: Count
+    engine: str
+    implementation: str
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+def read_tasks(needs: Needs) -> tuple[PackagedTask, ...]:
+    """Return the tasks of a build in a package. Raises PackageError."""
+    try:
+        return tuple(map(PackagedTask.model_validate, needs.tasks))
+    except ValidationError as error:
+        raise PackageError(f"the manifest does not fit: tasks: {first(error)}") from None
+
+
+def read_node_map(contents: PackageContents, prefix: str) -> NodeMap:
+    """Return the nodes of a build in a package, none where it brings no map.
+
+    Raises PackageError, also where its digest is not the manifest's.
+    """
+    name = prefix + NODES
+    if name not in contents.members:
+        return _NO_NODES
+    contents.extract(name)
+    try:
+        return parse(NodeMap, contents.read(name))
+    except foreign.MalformedError as error:
+        raise PackageError(f"{name}: {error}") from None

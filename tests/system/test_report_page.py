@@ -1,0 +1,80 @@
+"""Pages about a real build: by its run, and from its store, lock and package."""
+
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from autopipe.api import flow
+from autopipe.api.reports import recording, saving
+from autopipe.api.saved_builds import read_last_builds, read_reports
+from autopipe.errors import ConfigError
+from autopipe.report.html.page import html
+from tests.report.pages import Page
+
+KERNEL = ["hidden0.matmul", "hidden0", "relu0"]
+"""Nodes of the model that one kernel computes."""
+
+
+def run(folder, *names, **options):
+    """Run the pipeline again; return its report."""
+    file, store, pages = folder / "mlp.yaml", folder / "store", [folder / name for name in names]
+    with (
+        saving(lambda _: None, pages) as kept,
+        recording(lambda _: None, kept, file, store=store) as emit,
+    ):
+        flow.run(file, store=store, output=folder / "dist", emit=emit, **options)
+    return kept[0]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_run_and_its_store_tell_the_same_of_kernels(warm):
+    report = run(warm, "run.html")
+    text = (warm / "run.html").read_text()
+    assert text == html(report)
+    page = Page(text)
+    assert ", ".join(KERNEL) in page.text
+    assert "= matmul(p0, p1" in page.text, "operators with their tensors"
+    assert len(report.tasks) == 4
+    assert report.inputs[0].shape == (8, 128)
+    (stored,) = read_last_builds(warm / "mlp.yaml", store=warm / "store")
+    assert stored.tasks == report.tasks
+    assert stored.verification == report.verification
+    assert (stored.origin, stored.benchmark) == ("build", None)
+    assert {stage.stage for stage in stored.stages} >= {"import", "tasks", "tune", "build"}
+    Page(html(stored))
+
+
+def test_lock_and_package_tell_of_the_same_kernels(locked):
+    (lock,) = read_reports(locked / "mlp.lock")
+    (package,) = read_reports(locked / "dist" / "mlp.tar")
+    (stored,) = read_last_builds(locked / "mlp.yaml", store=locked / "store")
+    for report in (lock, package):
+        assert [(task.workload, task.calls, task.engine) for task in report.tasks] == [
+            (task.workload, task.calls, task.engine) for task in stored.tasks
+        ]
+    assert [task.nodes for task in package.tasks] == [task.nodes for task in stored.tasks]
+    assert [task.schedule for task in lock.tasks] == [task.schedule for task in stored.tasks]
+    assert package.package is not None
+    assert package.package.size == (locked / "dist" / "mlp.tar").stat().st_size
+
+
+def test_the_command_writes_what_is_in_the_store(warm, monkeypatch):
+    from autopipe.cli.app import app
+
+    monkeypatch.chdir(warm)
+    words = ["report", "mlp.yaml", "--store", "store"]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.stdout == "wrote mlp.html\n"
+    assert "From the last build in the store" in Page((warm / "mlp.html").read_text()).text
+    shutil.rmtree(warm / "store" / "actions")
+    with pytest.raises(ConfigError, match=r"mlp.yaml has no build in the store; run `autopipe run"):
+        read_last_builds(warm / "mlp.yaml", store=warm / "store")
+
+
+def test_the_verification_of_another_build_is_not_told(warm):
+    shutil.rmtree(warm / "dist", ignore_errors=True)
+    run(warm, "first.html", overrides=["tuning=null"], until="build")
+    (stored,) = read_last_builds(warm / "mlp.yaml", store=warm / "store")
+    assert {task.trials for task in stored.tasks} == {0}
+    assert stored.verification is None
