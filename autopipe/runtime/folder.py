@@ -10,27 +10,24 @@ import ctypes
 import math
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Union
 
 import numpy as np
 
 _RANK: Final = 16
 _NO_LIMIT, _UNTIL_CANCELLED = -1, -2
 _INVALID_ARGUMENT, _INVALID_FILE = 1, 3
-_LIMITS: Final = (7, 8)
-"""Statuses of calls that ended early: late, cancelled."""
-_DTYPES: Final = tuple(map(np.dtype, (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
-    "float32", "float64",
-)))  # fmt: skip
+_LIMITS: Final = (7, 8)  # statuses of calls that ended early: late, cancelled
+_NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
+_DTYPES: Final = tuple(map(np.dtype, _NAMES.split()))
 _CODES: Final = {dtype: place + 1 for place, dtype in enumerate(_DTYPES)}
-_THREADS: Final = "TVM_NUM_THREADS"
 _Sizes = ctypes.c_int64 * _RANK
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
+Inputs = Union[Arrays, Array, Sequence[Array]]  # noqa: UP007 - Python 3.9 has no `|` of types
 
 
 class CallError(RuntimeError):
@@ -118,23 +115,23 @@ class ExportedModel:
         self._check = partial(_check, library)
         self._close = weakref.finalize(self, library.autopipe_close, self._handle)
         self._close.atexit = False
-        self.inputs, self.outputs = self._ports("input"), self._ports("output")
+        self.inputs, self.outputs = list(self._ports("input")), list(self._ports("output"))
         threads = ctypes.c_int()
         self._check(library.autopipe_concurrency(self._handle, ctypes.byref(threads), None))
         self.signature = ExportedSignature(self.inputs, self.outputs, threads.value)
 
     def __call__(
-        self, inputs: Arrays, *, outputs: Arrays | None = None, limit: float | None = None
+        self, inputs: Inputs, *, outputs: Arrays | None = None, limit: float | None = None
     ) -> dict[str, Array]:
         """Run once; the outputs are the caller's own copies.
 
-        Inputs that begin at a multiple of 64 bytes are read in place. `outputs` are arrays that
+        `inputs` are arrays by name, a list of them in the order of the model, or the only one.
+        Those that begin at a multiple of 64 bytes are read in place. `outputs` are arrays that
         take outputs, by name. A call that takes longer than `limit` seconds, waiting included, ends
         before its next kernel. Raises CallError for what is not the model's, CallLimitError.
         """
         buffers = outputs or {}
-        given = [to_tensor(name, array) for name, array in inputs.items()]
-        return _to_arrays(self.run(given, buffers, limit), buffers)
+        return _to_arrays(self.run(_to_tensors(self.inputs, inputs), buffers, limit), buffers)
 
     def run(
         self, inputs: Sequence[_Tensor], buffers: Arrays, limit: float | None
@@ -144,11 +141,10 @@ class ExportedModel:
         for name, array in buffers.items():
             _check_buffer(name, array, ports)
         results = (_Tensor * len(ports))(*(_to_output(name, buffers.get(name)) for name in ports))
-        count = ctypes.c_size_t
         self._check(
             self._library.autopipe_run(
-                self._handle, (_Tensor * len(inputs))(*inputs), count(len(inputs)), results,
-                count(len(results)), ctypes.c_int64(_to_milliseconds(limit)),
+                self._handle, (_Tensor * len(inputs))(*inputs), ctypes.c_size_t(len(inputs)),
+                results, ctypes.c_size_t(len(results)), ctypes.c_int64(_to_milliseconds(limit)),
             )
         )  # fmt: skip
         made = {one.name.decode(): _Result(self._library, one) for one in results}
@@ -180,16 +176,15 @@ class ExportedModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ports(self, kind: str) -> list[ExportedPort]:
+    def _ports(self, kind: str) -> Iterator[ExportedPort]:
         count, port = ctypes.c_size_t(), _Port()
-        count_of = getattr(self._library, f"autopipe_{kind}_count")
         describe = getattr(self._library, f"autopipe_{kind}")
-        self._check(count_of(self._handle, ctypes.byref(count)))
-        ports = []
+        self._check(
+            getattr(self._library, f"autopipe_{kind}_count")(self._handle, ctypes.byref(count))
+        )
         for index in range(count.value):
             self._check(describe(self._handle, ctypes.c_size_t(index), ctypes.byref(port)))
-            ports.append(ExportedPort(port))
-        return ports
+            yield ExportedPort(port)
 
 
 class ExportedStream:
@@ -246,9 +241,7 @@ class ExportedStream:
     @property
     def states(self) -> dict[str, Array]:
         """Copies of the states that the next call starts from, by input name."""
-        if self._start:
-            return {name: array.copy() for name, array in self._start.items()}
-        return {name: result.copy() for name, result in self._held.items()}
+        return {name: one.copy() for name, one in (self._start or self._held).items()}
 
 
 def open_package(
@@ -265,10 +258,9 @@ def open_package(
     So many calls as `instances` run at the same time. `verify` compares every file with SHA256SUMS
     first. `copy_weights` has weights in private memory with large pages in place of mapped ones.
     """
-    library = load_library(Path(folder, "lib", "libautopipe.so"))
     options = to_options(threads, instances)
     options.verify_digests, options.copy_weights = verify, copy_weights
-    return open_folder(library, Path(folder), options)
+    return open_folder(load_library(Path(folder, "lib", "libautopipe.so")), Path(folder), options)
 
 
 def load_library(path: Path) -> ctypes.CDLL:
@@ -283,7 +275,7 @@ def load_library(path: Path) -> ctypes.CDLL:
 
 def to_options(threads: int | None, instances: int) -> Options:
     """Return how a model is opened. Raises CallError for numbers below one."""
-    wanted: object = os.environ.get(_THREADS) if threads is None else threads
+    wanted: object = os.environ.get("TVM_NUM_THREADS") if threads is None else threads
     for name, value in (("threads", wanted), ("instances", instances)):
         if value is not None and not (str(value).isdecimal() and int(str(value)) > 0):
             raise CallError(f"{name} is {value!r}; it takes a whole number from 1")
@@ -302,6 +294,16 @@ def _check(library: ctypes.CDLL, status: int) -> None:
     if status:
         kind = CallLimitError if status in _LIMITS else CallError
         raise kind(library.autopipe_last_error().decode(errors="replace"), status)
+
+
+def _to_tensors(ports: Sequence[ExportedPort], inputs: Inputs) -> list[_Tensor]:
+    """Return the inputs as tensors. Raises CallError."""
+    if isinstance(inputs, Mapping):
+        return [to_tensor(name, array) for name, array in inputs.items()]
+    arrays = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    if len(arrays) == len(ports):
+        return [to_tensor(port.name, array) for port, array in zip(ports, arrays)]  # noqa: B905
+    raise CallError(f"{len(arrays)} inputs are given; the model takes {', '.join(map(str, ports))}")
 
 
 def to_tensor(name: str, array: object) -> _Tensor:
@@ -341,8 +343,8 @@ def _check_buffer(name: str, array: Array, ports: Mapping[str, ExportedPort]) ->
 
 
 def _to_milliseconds(limit: float | None) -> int:
-    if limit is None:
-        return _NO_LIMIT
+    if limit is None or limit == math.inf:
+        return _NO_LIMIT if limit is None else _UNTIL_CANCELLED
     if math.isnan(limit) or limit < 0:
         raise CallError(f"limit is {limit!r}; it takes seconds from 0")
-    return _UNTIL_CANCELLED if math.isinf(limit) else math.ceil(limit * 1000)
+    return math.ceil(limit * 1000)

@@ -10,6 +10,7 @@ from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
 from autopipe.environment.facet import Facet
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Stage
 from autopipe.store.artifact import Kind
@@ -54,12 +55,15 @@ class ImportStage(Stage, frozen=True):
         """Write the module, the weights, and the model as reference runtimes run it."""
         from autopipe.compiler.frontends.write_imported import write_imported
 
+        watch = Watch(self.name, ctx.emit)
+        watch.begin(f"converting {self.path.name}")
         model = FRONTENDS[self.format].load(
             self.path, inputs=self.inputs, dimensions=self.dimensions, weights=self.weights,
             sha256=self.sha256,
         )  # fmt: skip
         for message in model.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
+        watch.begin(f"writing {len(model.weights)} weights")
         params = write_imported(model, self.dimensions, ctx.out)
         drawn = "drawn" if model.synthesized else "read"
         source = self.format if model.opset is None else f"opset {model.opset}"

@@ -72,6 +72,9 @@ def test_a_package_answers_as_in_autopipe_and_leaves_nothing_behind(
     with runtime.open_package(package, instances=2, threads=1, copy_weights=copies) as model:
         assert not list((tmp_path / "temporary").iterdir())
         assert_same(model(GIVEN), expected(GIVEN))
+        assert_same(model([*GIVEN.values()]), expected(GIVEN))
+        with pytest.raises(CallError, match=r"1 inputs are given; the model takes data/x: float32"):
+            model(GIVEN["ids"])
         for kind in ("inputs", "outputs"):
             ours, theirs = getattr(model.signature, kind), getattr(expected.signature, kind)
             assert [(p.name, p.dtype, p.shape) for p in ours] == [

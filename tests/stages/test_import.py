@@ -8,7 +8,7 @@ from autopipe.config.model import Input, Model, Weights
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError
-from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.events import Event, Progress, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.stages.import_model import ImportStage
 from tests.compiler.frontends.models import dense, external, save, tensor
@@ -36,7 +36,8 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
     path = save(dense(), tmp_path)
     line, out, events = ran(stage(path), tmp_path)
     assert line == "small: opset 17, 16 weights read"
-    assert events == []
+    said = [event.message for event in events]
+    assert said == ["converting model.onnx", "writing 2 weights"]
     assert sorted(file.name for file in out.iterdir()) == [
         "model.json", "module.json", "nodes.json", "original.onnx", "reference.onnx",
         "reference.weights", "weights.safetensors",
@@ -90,7 +91,7 @@ def test_warnings_are_told(tmp_path):
     made = dense()
     made.graph.initializer[0].CopyFrom(tensor("weight", 3, 4, fill=0.02))
     _, _, events = ran(stage(save(made, tmp_path)), tmp_path)
-    assert [type(event) for event in events] == [Warn]
+    assert [type(event) for event in events] == [Progress, Warn, Progress]
 
 
 def test_drawn_weights_are_said_to_be(tmp_path):
