@@ -98,7 +98,9 @@ def bench(  # noqa: PLR0913 -- one for each option
     sizes: Annotated[
         list[str] | None,
         typer.Option(
-            "--size", metavar="INPUT[:AXIS]=N", help="A size of a dynamic dimension  [largest]"
+            "--size",
+            metavar="INPUT[:AXIS]=N,...",
+            help="Sizes of a dynamic dimension, measured one after another  [largest]",
         ),
     ] = None,
     as_json: Json = False,

@@ -1,5 +1,6 @@
 """An exported folder whose model takes every number of rows in a range."""
 
+import json
 import subprocess
 import sys
 
@@ -102,3 +103,20 @@ def measure(folder, *, rows, calls, order=None):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return map(float, done.stdout.split())
+
+
+def test_a_bench_measures_one_size_after_another(dynamic):
+    short = ("--folder", str(dynamic), "--bench", "--seconds", "0.02", "--warmup", "0")
+    done = run(dynamic, *short, "--size", "x=2,64,4096", "--json")
+    assert not done.returncode, done.stderr
+    turns = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [turn["sizes"] for turn in turns] == [{"x": 2}, {"x": 64}, {"x": 4096}]
+    assert all(turn["calls"] > 0 for turn in turns)
+    done = run(dynamic, *short, "--size", "x:0=8")
+    assert done.stdout.startswith("x:0=8: "), done
+    for wrong in ("x=2,", "x=2;4", "x:1=4", "y=2", "x=", "x"):
+        done = run(dynamic, *short, "--size", wrong)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), (wrong, done)
+        assert "write INPUT=N" in done.stderr
+    done = run(dynamic, *short, "--size", "x=2,4", "--size", "x:0=2,4,6")
+    assert "it takes 1 or 3 sizes" in done.stderr

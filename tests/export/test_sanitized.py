@@ -120,7 +120,7 @@ def test_the_program_is_clean(checked, tmp_path):
         (["--describe", "--verify"], 0), (["--self-test", "--copy-weights"], 0),
         ([*given, "--output", tmp_path / "out"], 0), (given[:2], 2), ([*given, *given], 2),
         (["--bench", *short, "--callers", "3", "--json"], 0),
-        (["--bench", *short, "--size", "data/x=3"], 0), (["--bench", "--size", "z=3"], 2),
+        (["--bench", "--size", "data/x=3"], 2), (["--bench", "--size", "z=3"], 2),
         (["--input", "x.npy"], 2), (["--threads", "0"], 2), (["--folder"], 2),
         (["--folder", "/nowhere"], 3), (["--threads", "2", "--self-test"], 0),
     ]  # fmt: skip

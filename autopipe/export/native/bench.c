@@ -1,5 +1,6 @@
 /* `run --bench`: latency and throughput of callers that call one after another, each in a thread of its own. */
 #define _GNU_SOURCE
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,23 @@ static double now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* The number at a place of "16,64,256", whose last one stays; -1 where the text is no such list. */
+static int64_t number_at(const char *text, int place) {
+  for (int at = 0;; at++) {
+    char *end;
+    int64_t number = strtoll(text, &end, 10);
+    if (end == text || (*end && *end != ',')) return -1;
+    if (at == place || !*end) return number;
+    text = end + 1;
+  }
+}
+
+static int count_numbers(const char *size) {
+  int count = 1;
+  for (const char *c = strrchr(size, '='); c && (c = strchr(c, ',')); c++) count++;
+  return count;
+}
+
 /* The size that is asked for a dimension of an input: --size NAME:AXIS=N or NAME=N for its first dynamic one. */
 static int64_t asked_size(const request *asked, const autopipe_port *port, int axis, int *seen) {
   int first = !(*seen)++;
@@ -34,7 +52,7 @@ static int64_t asked_size(const request *asked, const autopipe_port *port, int a
     size_t length = strlen(port->name);
     if (!equals || strncmp(text, port->name, length)) continue;
     int is_this = text[length] == ':' ? atoi(text + length + 1) == axis : text + length == equals && first;
-    if (is_this) return atoll(equals + 1);
+    if (is_this) return number_at(equals + 1, asked->turn);
   }
   return port->maximum[axis];
 }
@@ -52,13 +70,16 @@ static int make_zeros(const request *asked, const autopipe_port *port, autopipe_
   return out->data != NULL;
 }
 
-/* Whether a size names an input of the model. */
-static int names_input(autopipe_model model, size_t count, const char *text) {
+/* Whether a size is a list of numbers for a dynamic dimension of the model. */
+static int is_size(autopipe_model model, size_t count, const char *text) {
   autopipe_port port;
-  for (size_t i = 0; i < count; i++) {
-    if (autopipe_input(model, i, &port)) return 0;
+  const char *equals = strrchr(text, '=');
+  if (!equals || number_at(equals + 1, INT_MAX) < 0) return 0;
+  for (size_t i = 0; i < count && !autopipe_input(model, i, &port); i++) {
     size_t length = strlen(port.name);
-    if (!strncmp(text, port.name, length) && (text[length] == '=' || text[length] == ':') && strchr(text + length, '=')) return 1;
+    if (strncmp(text, port.name, length) || (text + length != equals && text[length] != ':')) continue;
+    for (int axis = 0; axis < port.rank; axis++)
+      if (port.shape[axis] < 0 && (text + length == equals || atoi(text + length + 1) == axis)) return 1;
   }
   return 0;
 }
@@ -69,8 +90,8 @@ int make_inputs(autopipe_model model, const request *asked, arrays *out) {
   if (code) return code;
   autopipe_status status = autopipe_input_count(model, &count);
   for (int i = 0; i < asked->size_count && !status; i++)
-    if (!names_input(model, count, asked->sizes[i]))
-      return complain(AUTOPIPE_INVALID_ARGUMENT, "--size %s: write INPUT=N or INPUT:AXIS=N; --describe lists the inputs", asked->sizes[i]);
+    if (!is_size(model, count, asked->sizes[i]))
+      return complain(AUTOPIPE_INVALID_ARGUMENT, "--size %s: write INPUT=N,... or INPUT:AXIS=N,... for a dynamic dimension, which --describe lists", asked->sizes[i]);
   for (size_t i = 0; i < count && !status; i++) {
     autopipe_port port;
     if ((status = autopipe_input(model, i, &port))) break;
@@ -115,6 +136,20 @@ static double resident_mib(void) {
   return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
 }
 
+/* Sizes as they were asked for, each with its number of this turn. */
+static void print_sizes(const request *asked) {
+  for (int i = 0; i < asked->size_count; i++) {
+    const char *text = asked->sizes[i], *equals = strrchr(text, '=');
+    if (i) fputs(", ", stdout);
+    if (asked->prints_json) putchar('"');
+    for (const char *c = text; c < equals; c++) {
+      if (asked->prints_json && (*c == '"' || *c == '\\')) putchar('\\');
+      putchar((unsigned char)*c < ' ' ? '?' : *c);
+    }
+    printf(asked->prints_json ? "\": %lld" : "=%lld", (long long)number_at(equals + 1, asked->turn));
+  }
+}
+
 static void print_times(autopipe_model model, const request *asked, double *times, size_t count, double seconds) {
   int threads = 0, instances = 0;
   autopipe_concurrency(model, &threads, &instances);
@@ -123,8 +158,11 @@ static void print_times(autopipe_model model, const request *asked, double *time
   double found[5], sum = 0;
   for (int i = 0; i < 5; i++) found[i] = 1e3 * times[(size_t)(parts[i] * (double)(count - 1) + 0.5)];
   for (size_t i = 0; i < count; i++) sum += 1e3 * times[i];
+  if (asked->prints_json) fputs("{\"sizes\": {", stdout);
+  print_sizes(asked);
+  if (asked->size_count && !asked->prints_json) fputs(": ", stdout);
   const char *format = asked->prints_json
-      ? "{\"calls\": %zu, \"seconds\": %.3f, \"calls_per_second\": %.2f, \"threads\": %d, \"instances\": %d, \"callers\": %d, \"milliseconds\": {\"minimum\": %.4f, \"median\": %.4f, \"p90\": %.4f, \"p99\": %.4f, \"maximum\": %.4f, \"mean\": %.4f}, \"resident_mib\": %.1f}\n"
+      ? "}, \"calls\": %zu, \"seconds\": %.3f, \"calls_per_second\": %.2f, \"threads\": %d, \"instances\": %d, \"callers\": %d, \"milliseconds\": {\"minimum\": %.4f, \"median\": %.4f, \"p90\": %.4f, \"p99\": %.4f, \"maximum\": %.4f, \"mean\": %.4f}, \"resident_mib\": %.1f}\n"
       : "%zu calls in %.2f s: %.1f a second (%d threads, %d instances, %d callers)\nlatency in ms: minimum %.3f, median %.3f, p90 %.3f, p99 %.3f, maximum %.3f, mean %.3f\nresident memory: %.1f MiB\n";
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -159,16 +197,29 @@ static int call_all(autopipe_model model, const request *asked, const arrays *in
   return code;
 }
 
-int bench(autopipe_model model, const request *asked) {
+static int bench_turn(autopipe_model model, const request *asked, double *times) {
   static arrays inputs;
-  double *times = malloc(MAX_CALLS * sizeof *times), took;
+  double took;
   size_t count = 0;
-  int code = times ? make_inputs(model, asked, &inputs) : complain(AUTOPIPE_OUT_OF_MEMORY, "no memory");
+  int code = make_inputs(model, asked, &inputs);
   if (!code && asked->warmup > 0) code = call_all(model, asked, &inputs, asked->warmup, times, &count, &took);
   if (!code) code = call_all(model, asked, &inputs, asked->seconds, times, &count, &took);
   if (!code && !count) code = complain(AUTOPIPE_FAILED, "no call ended in time");
   if (!code) print_times(model, asked, times, count, took);
   free_arrays(&inputs);
+  return code;
+}
+
+int bench(autopipe_model model, const request *asked) {
+  int turns = 1;
+  for (int i = 0; i < asked->size_count; i++) turns = count_numbers(asked->sizes[i]) > turns ? count_numbers(asked->sizes[i]) : turns;
+  for (int i = 0; i < asked->size_count; i++)
+    if (count_numbers(asked->sizes[i]) != 1 && count_numbers(asked->sizes[i]) != turns)
+      return complain(AUTOPIPE_INVALID_ARGUMENT, "--size %s: it takes 1 or %d sizes, as another --size has", asked->sizes[i], turns);
+  double *times = malloc(MAX_CALLS * sizeof *times);
+  int code = times ? 0 : complain(AUTOPIPE_OUT_OF_MEMORY, "no memory");
+  request turn = *asked;
+  for (turn.turn = 0; turn.turn < turns && !code; turn.turn++) code = bench_turn(model, &turn, times);
   free(times);
   return code;
 }

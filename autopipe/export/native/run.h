@@ -12,8 +12,9 @@ typedef struct request {
   const char *inputs[MAX_INPUTS]; /* [NAME=]FILE.npy */
   int input_count;
   const char *output; /* folder for .npy files; NULL for none */
-  const char *sizes[MAX_SIZES]; /* NAME=SIZE of a bench */
+  const char *sizes[MAX_SIZES]; /* NAME=SIZE,... of a bench */
   int size_count;
+  int turn; /* which of the sizes of each list */
   double seconds, warmup;
   int callers;
   int prints_json;
