@@ -4,13 +4,13 @@ Nothing is run, and TVM is not imported. What a file does not tell is left out.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from autopipe.api.reports import describe_run
-from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.tuning import UNTUNED, TuningResult
 from autopipe.config.load import load_builds
 from autopipe.errors import ConfigError, StoreError
@@ -27,9 +27,10 @@ from autopipe.pipeline.events import StageCached
 from autopipe.pipeline.history import History
 from autopipe.pipeline.plan import require
 from autopipe.report import document
-from autopipe.report.document import PackageReport, RunReport, TaskReport
+from autopipe.report.document import KernelGraph, PackageReport, RunReport, TaskReport
 from autopipe.report.recorder import Recorder
 from autopipe.report.records import schedule
+from autopipe.report.task_reports import draw_graphs, find_nodes, label_libraries
 from autopipe.store.files import sha256
 from autopipe.store.locks import FOR_EVER
 from autopipe.store.store import Store, default_root, open_store
@@ -156,11 +157,16 @@ def _report_build(
     name = f"{manifest.name} for {processor.mcpu}" if several else manifest.name
     signature = needs.signature
     target = {**processor.model_dump(mode="json"), "num_cores": signature.threads}
+    listed = read_node_map(contents, prefix)
+    order = [node.name for node in listed.nodes]
+    places: dict[str, int | None] = {task.name: at for at, task in enumerate(read_tasks(needs))}
+    graphs = draw_graphs(listed, places, label_libraries(signature.entries))
     return RunReport(**{
         **_FINISHED, "origin": "package", "pipeline": name, "target": target,
         "configuration": _configuration(contents), "versions": dict(_versions(contents, needs)),
-        "tasks": tuple(_packaged_tasks(contents, needs, prefix)), "verified": needs.verification,
-        "package": package, "inputs": signature.inputs, "outputs": signature.outputs,
+        "tasks": tuple(_packaged_tasks(needs, graphs, order)), "graphs": graphs,
+        "verified": needs.verification, "package": package,
+        "inputs": signature.inputs, "outputs": signature.outputs,
     })  # fmt: skip
 
 
@@ -178,27 +184,18 @@ def _versions(contents: PackageContents, needs: Needs) -> Iterator[tuple[str, st
         yield from contents.manifest.predicate.run_details.builder.version.items()
 
 
-def _packaged_tasks(contents: PackageContents, needs: Needs, prefix: str) -> Iterator[TaskReport]:
-    listed = read_node_map(contents, prefix)
-    for task in read_tasks(needs):
-        yield TaskReport(
-            name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
-            implementation=task.implementation, seconds=task.seconds, reason="",
-            nodes=find_package_nodes(listed, task.name, task.calls),
-        )  # fmt: skip
-
-
-def find_package_nodes(listed: NodeMap, name: str, calls: int) -> tuple[str, ...]:
-    """Return the nodes of a task, where all of its calls are of the function that it names.
+def _packaged_tasks(
+    needs: Needs, graphs: Sequence[KernelGraph], order: Sequence[str]
+) -> Iterator[TaskReport]:
+    """Yield the tasks; with nodes where all calls of a task are of the function that it names.
 
     A package does not say which other functions are the same task.
     """
-    own = [
-        call
-        for library in listed.libraries
-        for function in library.functions
-        for call in function.calls
-        if call.function == name
-    ]
-    places = {node for call in own for node in call.nodes if node < len(listed.nodes)}
-    return tuple(listed.nodes[at].name for at in sorted(places)) if len(own) == calls else ()
+    nodes = find_nodes(graphs, order)
+    counts = Counter(call.task for graph in graphs for call in graph.calls)
+    for at, task in enumerate(read_tasks(needs)):
+        yield TaskReport(
+            name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
+            implementation=task.implementation, seconds=task.seconds, reason="",
+            nodes=nodes[at] if counts[at] == task.calls else (),
+        )  # fmt: skip

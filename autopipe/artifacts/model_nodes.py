@@ -42,6 +42,8 @@ class KernelCall(Part, frozen=True):
     """Positions of the nodes that it computes; none where they are not known."""
     added: bool = False
     """Whether the compiler added it for these nodes, as where a layout changes."""
+    reads: tuple[Count, ...] = ()
+    """Positions of earlier calls in the same function whose results it reads."""
 
     @property
     def function(self) -> str:

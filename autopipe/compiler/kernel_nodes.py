@@ -1,6 +1,6 @@
 """Kernel calls of a module that is compiled, and the nodes of the model that they are made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import tvm
 from tvm import relax
@@ -14,17 +14,28 @@ def kernel_functions(module: tvm.IRModule) -> tuple[KernelFunction, ...]:
     """Return the kernel calls of each function of the graph, `main` first, in their order."""
     found = []
     for variable, function in graph_functions(module):
-        calls = []
-        for binding in bindings(function):
-            if (kernel := callee(binding.value)) is not None:
-                label = read_label(binding.var.name)
-                nodes = label.nodes if label is not None else ()
-                added = label is not None and label.added
-                calls.append(KernelCall(kernel=kernel, nodes=nodes, added=added))
+        calls = tuple(_kernel_calls(function))
         if calls:
-            name = str(variable.name_hint)
-            found.append(KernelFunction(name=name, calls=tuple(calls)))
+            found.append(KernelFunction(name=str(variable.name_hint), calls=calls))
     return tuple(found)
+
+
+def _kernel_calls(function: relax.Function) -> Iterator[KernelCall]:
+    """Yield the calls; what a branch computes is read by all that reads the result of its `If`."""
+    origins: dict[relax.Var, tuple[int, ...]] = {}
+    position = 0
+    for binding in bindings(function):
+        used = (origins.get(var, ()) for var in relax.analysis.all_vars(binding.value))
+        reads = tuple(sorted({at for places in used for at in places}))
+        if (kernel := callee(binding.value)) is None:
+            origins[binding.var] = reads
+            continue
+        label = read_label(binding.var.name)
+        nodes = label.nodes if label is not None else ()
+        added = label is not None and label.added
+        yield KernelCall(kernel=kernel, nodes=nodes, added=added, reads=reads)
+        origins[binding.var] = (position,)
+        position += 1
 
 
 def relabel_packed(before: tvm.IRModule, after: tvm.IRModule) -> tvm.IRModule:

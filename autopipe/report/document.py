@@ -84,6 +84,32 @@ class TaskReport(Frozen, frozen=True):
     """Schedules that were rejected, candidates that crashed, and why no check was possible."""
 
 
+class GraphCall(Frozen, frozen=True):
+    """A kernel call of a graph."""
+
+    kernel: str
+    """Symbol of the kernel in its library."""
+    task: int | None
+    """Position among the tasks; null where it is not known."""
+    nodes: tuple[str, ...]
+    """Nodes of the model that this call computes."""
+    added: bool = False
+    """Whether the compiler added it for these nodes, as where a layout changes."""
+    reads: tuple[int, ...] = ()
+    """Positions of earlier calls whose results it reads."""
+
+
+class KernelGraph(Frozen, frozen=True):
+    """A function of the graph as it was compiled."""
+
+    library: str
+    """The file that holds its kernels."""
+    function: str
+    """`main`, or a body of a loop or of a branch."""
+    calls: tuple[GraphCall, ...]
+    """In the order of the function."""
+
+
 class PackageReport(Frozen, frozen=True):
     """The file that was made."""
 
@@ -113,6 +139,8 @@ class RunReport(Frozen, frozen=True):
     warnings: tuple[Notice, ...]
     tasks: tuple[TaskReport, ...]
     """In the order of the model."""
+    graphs: tuple[KernelGraph, ...] = ()
+    """The model as it was compiled, by kernel; none where nothing was built."""
     tuned_share: float | None
     """The same as `searched_share`, by its earlier name."""
     searched_share: float | None = None

@@ -26,7 +26,7 @@ from autopipe.pipeline.events import (
 )
 from autopipe.report import document
 from autopipe.report.document import Notice, RunReport, StageReport
-from autopipe.report.task_reports import TaskSources, report_tasks
+from autopipe.report.task_reports import TaskSources, report_graphs, report_tasks
 from autopipe.report.wording import without_traceback
 from autopipe.store import files
 from autopipe.tasks.shares import floored
@@ -102,7 +102,7 @@ class Recorder:
     def report(self, about: RunInfo, exit_code: int, error: BaseException | None) -> RunReport:
         """Return what has become of the run."""
         end = self._end or RunFinished(exit_code=exit_code, seconds=0.0)
-        library = self._known.library
+        library, graphs = self._known.library, report_graphs(self._known)
         names = dict.fromkeys([*about.stages, *self._stages])
         rows = (self._stages.get(n) or StageReport(stage=n, state="not_run") for n in names)
         report = RunReport(
@@ -114,7 +114,8 @@ class Recorder:
             seconds=end.seconds,
             stages=tuple(rows),
             warnings=tuple(self._warnings),
-            tasks=report_tasks(self._known),
+            tasks=report_tasks(self._known, graphs),
+            graphs=graphs,
             tuned_share=self._tuned and self._tuned.searched,
             searched_share=self._tuned and self._tuned.searched,
             measured_share=self._tuned and self._tuned.measured,

@@ -1,15 +1,16 @@
 """The rows of a report about tasks, joined from what the stages of a build leave."""
 
 from collections import ChainMap, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.model_nodes import NodeMap
+from autopipe.artifacts.signature import SizedLibrary
 from autopipe.artifacts.tuning import BestRecord, TuningReport, read_records
-from autopipe.report.document import TaskReport
+from autopipe.report.document import GraphCall, KernelGraph, TaskReport
 from autopipe.report.op_info import listing
 from autopipe.report.records import schedule
 from autopipe.tasks.task import Task, read_tasks
@@ -45,36 +46,64 @@ class TaskSources:
                 pass
 
 
-def report_tasks(known: TaskSources) -> tuple[TaskReport, ...]:
+def report_tasks(known: TaskSources, graphs: Sequence[KernelGraph]) -> tuple[TaskReport, ...]:
     """Return a row for each task of the library; none where nothing was built."""
     if known.library is None:
         return ()
     played = known.tuning.played if known.tuning else ()
     inside = ChainMap(*(one.times for one in played))  # a task of two sizes at the first
-    nodes = find_nodes(known)
+    order = [node.name for node in known.nodes.nodes] if known.nodes else []
+    nodes = find_nodes(graphs, order)
     return tuple(
-        _row(task, known, nodes.get(task.workload, ()), inside.get(task.workload))
-        for task in known.library.tasks
+        _row(task, known, nodes.get(at, ()), inside.get(task.workload))
+        for at, task in enumerate(known.library.tasks)
     )
 
 
-def find_nodes(known: TaskSources) -> dict[str, tuple[str, ...]]:
-    """Return the names of the nodes that the kernels of each workload compute."""
-    workloads = {name: task.workload for task in known.tasks.values() for name in task.functions}
-    labels = label_libraries(known.library)
-    found: dict[str, set[int]] = defaultdict(set)
-    listed = known.nodes.nodes if known.nodes else ()
-    for library in known.nodes.libraries if known.nodes else ():
-        for call in (call for function in library.functions for call in function.calls):
-            workload = workloads.get(call.function + labels.get(library.library, ""))
-            if workload is not None:
-                found[workload].update(node for node in call.nodes if node < len(listed))
-    return {name: tuple(listed[node].name for node in sorted(at)) for name, at in found.items()}
+def report_graphs(known: TaskSources) -> tuple[KernelGraph, ...]:
+    """Return the functions of each library; none where nothing was built."""
+    if known.library is None or known.nodes is None:
+        return ()
+    tasks = {task.workload: at for at, task in enumerate(known.library.tasks)}
+    functions = {
+        name: tasks.get(task.workload) for task in known.tasks.values() for name in task.functions
+    }
+    return draw_graphs(known.nodes, functions, label_libraries(known.library.entries))
 
 
-def label_libraries(library: BuiltLibrary | None) -> dict[str, str]:
+def draw_graphs(
+    nodes: NodeMap, tasks: Mapping[str, int | None], labels: Mapping[str, str]
+) -> tuple[KernelGraph, ...]:
+    """Return the functions of each library, with the task of each call by its function's name.
+
+    Positions that a file claims and that are none are left out.
+    """
+    return tuple(
+        KernelGraph(library=library.library, function=function.name, calls=tuple(
+            GraphCall(
+                kernel=call.kernel, added=call.added,
+                task=tasks.get(call.function + labels.get(library.library, "")),
+                nodes=tuple(nodes.nodes[at].name for at in call.nodes if at < len(nodes.nodes)),
+                reads=tuple(at for at in call.reads if at < place),
+            )
+            for place, call in enumerate(function.calls)
+        ))
+        for library in nodes.libraries for function in library.functions
+    )  # fmt: skip
+
+
+def find_nodes(graphs: Sequence[KernelGraph], order: Sequence[str]) -> dict[int, tuple[str, ...]]:
+    """Return the nodes that the calls of each task compute, in the `order` of the model."""
+    places = {name: at for at, name in enumerate(order)}
+    found: dict[int, set[str]] = defaultdict(set)
+    for call in (call for graph in graphs for call in graph.calls):
+        if call.task is not None:
+            found[call.task].update(call.nodes)
+    return {at: tuple(sorted(names, key=places.__getitem__)) for at, names in found.items()}
+
+
+def label_libraries(entries: Sequence[SizedLibrary]) -> dict[str, str]:
     """Return what the functions of each library for certain sizes have behind their names."""
-    entries = library.entries if library else ()
     return {one.library: f"@{'x'.join(map(str, one.sizes.values()))}" for one in entries}
 
 

@@ -101,17 +101,29 @@ def test_a_package_is_a_page_with_nodes(cli, tmp_path):
 
 
 def test_nodes_of_a_package_are_told_where_all_calls_are_known(tmp_path):
-    from autopipe.api.saved_builds import find_package_nodes
+    from autopipe.api.saved_builds import read_reports
 
-    calls = (KernelCall(kernel="dense", nodes=(1,)), KernelCall(kernel="dense", nodes=(0, 7)))
-    function = KernelFunction(name="main", calls=calls)
+    def add(document):
+        build = document["predicate"]["buildDefinition"]
+        tasks = [TASK, {**TASK, "name": "add", "calls": 2}]
+        build["internalParameters"]["tasks"] = tasks
+
+    calls = (
+        KernelCall(kernel="dense", nodes=(1,)), KernelCall(kernel="dense", nodes=(0, 7)),
+        KernelCall(kernel="add", nodes=(0,), reads=(0,)),
+    )  # fmt: skip
     nodes = NodeMap(
-        nodes=(ModelNode(name="a", op="Add"), ModelNode(name="b", op="Mul")),
-        libraries=(LibraryNodes(library="lib.so", functions=(function,)),),
+        nodes=(ModelNode(name="b", op="Add"), ModelNode(name="a", op="Mul")),
+        libraries=(
+            LibraryNodes(library="lib.so", functions=(KernelFunction(name="main", calls=calls),)),
+        ),
     )
-    assert find_package_nodes(nodes, "dense", 2) == ("a", "b")
-    assert find_package_nodes(nodes, "dense", 3) == ()
-    assert find_package_nodes(nodes, "other", 0) == ()
+    package = packages.make(tmp_path / "made", nodes)
+    (report,) = read_reports(packages.changed(package, manifest=add))
+    assert [task.nodes for task in report.tasks] == [("b", "a"), ()]
+    (graph,) = report.graphs
+    assert [call.task for call in graph.calls] == [0, 0, 1]
+    assert graph.calls[2].reads == (0,)
 
 
 def test_a_report_is_the_page_that_its_run_would_write(cli, tmp_path):

@@ -84,6 +84,24 @@ def test_what_a_layout_adds_says_so(tmp_path):
     assert all(call.startswith("+a.") for call in others)
 
 
+def test_calls_say_whose_results_they_read(tmp_path):
+    made = model(
+        [
+            node("MatMul", ["x", "w"], "a"), node("Softmax", ["a"], "b", axis=-1),
+            node("Softmax", ["a"], "c", axis=0), node("MatMul", ["b", "c"], "y"),
+        ],
+        [value("x", [64, 64])], [value("y", None)], [tensor("w", 64, 64)],
+    )  # fmt: skip
+    module, names = lowered(made, tmp_path)
+    calls = kernel_functions(module)[0].calls
+    at = {names[call.nodes[0]]: place for place, call in enumerate(calls)}
+    assert {names[call.nodes[0]]: call.reads for call in calls} == {
+        "MatMul of a": (), "Softmax of b": (at["MatMul of a"],),
+        "Softmax of c": (at["MatMul of a"],),
+        "MatMul of y": tuple(sorted((at["Softmax of b"], at["Softmax of c"]))),
+    }  # fmt: skip
+
+
 def test_attention_names_all_its_nodes(tmp_path):
     made = model(
         [

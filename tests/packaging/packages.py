@@ -5,6 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.signature import LIBRARY, SIZED, Signature
 from autopipe.packaging import archive
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, NODES, WEIGHTS, Needs, Processor
@@ -45,13 +46,15 @@ def predicate() -> Predicate:
     return Predicate(build_definition=definition, run_details=Details(builder=builder))
 
 
-def make(folder: Path) -> Path:
+def make(folder: Path, nodes: NodeMap | None = None) -> Path:
     """Write a package for a machine that nobody has, and return its path."""
     library, work = folder / "library", folder / "work"
     for each in (library, work):
         each.mkdir(parents=True)
     for name, content in CONTENTS.items():
         (library / name).write_bytes(content)
+    if nodes is not None:
+        nodes.write(library)
     pack(predicate(), library, work, folder / "demo.tar")
     return folder / "demo.tar"
 

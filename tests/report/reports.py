@@ -10,6 +10,8 @@ from autopipe.artifacts.benchmark import (
 from autopipe.artifacts.signature import Port
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.report.document import (
+    GraphCall,
+    KernelGraph,
     Notice,
     PackageReport,
     RunReport,
@@ -66,6 +68,13 @@ def full(name="demo", **fields):
                        problems=(name,)),
             TaskReport(name="add", workload="1f", calls=1, engine="static", implementation="direct",
                        seconds=None, reason="not tuned", share=0.25, dropped=name),
+        ),
+        graphs=(
+            KernelGraph(library="lib.so", function=name, calls=(
+                GraphCall(kernel=name, task=0, nodes=(name,)),
+                GraphCall(kernel=name, task=1, nodes=(), reads=(0,), added=True),
+                GraphCall(kernel=name, task=None, nodes=(name,), reads=(0, 1)),
+            )),
         ),
         tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
         verification=verification(*cases, reference=name),

@@ -67,8 +67,10 @@ def test_tables_are_reached_by_keyboard_and_named():
     page = Page(html(full()))
     captions = [text for tag, text in page.texts if tag == "caption"]
     assert page.tags.count("table") == len(captions)
-    assert page.values("tabindex") == ["0"] * len(captions)
-    assert [value for value in page.values("aria-label") if value != "Sections"] == captions
+    drawn = "Graph of demo in lib.so: 3 kernel calls"
+    assert page.values("tabindex") == ["0"] * (len(captions) + 1)
+    labels = page.values("aria-label")
+    assert sorted(labels) == sorted([*captions, "Sections", drawn])
 
 
 def test_a_failure_comes_first():
@@ -83,7 +85,8 @@ def test_a_failure_comes_first():
 
 def test_a_run_that_did_not_get_far_is_a_page_too():
     nothing: dict[str, Any] = {
-        "stages": (), "tasks": (), "gates": (), "warnings": (), "package": None, "target": None,
+        "stages": (), "tasks": (), "graphs": (), "gates": (), "warnings": (),
+        "package": None, "target": None,
         "machine": None, "configuration": None, "inputs": (), "outputs": (), "versions": {},
     }  # fmt: skip
     report = full(**nothing, pipeline=None, benchmark=None, verification=None, searched_share=None)
@@ -113,6 +116,15 @@ def test_times_by_size_are_a_table():
     page = Page(html(full(benchmark=found.model_copy(update={"at_sizes": (at, other)}))))
     assert ["batch = 8", "specialized", "1 ms", "2 ms", "0.50", "faster"] in page.rows
     assert ["batch = 3", "generic", "1 ms", "", "", ""] in page.rows
+
+
+def test_a_box_leads_to_its_kernel_and_is_coloured_by_its_time():
+    text = html(full())
+    boxes = re.findall(r'<(a|g) class="(heat[^"]*)"(?: href="(#kernel-[0-9]+)")?><title>', text)
+    assert boxes == [
+        ("a", "heat4", "#kernel-0"), ("a", "heat3 added", "#kernel-1"), ("g", "heat0", ""),
+    ]  # fmt: skip
+    assert Page(text).text.count("37.5%  demo") == 1, "a call of two has half of its kernel's time"
 
 
 @pytest.mark.fault("E12")

@@ -11,7 +11,7 @@ from autopipe.artifacts.model_nodes import (
 )
 from autopipe.artifacts.signature import SizedLibrary
 from autopipe.artifacts.tuning import TuningResult
-from autopipe.report.task_reports import TaskSources, find_nodes, report_tasks
+from autopipe.report.task_reports import TaskSources, report_graphs, report_tasks
 from tests.artifacts.examples import (
     best_record,
     library,
@@ -45,12 +45,16 @@ def calls(file, *made):
     return LibraryNodes(library=file, functions=(function,))
 
 
+def rows(found):
+    return report_tasks(found, report_graphs(found))
+
+
 def test_a_row_joins_what_the_stages_know(tmp_path):
     made = calls(
         "lib.so", KernelCall(kernel="conv_prepacked", nodes=(2,)),
         KernelCall(kernel="conv1", nodes=(0, 2, 9)), KernelCall(kernel="other", nodes=(1,)),
     )  # fmt: skip
-    conv, add = report_tasks(sources(tmp_path, (made,)))
+    conv, add = rows(sources(tmp_path, (made,)))
     assert (conv.nodes, conv.flops, conv.dropped) == (("node0", "node2"), 7.0, "small")
     assert (conv.trials, conv.failed, conv.share) == (3, 1, 0.5)
     assert conv.schedule == ("template tile, version 1", "m=4 n=8")
@@ -65,7 +69,21 @@ def test_kernels_of_a_library_for_certain_sizes_are_its_own_tasks(tmp_path):
         calls("lib.0.so", KernelCall(kernel="conv", nodes=(1,))),
     )
     found = sources(tmp_path, made, sizes, functions=("conv@8x4",))
-    assert find_nodes(found) == {"0f": ("node1",)}
+    assert rows(found)[0].nodes == ("node1",)
+    assert [graph.calls[0].task for graph in report_graphs(found)] == [None, 0]
+
+
+def test_a_graph_holds_the_calls_of_each_function(tmp_path):
+    made = calls(
+        "lib.so", KernelCall(kernel="conv", nodes=(2,), reads=(0, 4)),
+        KernelCall(kernel="conv_prepacked", nodes=(9,), added=True, reads=(0, 1)),
+    )  # fmt: skip
+    (graph,) = report_graphs(sources(tmp_path, (made,)))
+    assert (graph.library, graph.function) == ("lib.so", "main")
+    first, second = graph.calls
+    assert (first.task, first.nodes, first.reads, first.added) == (0, ("node2",), (), False)
+    assert (second.task, second.nodes, second.reads, second.added) == (0, (), (0,), True)
+    assert report_graphs(TaskSources()) == ()
 
 
 def test_a_schedule_is_not_told_where_its_record_was_not_used(tmp_path):
@@ -74,7 +92,7 @@ def test_a_schedule_is_not_told_where_its_record_was_not_used(tmp_path):
     (conv, add) = found.library.tasks
     fallback = conv.model_copy(update={"seconds": None})
     found.library = found.library.model_copy(update={"tasks": (fallback, add)})
-    assert report_tasks(found)[0].schedule == ()
+    assert rows(found)[0].schedule == ()
 
 
 @pytest.mark.parametrize("stage", ["tasks", "tune", "build"])

@@ -13,6 +13,7 @@ from autopipe.report.html.accuracy import write_accuracy
 from autopipe.report.html.course import write_gates, write_stages, write_warnings
 from autopipe.report.html.elements import Content, Markup, element, lines
 from autopipe.report.html.failures import write_failures
+from autopipe.report.html.graph import write_graph
 from autopipe.report.html.latency import write_latency
 from autopipe.report.html.origins import write_origins
 from autopipe.report.html.overview import write_overview
@@ -26,6 +27,7 @@ SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
     "Latency": write_latency,
     "Gates": write_gates,
     "Kernels": write_tasks,
+    "Graph": write_graph,
     "Left out and failed": write_failures,
     "Accuracy": write_accuracy,
     "Model and machine": write_origins,

@@ -1,5 +1,5 @@
 "use strict";
-// Sorts and filters the tables of a page, which are whole without it.
+// Sorts and filters tables, zooms and searches graphs. The page is whole without it.
 
 const collator = new Intl.Collator("en", { numeric: true });
 
@@ -66,10 +66,106 @@ function openTarget() {
   if (target?.tagName === "DETAILS") target.open = true;
 }
 
+function makeButton(text, title, act) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = text;
+  button.title = title;
+  button.addEventListener("click", act);
+  return button;
+}
+
+function addZoom(canvas, tools) {
+  const drawing = canvas.querySelector("svg");
+  const whole = [drawing.width.baseVal.value, drawing.height.baseVal.value];
+  let scale = 1;
+  let fitted = true;
+  const zoom = (wanted) => {
+    const middle = (canvas.scrollTop + canvas.clientHeight / 2) / scale;
+    scale = Math.min(4, Math.max(0.02, wanted));
+    fitted = false;
+    drawing.setAttribute("width", whole[0] * scale);
+    drawing.setAttribute("height", whole[1] * scale);
+    canvas.scrollTop = middle * scale - canvas.clientHeight / 2;
+  };
+  const fit = () => {
+    zoom(Math.min(1, (canvas.clientWidth - 20) / whole[0]));
+    fitted = true;
+  };
+  tools.append(
+    makeButton("\u2212", "Zoom out", () => zoom(scale / 1.4)),
+    makeButton("+", "Zoom in", () => zoom(scale * 1.4)),
+    makeButton("Fit width", "Fit the width", fit),
+    makeButton("Whole", "Fit the whole graph",
+      () => zoom(Math.min((canvas.clientWidth - 20) / whole[0],
+                          (canvas.clientHeight - 20) / whole[1]))),
+  );
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    zoom(scale * (event.deltaY < 0 ? 1.1 : 1 / 1.1));
+  }, { passive: false });
+  new ResizeObserver(() => fitted && fit()).observe(canvas);
+}
+
+function addSearch(canvas, tools) {
+  const label = document.createElement("label");
+  const input = document.createElement("input");
+  const count = document.createElement("output");
+  const boxes = [...canvas.querySelectorAll("[class^=heat]")];
+  input.type = "search";
+  label.className = "filter";
+  label.append("Search", input, count);
+  tools.append(label);
+  input.addEventListener("input", () => {
+    const text = input.value.toLowerCase();
+    const found = boxes.filter((box) => {
+      const fits = box.querySelector("title").textContent.toLowerCase().includes(text);
+      box.classList.toggle("dim", !fits);
+      return fits;
+    });
+    count.value = text === "" ? "" : `${found.length} of ${boxes.length}`;
+    if (text !== "") found[0]?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+}
+
+function showKernel(canvas, panel, box) {
+  const row = document.getElementById(box.getAttribute("href").slice(1));
+  const link = document.createElement("a");
+  link.href = box.getAttribute("href");
+  link.textContent = "Show it in the table";
+  const title = document.createElement("h4");
+  title.textContent = box.querySelector("title").textContent;
+  const about = [...row.childNodes].slice(1).map((node) => node.cloneNode(true));
+  panel.replaceChildren(title, ...about, link);
+  canvas.querySelector(".chosen")?.classList.remove("chosen");
+  box.classList.add("chosen");
+}
+
+function addGraph(graph) {
+  const canvas = graph.querySelector(".canvas");
+  const tools = document.createElement("div");
+  const panel = document.createElement("div");
+  tools.className = "tools";
+  panel.className = "chosen-kernel";
+  panel.setAttribute("aria-live", "polite");
+  canvas.before(tools);
+  tools.after(panel);
+  addZoom(canvas, tools);
+  addSearch(canvas, tools);
+  for (const box of canvas.querySelectorAll("a")) {
+    box.addEventListener("click", (event) => {
+      event.preventDefault();
+      showKernel(canvas, panel, box);
+    });
+  }
+}
+
 for (const table of document.querySelectorAll("table")) {
   const count = table.tBodies[0].rows.length;
   if (count > 1) addSorting(table);
   if (count > 8) addFilter(table);
 }
+for (const graph of document.querySelectorAll(".graph")) addGraph(graph);
 addEventListener("hashchange", openTarget);
 openTarget();
