@@ -20,6 +20,7 @@ class Format(StrEnum):
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"
+    HTML = "html"
 
 
 Build = Annotated[
@@ -32,7 +33,8 @@ def diff(
     new: Build,
     *,
     form: Annotated[
-        Format, typer.Option("--format", help="How it is written; Markdown fits a pull request")
+        Format,
+        typer.Option("--format", help="Markdown fits a pull request; HTML is a page"),
     ] = Format.TEXT,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="End with 1 if they differ, like git")
@@ -67,6 +69,10 @@ def _document(difference: "Difference", form: Format) -> str:
         from autopipe.comparison import document
 
         return document.write(difference).rstrip("\n") + "\n"
+    if form is Format.HTML:
+        from autopipe.comparison import page
+
+        return page.write(difference)
     from autopipe.comparison import markdown
 
     return markdown.write(difference).rstrip("\n") + "\n"

@@ -59,7 +59,7 @@ def tables(difference: Difference) -> list[Table]:
         if changes
     }
     if difference.tasks is not None and any(task.differs for task in difference.tasks):
-        rows = (row for task in difference.tasks if task.differs for row in _task(task))
+        rows = (row for task in difference.tasks if task.differs for row in list_task_rows(task))
         summary = f"{_counts(difference.tasks)}; times as tuning measured them"
         by_topic["tasks"] = Table("tasks", summary, tuple(rows))
     if difference.latency:
@@ -96,7 +96,8 @@ def _counts(tasks: tuple[TaskChange, ...]) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
 
 
-def _task(change: TaskChange) -> Iterator[Row]:
+def list_task_rows(change: TaskChange) -> Iterator[Row]:
+    """Yield what became of a task."""
     name = change.task.name
     if change.old is None:
         yield Row(name, "added", NOTHING, _decided(change), "", change.steps)
@@ -110,12 +111,12 @@ def _task(change: TaskChange) -> Iterator[Row]:
             yield Row(name, entry.name, _text(entry.old), _text(entry.new), "", lines)
         old, new = change.times
         if old is not None or new is not None:
-            yield Row(name, "time", _time(old), _time(new), change.verdict or "")
+            yield Row(name, "time", time_text(old), time_text(new), change.verdict or "")
 
 
 def _decided(change: TaskChange) -> str:
     decisions = change.task.decisions
-    time = f", {_time(change.task.time)}" if change.task.time else ""
+    time = f", {time_text(change.task.time)}" if change.task.time else ""
     return f"{decisions.get('engine')} on {decisions.get('implementation')}{time}"
 
 
@@ -123,7 +124,7 @@ def _latency(change: LatencyChange) -> Row:
     old, new = change.versions
     versions = "" if old == new else f" {old} -> {new}"
     name = f"{change.contender}{versions}"
-    return Row("", name, _time(change.old), _time(change.new), change.verdict)
+    return Row("", name, time_text(change.old), time_text(change.new), change.verdict)
 
 
 def _fact(topic: str, change: Change) -> Row:
@@ -144,7 +145,8 @@ def _grown(topic: str, change: Change) -> str:
     return f"{new / old - 1:+.1%}"
 
 
-def _time(time: Time | None) -> str:
+def time_text(time: Time | None) -> str:
+    """Write a time with its spread."""
     if time is None:
         return NOTHING
     median = seconds(time.median)

@@ -9,6 +9,7 @@ from autopipe.__main__ import main
 from autopipe.lock import text
 from tests.lock.examples import LOCK, TASKS
 from tests.packaging import packages
+from tests.report.pages import Page
 from tests.report.reports import full
 from tests.test_architecture import IMPORTED, ROOT
 
@@ -81,6 +82,13 @@ def test_markdown_for_a_pull_request(cli, locks):
     out = cli(*locks, "--format", "markdown").out
     assert out.startswith("### `demo`: what changed\n\n`old.lock` (lock) → `new.lock` (lock)\n")
     assert "| `fused_matmul_add` | `engine` | `autotvm` | `static` |  |\n" in out
+
+
+def test_a_page_with_both_builds(cli, locks):
+    out = cli(*locks, "--format", "html").out
+    assert out.startswith("<!DOCTYPE html>\n")
+    assert "demo: what changed" in Page(out).text
+    assert cli(*locks, "--format", "html").out == out
 
 
 def test_packages_reports_and_files_of_two_kinds(cli, locks, tmp_path):

@@ -6,7 +6,7 @@ from unicodedata import category
 import pytest
 from markdown_it import MarkdownIt
 
-from autopipe.comparison import document, markdown, text
+from autopipe.comparison import document, markdown, page, text
 from autopipe.comparison.build import Build
 from autopipe.comparison.difference import compare
 from autopipe.comparison.excerpt import excerpt
@@ -14,6 +14,7 @@ from autopipe.lock.recognize import FileKind
 from autopipe.store.canonical import pretty
 from tests.comparison.builds import KNOBS, build, latency, task
 from tests.report.names import NAMES
+from tests.report.pages import Page
 from tests.support.table import each_row
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -217,3 +218,39 @@ def test_what_is_cut_is_the_same():
         "...aaaaaaaaaaaa1bbbbbbbbbbbb...", "...aaaaaaaaaaaa2bbbbbbbbbbbb...",
     )  # fmt: skip
     assert excerpt("same start, 1", "same start, 2", 40) == ("same start, 1", "same start, 2")
+
+
+def test_a_page_has_all_kernels_side_by_side():
+    made = Page(page.write(compare(*pair())))
+    changed, come, same, gone = (row for row in made.rows if len(row) == 8 and row[0] != "kernel")
+    assert changed[0].startswith("nameschedule.knobs")
+    knobs = ("name", "outer", "rows")
+    assert changed[1:] == [
+        "autotvm on direct", "autotvm on direct", "1 ms (900 us to 1.1 ms)",
+        "1 ms (900 us to 1.1 ms)", "1.00", "within the noise",
+        ", ".join(f"schedule.knobs.{knob}" for knob in knobs),
+    ]  # fmt: skip
+    assert (come[1], come[3], come[7]) == ("-", "", "added")
+    assert (gone[2], gone[4], gone[7]) == ("-", "", "removed")
+    assert (same[0], same[7]) == ("same", "")
+    assert made.values("class").count("changed") == 4, "three kernels and the latency"
+    assert ["autopipe", "1", "3 s (2.7 to 3.3)", "1 s (900 ms to 1.1 s)", "0.33", "faster"] in (
+        made.rows
+    )
+    assert ["name", "1,000 bytes", "1,100 bytes", "+10.0%"] in made.rows
+    (title,) = (told for tag, told in made.texts if tag == "h1")
+    assert title == "name: what changed"
+
+
+def test_a_page_without_differences_says_so():
+    made = Page(page.write(compare(build(), build())))
+    assert "demo: no differences" in made.text
+    assert "section" not in made.tags
+
+
+@pytest.mark.fault("E12")
+@each_row("name", NAMES)
+def test_any_name_is_text_in_a_page(name):
+    made, other = Page(page.write(compare(*pair(name)))), Page(page.write(compare(*pair())))
+    assert made.tags == other.tags
+    assert [one[:2] for one in made.attributes] == [one[:2] for one in other.attributes]
