@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ from autopipe.lock.outline import DECISIVE
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.plan import build_plan
 from autopipe.processes.interrupt import exit_code
+from autopipe.records.record import Record
+from autopipe.records.store import RecordStore
 from autopipe.report.document import RunReport, as_json
 from autopipe.report.html.page import html
 from autopipe.report.junit import junit
@@ -74,7 +77,7 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
     """Give the reporter of a run of `file`; at its end, however it ends, add its report."""
     root = store or default_root()
     about = describe_run(file, overrides, until, root, build)
-    recorder = Recorder(emit, lambda digest: root / "objects" / digest)
+    recorder = Recorder(emit, lambda digest: root / "objects" / digest, partial(find_trials, root))
     try:
         yield recorder
     except BaseException as error:
@@ -84,6 +87,19 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
             emit(Warn(stage="report", message=str(second)))
         raise
     reports.append(recorder.report(about, 0, None))
+
+
+def find_trials(root: Path, session: str) -> list[Record]:
+    """Return the trials of a session that a store has measured; none of a store without records.
+
+    Raises StoreError.
+    """
+    records = root / "records" / "records.sqlite"
+    if not records.exists():
+        return []
+    with RecordStore.view(records) as store:
+        found = store.every("session = ? AND here", (session,))
+    return [details.believed for details in found]
 
 
 def _unstarted(error: BaseException) -> RunReport:

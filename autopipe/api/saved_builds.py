@@ -7,10 +7,11 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.api.reports import describe_run
+from autopipe.api.reports import describe_run, find_trials
 from autopipe.artifacts.tuning import UNTUNED, TuningResult
 from autopipe.config.load import load_builds
 from autopipe.errors import ConfigError, StoreError
@@ -92,7 +93,7 @@ def _report_last_build(
     verified = None if checked is None else store.entry(checked)
     if verified is not None and verified.action["inputs"].get("build") == built.digest:
         stages["verify"] = verified.digest
-    recorder = Recorder(lambda _: None, store.object)
+    recorder = Recorder(lambda _: None, store.object, partial(find_trials, store.root))
     try:
         for stage, digest in stages.items():
             recorder(StageCached(stage=stage, digest=digest))
@@ -134,7 +135,7 @@ def _locked_task(task: LockedTask, tuned: TuningResult) -> TaskReport:
         implementation=task.implementation, reason="",
         seconds=None if task.microseconds is None else task.microseconds[1] / 1e6,
         share=report.share if report else None, trials=task.trials,
-        failed=report.failed if report else 0, computes=task.ops,
+        failed=report.failed if report else 0, ops=task.ops, computes=task.ops,
         schedule=tuple(schedule(own)) if own is not None else (),
     )  # fmt: skip
 

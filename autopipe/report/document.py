@@ -76,6 +76,8 @@ class TaskReport(Frozen, frozen=True):
     """Bytes of all arguments of one call; 0 where they are not known."""
     nodes: tuple[str, ...] = ()
     """Nodes of the model that its kernels compute; none where they are not known."""
+    ops: tuple[str, ...] = ()
+    """Names of its operators."""
     computes: tuple[str, ...] = ()
     """Its operators with tensors and attributes, a line each."""
     schedule: tuple[str, ...] = ()
@@ -110,6 +112,30 @@ class KernelGraph(Frozen, frozen=True):
     """In the order of the function."""
 
 
+class TuningCurve(Frozen, frozen=True):
+    """How the tuned kernels became faster by the schedules of one engine, or of all."""
+
+    engine: str
+    """Name of the engine; `all` for all of several."""
+    trials: int
+    failed: int
+    """Of these, trials without a time."""
+    points: tuple[tuple[float, float], ...]
+    """Seconds since tuning began, and seconds of all tuned kernels with the best schedules so far;
+    each where that became less."""
+
+
+class TuningCourse(Frozen, frozen=True):
+    """How tuning came to its times, from the trials of its session in this store."""
+
+    ended: str
+    """Why it ended."""
+    seconds: float
+    """How long it took."""
+    curves: tuple[TuningCurve, ...]
+    """That of all engines first, where there are several."""
+
+
 class PackageReport(Frozen, frozen=True):
     """The file that was made."""
 
@@ -141,6 +167,8 @@ class RunReport(Frozen, frozen=True):
     """In the order of the model."""
     graphs: tuple[KernelGraph, ...] = ()
     """The model as it was compiled, by kernel; none where nothing was built."""
+    tuning: TuningCourse | None = None
+    """The course of tuning; null where nothing was tuned, or another store has its trials."""
     tuned_share: float | None
     """The same as `searched_share`, by its earlier name."""
     searched_share: float | None = None

@@ -24,9 +24,11 @@ from autopipe.pipeline.events import (
     Tuned,
     Warn,
 )
+from autopipe.records.record import Record
 from autopipe.report import document
 from autopipe.report.document import Notice, RunReport, StageReport
 from autopipe.report.task_reports import TaskSources, report_graphs, report_tasks
+from autopipe.report.tuning_course import follow_tuning
 from autopipe.report.wording import without_traceback
 from autopipe.store import files
 from autopipe.tasks.shares import floored
@@ -54,6 +56,8 @@ class Recorder:
     emit: Callable[[Event], None]
     artifact: Callable[[str], Path]
     """Where the artifact of a digest lies."""
+    trials: Callable[[str], Sequence[Record]] = lambda _: ()
+    """Returns the trials of a tuning session, oldest first."""
     _stages: dict[str, StageReport] = field(default_factory=dict)
     _warnings: list[Notice] = field(default_factory=list)
     _known: TaskSources = field(default_factory=TaskSources)
@@ -116,6 +120,7 @@ class Recorder:
             warnings=tuple(self._warnings),
             tasks=report_tasks(self._known, graphs),
             graphs=graphs,
+            tuning=self._follow(),
             tuned_share=self._tuned and self._tuned.searched,
             searched_share=self._tuned and self._tuned.searched,
             measured_share=self._tuned and self._tuned.measured,
@@ -132,6 +137,15 @@ class Recorder:
             outputs=library.outputs if library else (),
         )
         return RunReport.model_validate(impersonal(report.model_dump(mode="json"), about.places))
+
+    def _follow(self) -> document.TuningCourse | None:
+        """Return the course of tuning, where this store has its trials."""
+        tuning, library = self._known.tuning, self._known.library
+        if tuning is None or library is None:
+            return None
+        calls = {task.workload: task.calls for task in library.tasks}
+        trials = self.trials(tuning.session)
+        return follow_tuning(trials, calls, ended=tuning.ended, seconds=tuning.seconds)
 
     def _seconds(self, stage: str) -> float | None:
         """Return how long a stage has run that ends now; null for one that was never begun."""

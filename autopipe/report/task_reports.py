@@ -121,6 +121,7 @@ def _row(
         dropped=task and task.dropped,
         trials=tuned.trials if tuned else 0, failed=tuned.failed if tuned else 0,
         flops=task.flops if task else 0.0, bytes=task.bytes if task else 0, nodes=nodes,
+        ops=task.info.names if task else (),
         computes=tuple(listing(task, _WIDTH)) if task else (),
         schedule=tuple(schedule(kept.schedule)) if kept else (),
         problems=tuple(_problems(built)),

@@ -17,6 +17,8 @@ from autopipe.report.document import (
     RunReport,
     StageReport,
     TaskReport,
+    TuningCourse,
+    TuningCurve,
 )
 from tests.artifacts.examples import checked_case, comparison, verification
 
@@ -64,8 +66,8 @@ def full(name="demo", **fields):
         tasks=(
             TaskReport(name=name, workload="0f", calls=2, engine="ansor", implementation="direct",
                        seconds=1e-3, reason=name, share=0.75, trials=9, failed=1, flops=1e6,
-                       bytes=4096, nodes=(name, name), computes=(name,), schedule=(name,),
-                       problems=(name,)),
+                       bytes=4096, nodes=(name, name), ops=("permute_dims",), computes=(name,),
+                       schedule=(name,), problems=(name,)),
             TaskReport(name="add", workload="1f", calls=1, engine="static", implementation="direct",
                        seconds=None, reason="not tuned", share=0.25, dropped=name),
         ),
@@ -76,6 +78,10 @@ def full(name="demo", **fields):
                 GraphCall(kernel=name, task=None, nodes=(name,), reads=(0, 1)),
             )),
         ),
+        tuning=TuningCourse(ended=name, seconds=12.5, curves=(
+            TuningCurve(engine="all", trials=9, failed=1, points=((0.0, 4e-3), (2.0, 2e-3))),
+            TuningCurve(engine=name, trials=8, failed=0, points=((0.0, 4e-3),)),
+        )),
         tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
         verification=verification(*cases, reference=name),
         benchmark=found, gates=gates, package=PackageReport(path=name, size=2**20, sha256=DIGEST),

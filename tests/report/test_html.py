@@ -85,7 +85,7 @@ def test_a_failure_comes_first():
 
 def test_a_run_that_did_not_get_far_is_a_page_too():
     nothing: dict[str, Any] = {
-        "stages": (), "tasks": (), "graphs": (), "gates": (), "warnings": (),
+        "stages": (), "tasks": (), "graphs": (), "tuning": None, "gates": (), "warnings": (),
         "package": None, "target": None,
         "machine": None, "configuration": None, "inputs": (), "outputs": (), "versions": {},
     }  # fmt: skip
@@ -116,6 +116,28 @@ def test_times_by_size_are_a_table():
     page = Page(html(full(benchmark=found.model_copy(update={"at_sizes": (at, other)}))))
     assert ["batch = 8", "specialized", "1 ms", "2 ms", "0.50", "faster"] in page.rows
     assert ["batch = 3", "generic", "1 ms", "", "", ""] in page.rows
+
+
+def test_transposes_that_are_left_have_a_table():
+    rows = Page(html(full())).rows
+    assert ["demo", "2", "2 ms", "75.0%", "with nodes of the model", "demo, demo"] in rows
+    (first, second) = full().tasks
+    added = (full().graphs[0].model_copy(update={"calls": (
+        full().graphs[0].calls[0].model_copy(update={"added": True}),)}),)  # fmt: skip
+    rows = Page(html(full(graphs=added))).rows
+    assert "added where a layout changes" in [row[4] for row in rows if len(row) == 6]
+    other = first.model_copy(update={"ops": ("permute_dims", "add")})
+    assert "Transposes" not in html(full(tasks=(other, second)))
+
+
+def test_curves_of_tuning_fall_from_the_first_times():
+    text = html(full())
+    page = Page(text)
+    assert ["all", "9", "1", "4 ms", "2 ms", "2 s"] in [
+        [cell.strip() for cell in row] for row in page.rows
+    ]
+    assert 'd="M0.00 2.00H100.00V98.00H100"' in text
+    assert 'd="M0.00 2.00H100"' in text
 
 
 def test_a_box_leads_to_its_kernel_and_is_coloured_by_its_time():

@@ -36,9 +36,12 @@ def test_a_run_and_its_store_tell_the_same_of_kernels(warm):
     assert ", ".join(KERNEL) in page.text
     assert "= matmul(p0, p1" in page.text, "operators with their tensors"
     assert len(report.tasks) == 4
+    assert report.tuning is not None
+    assert sum(curve.trials for curve in report.tuning.curves if curve.engine != "all") == 8
     assert report.inputs[0].shape == (8, 128)
     (stored,) = read_last_builds(warm / "mlp.yaml", store=warm / "store")
     assert stored.tasks == report.tasks
+    assert stored.tuning == report.tuning
     assert stored.verification == report.verification
     assert (stored.origin, stored.benchmark) == ("build", None)
     assert {stage.stage for stage in stored.stages} >= {"import", "tasks", "tune", "build"}

@@ -15,10 +15,12 @@ from autopipe.report.html.elements import Content, Markup, element, lines
 from autopipe.report.html.failures import write_failures
 from autopipe.report.html.graph import write_graph
 from autopipe.report.html.latency import write_latency
+from autopipe.report.html.moves import write_moves
 from autopipe.report.html.origins import write_origins
 from autopipe.report.html.overview import write_overview
 from autopipe.report.html.tables import Cell, TableRow, table
 from autopipe.report.html.tasks import write_tasks
+from autopipe.report.html.tuning import write_tuning
 from autopipe.report.html.view import BuildView
 from autopipe.report.units import seconds
 
@@ -28,6 +30,8 @@ SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
     "Gates": write_gates,
     "Kernels": write_tasks,
     "Graph": write_graph,
+    "Transposes left": write_moves,
+    "Tuning": write_tuning,
     "Left out and failed": write_failures,
     "Accuracy": write_accuracy,
     "Model and machine": write_origins,

@@ -1,0 +1,42 @@
+"""Kernels that only move data into another layout."""
+
+from typing import Final
+
+from autopipe.report.document import TaskReport
+from autopipe.report.html.elements import Markup
+from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.tasks import all_calls, time_shares
+from autopipe.report.html.view import BuildView
+from autopipe.report.units import seconds
+
+_TRANSPOSES: Final = frozenset({"permute_dims", "layout_transform"})
+_FREE: Final = frozenset({"reshape", "squeeze", "expand_dims", "flatten"})
+"""Operators that change no order of elements."""
+
+
+def write_moves(view: BuildView) -> Markup:
+    """Return the transposes that are left in the build, each as a kernel of its own."""
+    report = view.report
+    added = {call.task for graph in report.graphs for call in graph.calls if call.added}
+    shares = time_shares(report.tasks)
+    rows = [
+        _row(task, share, added=at in added)
+        for at, (task, share) in enumerate(zip(report.tasks, shares, strict=True))
+        if _is_transpose(task)
+    ]
+    header = ("kernel", ">calls", ">all calls", ">share", "why", "nodes")
+    return table("Kernels that only transpose", header, rows) if rows else Markup()
+
+
+def _is_transpose(task: TaskReport) -> bool:
+    ops = set(task.ops)
+    return bool(ops & _TRANSPOSES) and ops <= _TRANSPOSES | _FREE
+
+
+def _row(task: TaskReport, share: float, *, added: bool) -> TableRow:
+    every = all_calls(task)
+    return TableRow((
+        task.name, Cell(task.calls, task.calls),
+        Cell(None if every is None else seconds(every), every), Cell(f"{share:.1%}", share),
+        "added where a layout changes" if added else "with nodes of the model", ", ".join(task.nodes),
+    ))  # fmt: skip

@@ -1,0 +1,71 @@
+"""The course of tuning: estimated time of all tuned kernels with the best schedules so far."""
+
+from typing import Final
+
+from autopipe.report.document import TuningCourse, TuningCurve
+from autopipe.report.html.elements import Markup, element, join, lines
+from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.view import BuildView
+from autopipe.report.units import seconds
+
+_COLOURS: Final = 5
+"""Colours of the style sheet, which repeat."""
+
+
+def write_tuning(view: BuildView) -> Markup:
+    """Return the curves of all engines, and the same in figures."""
+    course = view.report.tuning
+    if course is None:
+        return Markup()
+    told = f"Tuning took {seconds(course.seconds)}: {course.ended}. "
+    return lines(
+        element("p", f"{told}A curve is the time of all tuned kernels with the best schedules so "
+                     "far, from the first time of each."),
+        _chart(course),
+        _engines(course),
+    )  # fmt: skip
+
+
+def _chart(course: TuningCourse) -> Markup:
+    points = [point for curve in course.curves for point in curve.points]
+    last = max(at for at, _ in points) or 1.0
+    lowest, highest = min(y for _, y in points), max(y for _, y in points)
+    spread = highest - lowest or 1.0
+    paths = [
+        element("path", d=_steps(curve, last, lowest, spread), class_=f"line{at % _COLOURS}",
+                vector_effect="non-scaling-stroke")
+        for at, curve in enumerate(course.curves)
+    ]  # fmt: skip
+    drawing = element("svg", lines(*paths), viewBox="0 0 100 100", preserveAspectRatio="none",
+                      aria_hidden="true", height=220)  # fmt: skip
+    return element(
+        "figure", element("div", seconds(highest)), drawing,
+        element("div", element("span", seconds(lowest)), element("span", f"after {seconds(last)}"),
+                class_="axis"),
+    )  # fmt: skip
+
+
+def _steps(curve: TuningCurve, last: float, lowest: float, spread: float) -> str:
+    """Return a curve that falls where a better schedule was found, and is flat elsewhere."""
+    first, *rest = (
+        (100 * at / last, 2 + 96 * (1 - (y - lowest) / spread)) for at, y in curve.points
+    )
+    parts = [f"M{first[0]:.2f} {first[1]:.2f}", *(f"H{x:.2f}V{y:.2f}" for x, y in rest), "H100"]
+    return "".join(parts)
+
+
+def _engines(course: TuningCourse) -> Markup:
+    rows = (_row(at, curve) for at, curve in enumerate(course.curves))
+    header = ("engine", ">trials", ">failed", ">at first", ">best so far", ">last gain after")
+    return table("Engines", header, rows)
+
+
+def _row(at: int, curve: TuningCurve) -> TableRow:
+    (_, first), (gained, best) = curve.points[0], curve.points[-1]
+    line = element("path", d="M0 5H20", class_=f"line{at % _COLOURS}")
+    key = element("svg", line, class_="key", width=20, height=10, aria_hidden="true")
+    return TableRow((
+        join(key, " ", curve.engine),
+        Cell(curve.trials, curve.trials), Cell(curve.failed, curve.failed),
+        Cell(seconds(first), first), Cell(seconds(best), best), Cell(seconds(gained), gained),
+    ))  # fmt: skip

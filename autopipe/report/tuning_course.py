@@ -1,0 +1,64 @@
+"""How tuning came to its times: the best so far, by engine and by time."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from autopipe.records.record import Record
+from autopipe.report.document import TuningCourse, TuningCurve
+
+_POINTS: Final = 200
+"""Points of a curve, at most."""
+_ALL: Final = "all"
+
+
+def follow_tuning(
+    records: Sequence[Record], calls: Mapping[str, int], *, ended: str, seconds: float
+) -> TuningCourse | None:
+    """Return the course of a session from its trials, oldest first; None where none has a time.
+
+    A curve is the time of all tuned kernels with the best schedules so far, of one engine or of
+    all. Each begins with the first time of each kernel, whichever engine had it. `calls` says how
+    often a run of the model calls each workload.
+    """
+    trials = [record for record in records if record.workload in calls]
+    first: dict[str, float] = {}
+    for record in trials:
+        if record.median < math.inf:
+            first.setdefault(record.workload, record.median)
+    if not first:
+        return None
+    begun = datetime.fromisoformat(trials[0].measured)
+    engines = dict.fromkeys(record.engine for record in trials)
+    named = {_ALL: trials} if len(engines) > 1 else {}
+    named |= {one: [record for record in trials if record.engine == one] for one in engines}
+    curves = (_curve(name, own, first, calls, begun) for name, own in named.items())
+    return TuningCourse(ended=ended, seconds=seconds, curves=tuple(curves))
+
+
+def _curve(
+    name: str, trials: Iterable[Record], first: Mapping[str, float], calls: Mapping[str, int],
+    begun: datetime,
+) -> TuningCurve:  # fmt: skip
+    best = dict(first)
+    points = [(0.0, _total(best, calls))]
+    count = failed = 0
+    for record in trials:
+        count, failed = count + 1, failed + (record.median == math.inf)
+        at = max(0.0, (datetime.fromisoformat(record.measured) - begun).total_seconds())
+        if record.median < best.get(record.workload, 0.0):
+            best[record.workload] = record.median
+            points.append((at, _total(best, calls)))
+    return TuningCurve(engine=name, trials=count, failed=failed, points=tuple(_thin(points)))
+
+
+def _total(best: Mapping[str, float], calls: Mapping[str, int]) -> float:
+    return sum(calls[workload] * seconds for workload, seconds in sorted(best.items()))
+
+
+def _thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return so many points at most; the last one stays."""
+    stride = -(-len(points) // _POINTS)
+    kept = list(points[::stride])
+    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
