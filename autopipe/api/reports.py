@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from autopipe.api.last_build import compare_builds, remember_build
 from autopipe.config.load import load
 from autopipe.environment.environment import device, of_backend
 from autopipe.environment.facet import Facet
@@ -25,7 +26,7 @@ from autopipe.report.document import RunReport, as_json
 from autopipe.report.html.page import html
 from autopipe.report.junit import junit
 from autopipe.report.markdown import markdown
-from autopipe.report.recorder import Recorder, RunInfo
+from autopipe.report.recorder import Recorder, RunInfo, impersonal
 from autopipe.stages import stages_of
 from autopipe.store.store import default_root
 
@@ -77,16 +78,28 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
     """Give the reporter of a run of `file`; at its end, however it ends, add its report."""
     root = store or default_root()
     about = describe_run(file, overrides, until, root, build)
+    name = about.pipeline.name if about.pipeline else None
+    before = None if name is None else remember_build(root, file, name, build)
+
+    def finish(code: int, error: BaseException | None) -> RunReport:
+        report = recorder.report(about, code, error)
+        built = any(stage.stage == "build" and stage.digest for stage in report.stages)
+        if name is None or before is None or not built:
+            return report
+        since = compare_builds(before, remember_build(root, file, name, build))
+        told = impersonal(since and since.model_dump(mode="json"), about.places)
+        return RunReport.model_validate({**report.model_dump(mode="json"), "since": told})
+
     recorder = Recorder(emit, lambda digest: root / "objects" / digest, partial(find_trials, root))
     try:
         yield recorder
     except BaseException as error:
         try:
-            reports.append(recorder.report(about, exit_code(error), error))
+            reports.append(finish(exit_code(error), error))
         except StoreError as second:
             emit(Warn(stage="report", message=str(second)))
         raise
-    reports.append(recorder.report(about, 0, None))
+    reports.append(finish(0, None))
 
 
 def find_trials(root: Path, session: str) -> list[Record]:

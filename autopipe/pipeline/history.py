@@ -47,6 +47,11 @@ class History:
             entry = None
         return {} if entry is None else entry.action
 
+    def last_actions(self) -> dict[str, Document]:
+        """Return the last action of each kind that is in the store."""
+        kinds = self._read()["stages"]
+        return {kind: action for kind in kinds if (action := self.last_action(kind))}
+
     def last_key(self, kind: str) -> str | None:
         """Return the key of the last action of a kind, None if this file never ran one."""
         key = self._read()["stages"].get(kind)

@@ -136,6 +136,27 @@ class TuningCourse(Frozen, frozen=True):
     """That of all engines first, where there are several."""
 
 
+class TaskDifference(Frozen, frozen=True):
+    """A task whose schedule or time is another one than in the last build."""
+
+    name: str
+    old: str | None
+    """Engine and implementation; null for a task that is new."""
+    new: str | None
+    """The same now; null for a task that is gone."""
+    old_seconds: float | None
+    """Of one call, measured by tuning; null where it was not."""
+    new_seconds: float | None
+
+
+class SinceLastBuild(Frozen, frozen=True):
+    """What changed since the last build of the same pipeline file in this store."""
+
+    stages: dict[str, tuple[str, ...]]
+    """What stages depend on and is other now, a sentence each, by stage."""
+    tasks: tuple[TaskDifference, ...]
+
+
 class PackageReport(Frozen, frozen=True):
     """The file that was made."""
 
@@ -169,6 +190,8 @@ class RunReport(Frozen, frozen=True):
     """The model as it was compiled, by kernel; none where nothing was built."""
     tuning: TuningCourse | None = None
     """The course of tuning; null where nothing was tuned, or another store has its trials."""
+    since: SinceLastBuild | None = None
+    """What changed since the last build; null where this is the first one."""
     tuned_share: float | None
     """The same as `searched_share`, by its earlier name."""
     searched_share: float | None = None

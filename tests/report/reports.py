@@ -15,7 +15,9 @@ from autopipe.report.document import (
     Notice,
     PackageReport,
     RunReport,
+    SinceLastBuild,
     StageReport,
+    TaskDifference,
     TaskReport,
     TuningCourse,
     TuningCurve,
@@ -81,6 +83,13 @@ def full(name="demo", **fields):
         tuning=TuningCourse(ended=name, seconds=12.5, curves=(
             TuningCurve(engine="all", trials=9, failed=1, points=((0.0, 4e-3), (2.0, 2e-3))),
             TuningCurve(engine=name, trials=8, failed=0, points=((0.0, 4e-3),)),
+        )),
+        since=SinceLastBuild(stages={"tune": (name, name)}, tasks=(
+            TaskDifference(name=name, old=name, new=None, old_seconds=1e-3, new_seconds=None),
+            TaskDifference(name="add", old=None, new="static on direct", old_seconds=None,
+                           new_seconds=2e-3),
+            TaskDifference(name="add", old="ansor on direct", new="static on direct",
+                           old_seconds=1e-3, new_seconds=2e-3),
         )),
         tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
         verification=verification(*cases, reference=name),

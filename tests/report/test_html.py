@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autopipe.artifacts.benchmark import SizedTimes
-from autopipe.report.document import RunReport, TaskReport
+from autopipe.report.document import RunReport, SinceLastBuild, TaskReport
 from autopipe.report.html.page import SECTIONS, html
 from tests.report.names import NAMES
 from tests.report.pages import Page
@@ -84,12 +84,11 @@ def test_a_failure_comes_first():
 
 
 def test_a_run_that_did_not_get_far_is_a_page_too():
-    nothing: dict[str, Any] = {
-        "stages": (), "tasks": (), "graphs": (), "tuning": None, "gates": (), "warnings": (),
-        "package": None, "target": None,
-        "machine": None, "configuration": None, "inputs": (), "outputs": (), "versions": {},
-    }  # fmt: skip
-    report = full(**nothing, pipeline=None, benchmark=None, verification=None, searched_share=None)
+    empty = ("stages", "tasks", "graphs", "gates", "warnings", "inputs", "outputs")
+    absent = ("tuning", "since", "package", "target", "machine", "configuration", "pipeline",
+              "benchmark", "verification", "searched_share")  # fmt: skip
+    nothing: dict[str, Any] = {**dict.fromkeys(empty, ()), **dict.fromkeys(absent), "versions": {}}
+    report = full(**nothing)
     report = report.model_copy(update={"outcome": "failed", "exit_code": 2, "error": "no file"})
     page = Page(html(report))
     assert "no file" in page.text
@@ -138,6 +137,16 @@ def test_curves_of_tuning_fall_from_the_first_times():
     ]
     assert 'd="M0.00 2.00H100.00V98.00H100"' in text
     assert 'd="M0.00 2.00H100"' in text
+
+
+def test_what_changed_since_the_last_build():
+    rows = Page(html(full())).rows
+    assert rows.count(["tune", "demo"]) == 2
+    assert ["demo", "demo", "gone", "1 ms", "", ""] in rows
+    assert ["add", "new", "static on direct", "", "2 ms", ""] in rows
+    assert ["add", "ansor on direct", "static on direct", "1 ms", "2 ms", "2.00"] in rows
+    nothing = SinceLastBuild(stages={}, tasks=())
+    assert "it is the build of the last run" in html(full(since=nothing))
 
 
 def test_a_box_leads_to_its_kernel_and_is_coloured_by_its_time():

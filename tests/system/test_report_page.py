@@ -77,7 +77,15 @@ def test_the_command_writes_what_is_in_the_store(warm, monkeypatch):
 
 def test_the_verification_of_another_build_is_not_told(warm):
     shutil.rmtree(warm / "dist", ignore_errors=True)
-    run(warm, "first.html", overrides=["tuning=null"], until="build")
+    before = run(warm, "before.html")
+    assert before.since is not None
+    assert (before.since.stages, before.since.tasks) == ({}, ())
+    changed = run(warm, "first.html", overrides=["tuning=null"], until="build")
+    assert changed.since is not None
+    assert {name for name, told in changed.since.stages.items() if told} == {"build", "tasks"}
+    differing = {one.name: (one.new, one.new_seconds) for one in changed.since.tasks}
+    assert set(differing.values()) == {("static on direct", None)}
+    assert len(differing) == sum(task.seconds is not None for task in before.tasks)
     (stored,) = read_last_builds(warm / "mlp.yaml", store=warm / "store")
     assert {task.trials for task in stored.tasks} == {0}
     assert stored.verification is None

@@ -38,5 +38,6 @@ def _row(task: TaskReport, share: float, *, added: bool) -> TableRow:
     return TableRow((
         task.name, Cell(task.calls, task.calls),
         Cell(None if every is None else seconds(every), every), Cell(f"{share:.1%}", share),
-        "added where a layout changes" if added else "with nodes of the model", ", ".join(task.nodes),
+        "added where a layout changes" if added else "with nodes of the model",
+        ", ".join(task.nodes),
     ))  # fmt: skip

@@ -18,6 +18,7 @@ from autopipe.report.html.latency import write_latency
 from autopipe.report.html.moves import write_moves
 from autopipe.report.html.origins import write_origins
 from autopipe.report.html.overview import write_overview
+from autopipe.report.html.since import write_since
 from autopipe.report.html.tables import Cell, TableRow, table
 from autopipe.report.html.tasks import write_tasks
 from autopipe.report.html.tuning import write_tuning
@@ -34,6 +35,7 @@ SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
     "Tuning": write_tuning,
     "Left out and failed": write_failures,
     "Accuracy": write_accuracy,
+    "Since the last build": write_since,
     "Model and machine": write_origins,
     "Stages": write_stages,
 }

@@ -1,0 +1,41 @@
+"""What changed since the last build of the same pipeline file in this store."""
+
+from autopipe.report.document import RunReport, TaskDifference
+from autopipe.report.html.elements import Markup, element, lines
+from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.view import BuildView
+from autopipe.report.units import seconds
+
+
+def write_since(view: BuildView) -> Markup:
+    """Return what each stage did otherwise, and the kernels that have other schedules or times."""
+    since = view.report.since
+    if since is None:
+        return Markup()
+    if not since.stages and not since.tasks:
+        return element("p", "Nothing: it is the build of the last run.")
+    return lines(_stages(view.report), _kernels(since.tasks))
+
+
+def _stages(report: RunReport) -> Markup:
+    stages = report.since.stages if report.since else {}
+    rows = [TableRow((stage, change)) for stage in stages for change in stages[stage]]
+    return table("What stages depend on", ("stage", "change"), rows) if rows else Markup()
+
+
+def _kernels(tasks: tuple[TaskDifference, ...]) -> Markup:
+    header = ("kernel", "old schedule", "new schedule", ">old call", ">new call", ">ratio")
+    return table("Kernels", header, map(_row, tasks)) if tasks else Markup()
+
+
+def _row(task: TaskDifference) -> TableRow:
+    old, new = task.old_seconds, task.new_seconds
+    ratio = new / old if old and new else None
+    return TableRow((
+        task.name, task.old or "new", task.new or "gone", _time(old), _time(new),
+        Cell(None if ratio is None else f"{ratio:.2f}", ratio),
+    ), "changed" if task.old != task.new else None)  # fmt: skip
+
+
+def _time(value: float | None) -> Cell:
+    return Cell(None if value is None else seconds(value), value)
