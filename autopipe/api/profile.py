@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from autopipe.api.built_artifacts import find_artifacts
 from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.compiler.target import cpu
 from autopipe.config.load import load
-from autopipe.errors import ConfigError, PackageError, StageError
+from autopipe.errors import PackageError, StageError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.packaged_task import read_node_map
 from autopipe.packaging.variants import choose_build
-from autopipe.pipeline.history import History
 from autopipe.processes import call
 from autopipe.profiling.peaks import measure_peaks
 from autopipe.profiling.profile import Peaks, Profile, build_profile
-from autopipe.store.locks import FOR_EVER
-from autopipe.store.store import default_root, open_store
 
 _PIPELINE: Final = (".yaml", ".yml")
 _REFERENCE: Final = "reference.onnx"
@@ -53,17 +51,10 @@ def find_target(
 def _last_build(
     file: Path, root: Path | None, overrides: Sequence[str], build: str | None
 ) -> ProfileTarget:
-    pipeline = load(file, overrides, build)
-    with open_store(root or default_root(), FOR_EVER) as store:
-        history = History.of(store, file, pipeline.name, build)
-        found = [history.last_key(stage) for stage in ("build", "import model")]
-        artifacts = [None if key is None else store.lookup(key, lambda _: None) for key in found]
-    built, imported = artifacts
-    if built is None:
-        raise ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
-    reference = None if imported is None else imported.path / _REFERENCE
-    model = reference if reference is not None and reference.exists() else None
-    return ProfileTarget(built.path, NodeMap.read(built.path), model)
+    folders = find_artifacts(load(file, overrides, build), file, root, build)
+    model = folders["import"] / _REFERENCE
+    nodes = NodeMap.read(folders["build"])
+    return ProfileTarget(folders["build"], nodes, model if model.exists() else None)
 
 
 def profile_build(

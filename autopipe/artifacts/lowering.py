@@ -29,6 +29,11 @@ class SizedModule(Part, frozen=True):
         """Return what its tasks have behind their names, such as `640x640`."""
         return "x".join(map(str, self.sizes.values()))
 
+    @property
+    def library(self) -> str:
+        """Return the name of the library for this size: `lib.0.so` of `module.0.json`."""
+        return f"lib{self.file.removeprefix('module').removesuffix('.json')}.so"
+
 
 class SizedModules(ArtifactDocument, frozen=True):
     """The modules for likely sizes, in their order. A model without open sizes has no such file."""

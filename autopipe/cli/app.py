@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autopipe.cli import baseline, cache, records
+from autopipe.cli.bisect import bisect
 from autopipe.cli.deploy import bench, export, inspect
 from autopipe.cli.diff import diff
 from autopipe.cli.farm import Certificates, Cluster, scheduler, worker
@@ -51,6 +52,7 @@ app.command()(inspect)
 app.command()(export)
 app.command()(bench)
 app.command()(profile)
+app.command()(bisect)
 app.command()(report)
 app.command()(diff)
 app.command()(migrate)

@@ -63,6 +63,14 @@ class Instance:
     counts: tuple[tuple[int, int], ...] = ()
     """Positions among the arguments of a function with open sizes, and the counts that belong
     there."""
+    given: tuple[np.ndarray, ...] | None = None
+    """What it is called with where that is captured and not made up, outputs included."""
+
+    def arguments(self, seed: int, nudge: float = 0.0) -> list[np.ndarray]:
+        """Return arguments for `main`, as the function `arguments` does."""
+        if self.given is None:
+            return arguments(self.workload, self.case, seed, nudge)
+        return [nudged(array, seed + i, nudge) for i, array in enumerate(self.given)]
 
 
 def instances(workload: tvm.IRModule) -> list[Instance]:
@@ -144,16 +152,21 @@ def _ranges(function: tvm.tirx.PrimFunc) -> list[range]:
 
 
 def _array(info: Any, case: str, seed: int, nudge: float, span: range) -> np.ndarray:  # noqa: ANN401 - tvm is not typed
-    values = _cast(CASES[case](seed), str(info.dtype), case, span)
-    if nudge and values.dtype.kind == "f":
-        signs = np.random.default_rng(seed).choice([-1.0, 1.0], values.shape)
-        values = (values * (1 + signs * nudge * np.finfo(values.dtype).eps)).astype(values.dtype)
+    values = nudged(_cast(CASES[case](seed), str(info.dtype), case, span), seed, nudge)
     array = np.empty([int(extent) for extent in info.shape], values.dtype)
     flat = array.reshape(-1)
     for start in range(0, array.size, values.size):
         part = flat[start : start + values.size]
         part[:] = values[: part.size]
     return array
+
+
+def nudged(values: np.ndarray, seed: int, nudge: float) -> np.ndarray:
+    """Return floats moved by so many units in the last place, up or down."""
+    if not nudge or values.dtype.kind != "f":
+        return values
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], values.shape)
+    return (values * (1 + signs * nudge * np.finfo(values.dtype).eps)).astype(values.dtype)
 
 
 def _cast(pattern: Pattern, dtype: str, case: str, span: range) -> Pattern:

@@ -1,7 +1,7 @@
 """Whether a schedule computes what its workload computes; MetaSchedule itself never asks."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from autopipe.compiler.recurrence.form import ATTRIBUTE
 from autopipe.compiler.target.target import backend_of, host_of
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
-from autopipe.measure.cases import Instance, arguments, instances
+from autopipe.measure.cases import Instance, instances
 from autopipe.measure.device import prepare, put
 from autopipe.measure.function_shifts import ULPS, shift_functions
 from autopipe.measure.surrounded import Surrounded
@@ -117,12 +117,17 @@ class PlainLoops:
         self.compare(ours)
         return scheduled
 
-    def compare(self, ours: Callable[[Instance, list[np.ndarray]], list[Any]]) -> None:
+    def compare(
+        self,
+        ours: Callable[[Instance, list[np.ndarray]], list[Any]],
+        tried: Sequence[Instance] | None = None,
+    ) -> None:
         """Raise WrongAnswer if what returns all arguments after a call does not agree with them.
 
-        Weights keep their layout: a schedule repacks them. Raises Unsteady as `checked`.
+        Weights keep their layout: a schedule repacks them. Null for `tried` is all instances.
+        Raises Unsteady as `checked`.
         """
-        for instance in self.instances:
+        for instance in self.instances if tried is None else tried:
             case = instance.case
             inputs = inputs_of(instance)
             theirs = Surrounded(inputs, _AROUND[0])
@@ -132,21 +137,21 @@ class PlainLoops:
                     self._workload, f"write outside of their arguments on {case} inputs"
                 )
             found = ours(instance, inputs)
-            if not _all_agree(right, found):
+            if not all_agree(right, found):
                 self._differ(instance, right, found)
 
     def _differ(self, instance: Instance, right: list[Any], ours: list[Any]) -> None:
         """Raise what follows from a difference, unless the loops waver as much by themselves."""
         case, counts = instance.case, instance.counts
-        inputs = arguments(instance.workload, case, SEED)
+        inputs = inputs_of(instance)
         again = _run(self._library, Surrounded(inputs, _AROUND[1]), counts)
         if not all(map(_same, right, again)):
             raise _unsteady(self._workload, f"read outside of their arguments on {case} inputs")
         by = _moved_by(self._workload["main"])
-        nudged = arguments(instance.workload, case, SEED, by)
+        nudged = instance.arguments(SEED, by)
         moved = [_run(self._library, Surrounded(nudged, _AROUND[0]), counts)]
         for library in self._rounded_otherwise:
-            inputs = arguments(instance.workload, case, SEED)
+            inputs = inputs_of(instance)
             moved.append(_run(library, Surrounded(inputs, _AROUND[0]), counts))
         function = instance.workload["main"]
         _compare(case, (right, ours, moved), _terms(function), bits=reads_bits(function))
@@ -168,7 +173,7 @@ class PlainLoops:
 
 def inputs_of(instance: Instance) -> list[np.ndarray]:
     """Return what an instance is called with, outputs included."""
-    return arguments(instance.workload, instance.case, SEED)
+    return instance.arguments(SEED)
 
 
 def compiled_for(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
@@ -280,7 +285,8 @@ def _same_steps(expected: Any, found: Any, moved: Any) -> bool:  # noqa: ANN401 
     return bool(apart <= _WAVERING * wavering)
 
 
-def _all_agree(expected: list[Any], found: list[Any]) -> bool:
+def all_agree(expected: list[Any], found: list[Any]) -> bool:
+    """Tell whether all results of a call agree with those of its plain loops."""
     return all(_agree(right, ours, 0.0) for right, ours in zip(expected, found, strict=True))
 
 

@@ -114,21 +114,24 @@ def _profiled(
     measured: Sequence[_Measured], library: LibraryNodes, nodes: NodeMap
 ) -> Iterator[ProfiledCall]:
     work = {one.kernel: one.flops for one in library.work}
-    for call, site in zip(measured, _sites(measured, library), strict=True):
+    sites = match_sites([call.symbol for call in measured], library)
+    for call, site in zip(measured, sites, strict=True):
         yield ProfiledCall(
             symbol=call.symbol, kernel=call.kernel, start=call.start, seconds=call.seconds,
             bytes=call.bytes, flops=work.get(call.symbol, 0.0),
             shapes=tuple(map(tuple, call.shapes)),
-            nodes=tuple(_name(nodes, at) for at in site.nodes), added=site.added,
+            nodes=name_nodes(nodes, site), added=site.added,
         )  # fmt: skip
 
 
-def _name(nodes: NodeMap, at: int) -> str:
-    return nodes.nodes[at].name if at < len(nodes.nodes) else f"node {at}"
+def name_nodes(nodes: NodeMap, site: KernelCall) -> tuple[str, ...]:
+    """Return the names of the nodes that a kernel call computes."""
+    known = nodes.nodes
+    return tuple(known[at].name if at < len(known) else f"node {at}" for at in site.nodes)
 
 
-def _sites(calls: Sequence[_Measured], library: LibraryNodes) -> list[KernelCall]:
-    """Return for each call which one of the graph it is.
+def match_sites(symbols: Sequence[str], library: LibraryNodes) -> list[KernelCall]:
+    """Return for each call of a run, by its symbol, which one of the graph it is.
 
     Where a kernel is called as often as the graph calls it, their order tells. In loops and
     branches it is called more or less often: then it names the nodes of all its calls.
@@ -137,17 +140,17 @@ def _sites(calls: Sequence[_Measured], library: LibraryNodes) -> list[KernelCall
     for function in library.functions:
         for site in function.calls:
             listed[site.kernel].append(site)
-    counts = Counter(call.symbol for call in calls)
+    counts = Counter(symbols)
     single = len(library.functions) == 1
     places: Counter[str] = Counter()
     found = []
-    for call in calls:
-        sites = listed.get(call.symbol, [])
-        if single and counts[call.symbol] == len(sites):
-            found.append(sites[places[call.symbol]])
+    for symbol in symbols:
+        sites = listed.get(symbol, [])
+        if single and counts[symbol] == len(sites):
+            found.append(sites[places[symbol]])
         else:
-            found.append(_any_of(call.symbol, sites))
-        places[call.symbol] += 1
+            found.append(_any_of(symbol, sites))
+        places[symbol] += 1
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from autopipe.artifacts.library import SHORT, BuiltLibrary, LibraryTask
-from autopipe.artifacts.lowering import SizedModule, SizedModules
+from autopipe.artifacts.lowering import SizedModules
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.model_nodes import KernelFunction, LibraryNodes, ModelNodes, NodeMap
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
@@ -26,7 +26,6 @@ from autopipe.records.proofs import claimed
 from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
-    import numpy as np
     import tvm
 
     from autopipe.building.choice import Choice, Choices
@@ -104,7 +103,7 @@ class BuildStage(Stage, frozen=True):
             watch.begin(f"compiling {len(tasks)} kernels")
             lowered = module_io.load_lowered(ctx.inputs["lower"])
             sized = SizedModules.within(ctx.inputs["lower"]).modules
-            paths = {one.label: ctx.out / library_of(one) for one in sized}
+            paths = {one.label: ctx.out / one.library for one in sized}
             paths[""] = ctx.out / LIBRARY
             linker = Linker.of(self.linker, self.sysroot)
             compiled = compile_model(lowered, choices, failures, paths, linker)
@@ -132,7 +131,7 @@ class BuildStage(Stage, frozen=True):
         said = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
         model = ImportedModel.read(ctx.inputs["import"])
         tasks = [request.task for request in choices.asked]
-        weights, halves = _pack(ctx, model.weights, packing)
+        weights, halves = _pack(ctx, packing)
         sized = SizedModules.within(ctx.inputs["lower"]).modules
         return BuiltLibrary(
             name=model.name,
@@ -141,7 +140,7 @@ class BuildStage(Stage, frozen=True):
             weights=weights[""],
             dimensions=model.dimensions,
             entries=tuple(
-                SizedLibrary(library=library_of(one), sizes=one.sizes, weights=weights[one.label])
+                SizedLibrary(library=one.library, sizes=one.sizes, weights=weights[one.label])
                 for one in sized
             ),
             halves=halves,
@@ -235,11 +234,6 @@ def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[Bes
     yield from (record for record in own if serves_open(record.schedule))
 
 
-def library_of(module: SizedModule) -> str:
-    """Return the name of the library for one size: `lib.0.so` of `module.0.json`."""
-    return f"lib{Path(module.file).stem.removeprefix('module')}.so"
-
-
 def _map_nodes(
     ctx: Context,
     tasks: "Sequence[Task]",
@@ -263,7 +257,7 @@ def _map_nodes(
 
 
 def _pack(
-    ctx: Context, names: Iterable[str], packing: "Mapping[str, tvm.IRModule]"
+    ctx: Context, packing: "Mapping[str, tvm.IRModule]"
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """Transform the imported weights as graph and schedules want them.
 
@@ -273,25 +267,14 @@ def _pack(
     from autopipe.building.halves import narrowed
     from autopipe.building.weight_pool import WeightPool
     from autopipe.compiler import module_io
-    from autopipe.compiler.graph import weights
-    from autopipe.compiler.library.kernel_threads import use_threads
-    from autopipe.compiler.target.target import host
-    from autopipe.schedules.engines import default
+    from autopipe.schedules.model_weights import ModelWeights
 
     cores = int(str(ctx.facts[Facet.TARGET]["num_cores"]))
-    use_threads(cores)
-    here = host(cores)
-    arrays = module_io.load_weights(ctx.inputs["import"] / "weights.safetensors")
-    transform = module_io.load_module(ctx.inputs["optimize"] / "transform.json")
-
-    def done(work: "tvm.IRModule", values: "Sequence[np.ndarray]") -> "list[np.ndarray]":
-        return weights.evaluate(work, values, here, lambda module: default.schedule(module, here))
-
-    shared = done(transform, [arrays[name] for name in names])
+    weights = ModelWeights(ctx.inputs["import"], ctx.inputs["optimize"], cores)
     pool = WeightPool()
     labels = ["", *(label for label in packing if label)]
-    packed = {label: pool.add(done(packing[label], shared)) for label in labels}
-    kept = narrowed(pool.arrays, arrays)
+    packed = {label: pool.add(weights.pack(packing[label])) for label in labels}
+    kept = narrowed(pool.arrays, weights.imported)
     module_io.save_aligned_weights(kept, ctx.out / "weights.safetensors")
     halves = (name for name, array in kept.items() if array.dtype != pool.arrays[name].dtype)
     return packed, tuple(sorted(halves))

@@ -4,11 +4,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Self
 
 from autopipe.artifacts.verification import CheckedCase, Verification
 from autopipe.config import Verify
-from autopipe.errors import StageError
+from autopipe.errors import ConfigError, StageError
 from autopipe.pipeline.counted import Watch
 from autopipe.verification import doubts, reference
 from autopipe.verification.case_source import Batch, CaseSource
@@ -44,15 +46,9 @@ def verify(  # noqa: PLR0913 -- what is compared, with what, and how
     names differ, ModelError where the model itself can not run at a size that it may have,
     SetupError where no reference is installed, ConfigError for real inputs that do not fit.
     """
-    engines = reference.choose(options.reference, imported)
-    plain = Oracle(imported, engines, work)
-    rounds = bool(model.rounded or model.short)
-    rounding = Rounding.of(model, imported, plain, options, work) if rounds else None
-    oracle = rounding.oracle if rounding else plain
-    trials = CaseSource(model.signature, imported, options)
-    operators = Operators(imported, model.signature.device)
-    checker = _Checker(model, imported, work, oracle, trials, options, operators, rounding)
-    found = list(_counted(map(checker.checked, trials.batches(given or {})), trials, watch))
+    checker = _Checker.of(model, imported, options, work)
+    batches = checker.source.batches(given or {})
+    found = list(_counted(map(checker.checked, batches), checker.source, watch))
     expected = found[0].expected
     warnings = Counter(warning for one in found for warning in one.warnings)
     return Verification(
@@ -64,8 +60,53 @@ def verify(  # noqa: PLR0913 -- what is compared, with what, and how
             *expected.refusals,
             *(f"{text} (at {n} sizes)" if n > 1 else text for text, n in warnings.items()),
         ),
-        rounded_by=max(one.rounded_by for one in found) if rounding else None,
+        rounded_by=max(one.rounded_by for one in found) if checker.rounding else None,
     )
+
+
+def find_wrong_case(  # noqa: PLR0913 -- what is compared, with what, and how
+    model: ContainedBuild,
+    imported: Path,
+    options: Verify,
+    work: Path,
+    given: Mapping[str, Path] | None = None,
+    *,
+    name: str | None = None,
+) -> tuple[Case, CheckedCase]:
+    """Return the first case on which `verify` finds a build wrong; its first case if there is none.
+
+    With a `name`, only cases of that name count; ConfigError where there is none. Raises as
+    `verify`, but for GateError where numbers differ.
+    """
+    checker = _Checker.of(model, imported, options, work)
+    first: tuple[Case, CheckedCase] | None = None
+    known: dict[str, None] = {}
+    for batch in checker.source.batches(given or {}):
+        known |= dict.fromkeys(case.name for case in (*batch.drawn, *batch.special))
+        for case, checked in chain.from_iterable(map(checker.compared, _parts(batch, name))):
+            if name not in {None, case.name}:
+                continue
+            first = first or (case, checked)
+            if any(output.failure for output in checked.outputs):
+                return case, checked
+    if first is None:
+        raise ConfigError(f"there is no case {name!r}; there are {', '.join(known)}")
+    return first
+
+
+def _parts(batch: Batch, name: str | None) -> Iterator[Batch]:
+    """Yield the first case of a batch, then all; with a name, the first and those of that name.
+
+    The first tells what magnitude outputs have.
+    """
+    if name is None:
+        yield Batch(batch.drawn[:1], (), batch.real)
+        yield batch
+        return
+    drawn = [one for at, one in enumerate(batch.drawn) if at == 0 or one.name == name]
+    special = [one for one in batch.special if one.name == name]
+    if special or drawn[1:] or drawn[0].name == name:
+        yield Batch(drawn, special, batch.real)
 
 
 def _counted(
@@ -94,6 +135,19 @@ class _BatchResult:
 
 
 @dataclass(frozen=True, slots=True)
+class _DrawnResult:
+    """What comparing the cases of a batch that a model is made for showed, and edges near it."""
+
+    drawn: Sequence[Case]
+    known: Sequence[ReferenceAnswer]
+    """What the reference computes for these, then for special cases."""
+    expected: Expected
+    judge: CaseJudge
+    checked: tuple[CheckedCase, ...]
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Checker:
     """Compares batch after batch."""
 
@@ -106,26 +160,62 @@ class _Checker:
     operators: Operators
     rounding: Rounding | None = None
 
+    @classmethod
+    def of(cls, model: ContainedBuild, imported: Path, options: Verify, work: Path) -> Self:
+        """Return the checker of a build. Raises as `verify` where there is no reference."""
+        engines = reference.choose(options.reference, imported)
+        plain = Oracle(imported, engines, work)
+        rounds = bool(model.rounded or model.short)
+        rounding = Rounding.of(model, imported, plain, options, work) if rounds else None
+        oracle = rounding.oracle if rounding else plain
+        source = CaseSource(model.signature, imported, options)
+        operators = Operators(imported, model.signature.device)
+        return cls(model, imported, work, oracle, source, options, operators, rounding)
+
     def checked(self, batch: Batch) -> _BatchResult:
         """Compare all cases of a batch. Raises GateError for the worst that is wrong."""
-        drawn, special = list(batch.drawn), batch.special
-        known, expected = self.oracle.ask([*drawn, *special])
+        found = self._drawn(batch)
+        drawn, known, checked = found.drawn, found.known, found.checked
+        raise_worst(checked)
+        apart, answers = self._special(batch, found)
+        raise_worst([case for case, of in zip(apart, answers, strict=True)
+                     if found.judge.binds(case, of)])  # fmt: skip
+        special, expected = batch.special, found.expected
+        warnings = found.warnings
+        warnings += doubts.of_cases(checked, known, expected, complete=bool(special))
+        warnings += doubts.of_references((*checked, *apart), [*known[: len(drawn)], *answers])
+        by = self.rounding.moved_by(drawn, known) if self.rounding else 0.0
+        return _BatchResult(checked, apart, (*warnings, *doubts.of_crashes(apart)), expected, by)
+
+    def compared(self, batch: Batch) -> Iterator[tuple[Case, CheckedCase]]:
+        """Yield each case of a batch that a build has to pass, and what comparing it showed."""
+        found = self._drawn(batch)
+        yield from zip(found.drawn, found.checked, strict=True)
+        apart, answers = self._special(batch, found)
+        for case, one, answer in zip(batch.special, apart, answers, strict=True):
+            if found.judge.binds(case, answer):
+                yield case, one
+
+    def _drawn(self, batch: Batch) -> _DrawnResult:
+        drawn = list(batch.drawn)
+        known, expected = self.oracle.ask([*drawn, *batch.special])
         check_names([port.name for port in self.model.signature.outputs], expected.outputs)
         warnings = list(self._redrawn(batch, drawn, known))
         typical = _typical(drawn, known)
         steps = self.operators.round or (self.rounding is not None and self.rounding.inside)
         judge = CaseJudge(self.model, self.oracle, self.options, self.operators, typical, steps)
-        main = expected.engine
-        checked = self._compared(judge, CaseJudge.checked, main, zip(drawn, known, strict=False))
-        raise_worst(checked)
-        answers = self._propagated(special, known[len(drawn) :])
-        apart = self._compared(judge, CaseJudge.special, main, zip(special, answers, strict=True))
-        raise_worst([case for case, of in zip(apart, answers, strict=True)
-                     if judge.binds(case, of)])  # fmt: skip
-        warnings += doubts.of_cases(checked, known, expected, complete=bool(special))
-        warnings += doubts.of_references((*checked, *apart), [*known[: len(drawn)], *answers])
-        by = self.rounding.moved_by(drawn, known) if self.rounding else 0.0
-        return _BatchResult(checked, apart, (*warnings, *doubts.of_crashes(apart)), expected, by)
+        pairs = zip(drawn, known, strict=False)
+        checked = self._compared(judge, CaseJudge.checked, expected.engine, pairs)
+        return _DrawnResult(drawn, known, expected, judge, checked, warnings)
+
+    def _special(
+        self, batch: Batch, found: _DrawnResult
+    ) -> tuple[tuple[CheckedCase, ...], list[ReferenceAnswer]]:
+        """Compare the special cases of a batch; return what that showed, and the answers."""
+        answers = self._propagated(batch.special, found.known[len(found.drawn) :])
+        pairs = zip(batch.special, answers, strict=True)
+        main = found.expected.engine
+        return self._compared(found.judge, CaseJudge.special, main, pairs), answers
 
     def _propagated(
         self, special: Sequence[Case], answers: Sequence[ReferenceAnswer]

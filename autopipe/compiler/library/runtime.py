@@ -26,9 +26,9 @@ from autopipe.libraries import loading
 from autopipe.runtime.weights import ALIGNMENT, map_bytes, read_header, view_weight
 
 if TYPE_CHECKING:
-    from tvm_ffi import Module
+    from tvm_ffi import Function, Module
 
-__all__ = ["LoadedModel", "Model", "aligned", "load", "load_artifact", "load_with",
+__all__ = ["LoadedModel", "Model", "aligned", "load", "load_artifact", "load_kernel", "load_with",
            "map_weights", "tensor_of"]  # fmt: skip
 
 WEIGHTS: Final = "weights.safetensors"
@@ -128,6 +128,20 @@ def _sizes(steps: Sequence[int]) -> list[object]:
 def load_artifact(library: Path, threads: int | None = None) -> Model:
     """Load the artifact of the stage *build*, by default with the threads it was built for."""
     return load(library, BuiltLibrary.read(library).signature, threads=threads)
+
+
+def load_kernel(library: Path, name: str) -> "Function":
+    """Return a kernel of a library, to be called with tensors. Raises StageError."""
+    from tvm_ffi import load_module
+
+    shorten_spin()
+    _load_runtime()
+    try:
+        with loading():
+            kernel: Function = load_module(library).get_function(name, query_imports=True)
+    except (RuntimeError, AttributeError) as error:
+        raise StageError(f"{library.name} can not be loaded: {last_line(error)}") from error
+    return kernel
 
 
 def _machine(library: Path, devices: Sequence[int]) -> "Module":

@@ -1,0 +1,1 @@
+"""Which kernel of a build is the first that computes something else than it should."""

@@ -1,0 +1,156 @@
+"""A folder that holds a kernel call: inputs, outputs, the library, and a script that repeats it."""
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from autopipe.artifacts.document import ArtifactDocument, Part
+from autopipe.bisection.differences import measure
+from autopipe.compiler.library.kernel_threads import use_threads
+from autopipe.compiler.library.runtime import aligned, load_kernel, tensor_of
+from autopipe.errors import StoreError
+
+INPUTS, EXPECTED, ACTUAL = "inputs.npz", "expected.npz", "actual.npz"
+LOOPS: Final = "kernel.txt"
+_BFLOAT16: Final = "bfloat16"
+_SECONDS: Final = 1.0
+"""For how long a kernel is timed."""
+
+_SCRIPT: Final = '''"""Calls a kernel on saved inputs; prints how far it is off, or its time."""
+
+import sys
+from pathlib import Path
+
+from autopipe.bisection.call_folder import repeat_call
+
+sys.exit(repeat_call(Path(__file__).parent))
+'''
+
+
+class Argument(Part, frozen=True):
+    """An argument of a kernel: a tensor, or a size."""
+
+    shape: tuple[int, ...] = ()
+    dtype: str | None = None
+    """Null for a size. NumPy has no bfloat16: files hold it as uint16."""
+    size: int | None = None
+
+
+class SavedCall(ArtifactDocument, frozen=True):
+    """`call.json`: how the kernel is called."""
+
+    FILE: ClassVar[str] = "call.json"
+
+    kernel: str
+    library: str
+    nodes: tuple[str, ...]
+    threads: int
+    arguments: tuple[Argument, ...]
+    outputs: int
+    """How many of the last tensors it writes."""
+    timed: bool
+    """Whether its time is what counts."""
+
+
+def describe_arguments(given: Sequence[Any]) -> tuple[Argument, ...]:
+    """Return how a kernel is called, of what the machine gives it."""
+    return tuple(
+        Argument(size=int(one)) if isinstance(one, int)
+        else Argument(shape=tuple(map(int, one.shape)), dtype=str(one.dtype))
+        for one in given
+    )  # fmt: skip
+
+
+def save_call(folder: Path, call: SavedCall, build: Path, loops: str) -> None:
+    """Write all but the arrays. Raises StoreError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (INPUTS, EXPECTED, ACTUAL):
+            (folder / name).unlink(missing_ok=True)
+        for library in build.glob("*.so*"):
+            shutil.copyfile(library, folder / library.name)
+        call.write(folder)
+        (folder / LOOPS).write_text(loops + "\n", encoding="utf-8")
+        (folder / "reproduce.py").write_text(_SCRIPT, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror or error}") from error
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as `.npz`. Raises StoreError."""
+    plain = {
+        name: array.view(np.uint16) if array.dtype.name == _BFLOAT16 else array
+        for name, array in arrays.items()
+    }
+    try:
+        np.savez(path, **plain)  # type: ignore[arg-type]  # numpy's stub of savez
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+
+
+def repeat_call(folder: Path) -> int:
+    """Call the kernel of a folder, print how far its outputs are off or how long it takes.
+
+    Returns 1 where outputs differ from the expected ones by more than is allowed, else 0.
+    """
+    call = SavedCall.read(folder)
+    kernel = load_kernel(folder / call.library, call.kernel)
+    use_threads(call.threads)
+    stored = _load(folder / INPUTS)
+    arrays, given = [], list[object]()
+    for at, argument in enumerate(call.arguments):
+        if argument.dtype is None:
+            given.append(argument.size)
+            continue
+        kind = np.uint16 if argument.dtype == _BFLOAT16 else np.dtype(argument.dtype)
+        array = aligned(argument.shape, kind)
+        array[...] = stored.get(str(at), 0)
+        arrays.append(array)
+        given.append(tensor_of(array, bfloat16=argument.dtype == _BFLOAT16))
+    kernel(*given)
+    made = [array.copy() for array in arrays[-call.outputs :]]
+    print(f"{call.kernel}: {', '.join(call.nodes) or 'no node is known'}")  # noqa: T201 - what it is for
+    if call.timed:
+        print(f"{_seconds(kernel, given) * 1e6:.1f} us a call on {call.threads} threads")  # noqa: T201
+    if not (folder / EXPECTED).exists():
+        return 0
+    expected = _load(folder / EXPECTED)
+    wanted = [_as_floats(expected[str(at)], call, at) for at in range(call.outputs)]
+    found = [_as_floats(array, call, at) for at, array in enumerate(made)]
+    difference = measure(wanted, found)
+    print(describe(difference.max_abs, difference.max_rel))  # noqa: T201
+    return 0 if difference.agrees else 1
+
+
+def describe(largest: float | None, relative: float | None) -> str:
+    """Return the errors of a kernel in words."""
+    if largest is None or relative is None:
+        return "its outputs are not finite, or not those that are expected"
+    return f"largest error {largest:.6g}, {relative:.3g} of the largest expected value"
+
+
+def _as_floats(array: np.ndarray, call: SavedCall, at: int) -> np.ndarray:
+    """Return an output in numbers: bfloat16 is stored as the upper half of float32."""
+    tensors = [one for one in call.arguments if one.dtype is not None]
+    if tensors[len(tensors) - call.outputs + at].dtype != _BFLOAT16:
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as stored:
+        return dict(stored)
+
+
+def _seconds(kernel: Any, given: Sequence[object]) -> float:  # noqa: ANN401 - of TVM's runtime
+    """Return the least time of a call."""
+    end, least = time.perf_counter() + _SECONDS, float("inf")
+    while time.perf_counter() < end:
+        begun = time.perf_counter()
+        kernel(*given)
+        least = min(least, time.perf_counter() - begun)
+    return least

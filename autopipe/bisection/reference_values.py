@@ -1,0 +1,64 @@
+"""The values inside of an ONNX model, as onnxruntime computes them in a process of its own."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from autopipe.errors import StageError
+from autopipe.processes import call
+from autopipe.store import arrays
+from autopipe.verification.reference import EXACT_BYTES, MODEL
+
+_WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
+"""Where weights in files lie of a model that is given as bytes."""
+
+
+def compute_values(imported: Path, inputs: Path, names: Iterable[str], out: Path) -> None:
+    """Write values of a model on inputs, both safetensors; values that are no tensors are left out.
+
+    `imported` is the artifact of *import*. Raises StageError where onnxruntime refuses the model.
+    """
+    request = {
+        "imported": str(imported.absolute()), "inputs": str(inputs), "names": sorted(names),
+        "out": str(out),
+    }  # fmt: skip
+    try:
+        call.call(__name__, request)
+    except StageError as error:
+        raise StageError(f"onnxruntime does not compute the values inside: {error}") from None
+
+
+def _answer(request: call.Answer) -> call.Answer:
+    import numpy as np
+    import onnx
+    import onnxruntime
+    from safetensors.numpy import load_file
+
+    onnxruntime.set_default_logger_severity(4)
+    folder = Path(request["imported"])
+    model = onnx.load(str(folder / MODEL), load_external_data=False)
+    made = {name for node in model.graph.node for name in node.output}
+    made -= {value.name for value in model.graph.output}
+    wanted = [name for name in request["names"] if name in made]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry(*EXACT_BYTES)
+    options.add_session_config_entry(_WEIGHTS_FOLDER, str(folder))
+    try:
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        names = [output.name for output in session.get_outputs()]
+        results = session.run(names, load_file(request["inputs"]))
+    except Exception as error:  # onnxruntime's errors have no public base
+        raise StageError(str(error).strip().splitlines()[0]) from error
+    values = {
+        name: np.ascontiguousarray(value).reshape(value.shape)
+        for name, value in zip(names, results, strict=True)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
+    }
+    arrays.save(values, Path(request["out"]))
+    return {}
+
+
+if __name__ == "__main__":
+    call.serve(_answer)
