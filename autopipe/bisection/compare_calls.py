@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.lowering import SizedModules
-from autopipe.artifacts.model_nodes import KernelCall, NodeMap
+from autopipe.artifacts.model_nodes import PACKED, KernelCall, NodeMap
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.bisection.bisection import BisectedCall, Cause
 from autopipe.bisection.call_folder import (
@@ -36,7 +36,6 @@ from autopipe.bisection.differences import measure_value
 from autopipe.bisection.first_wrong import find_first
 from autopipe.bisection.plain_twin import PlainTwin, count_outputs
 from autopipe.compiler import module_io
-from autopipe.compiler.kernel_nodes import PACKED
 from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.library.model_instances import Instance
 from autopipe.compiler.library.prepared_run import PreparedRun

@@ -15,11 +15,11 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from autopipe.artifacts.model_nodes import PACKED
 from autopipe.bisection.bisection import CallDifference
 from autopipe.bisection.captured_run import CapturedCall, Outputs, tensors_of
 from autopipe.bisection.differences import measure
 from autopipe.compiler.graph.calls import bindings, callee, graph_functions
-from autopipe.compiler.kernel_nodes import PACKED
 from autopipe.compiler.library.build import build
 from autopipe.compiler.library.row_order import along_rows
 from autopipe.compiler.tasks import workload

@@ -7,9 +7,8 @@ import tvm
 import tvm_ffi
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.artifacts.model_nodes import LibraryNodes, NodeMap
+from autopipe.artifacts.model_nodes import PACKED, LibraryNodes, NodeMap
 from autopipe.compiler import module_io
-from autopipe.compiler.kernel_nodes import PACKED
 from autopipe.compiler.library import build
 from autopipe.compiler.target.target import tvm_target
 from autopipe.schedules.model_weights import ModelWeights
