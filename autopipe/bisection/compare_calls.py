@@ -38,6 +38,7 @@ from autopipe.bisection.plain_twin import PlainTwin, count_outputs
 from autopipe.compiler import module_io
 from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.library.model_instances import Instance
+from autopipe.compiler.library.plain import size_arguments
 from autopipe.compiler.library.prepared_run import PreparedRun
 from autopipe.compiler.library.runtime import load_artifact
 from autopipe.compiler.target.target import tvm_target
@@ -81,6 +82,12 @@ class _Job:
         run_watched(model, arrays, watch_of, generic=bool(self.request["generic"]))
         return PreparedRun(model)
 
+    def arguments(self) -> list[object]:
+        """Return what `main` takes before its weights."""
+        arrays = load_file(self.request["inputs"])
+        tensors = [tvm.runtime.tensor(arrays[port.name]) for port in self.built.inputs]
+        return [*tensors, *size_arguments(self.built, arrays)]
+
     def outputs(self, library: str) -> dict[str, int]:
         """Return how many outputs each kernel of a library has."""
         known = count_outputs(self.lowered[library])
@@ -118,7 +125,7 @@ def _compare(job: _Job) -> call.Answer:
     recorded = recorders[library].calls
     weights = ModelWeights(job.folder("import"), job.folder("optimize"), target["num_cores"])
     twin = PlainTwin(job.lowered[library], weights, tvm_target(target))
-    loops = twin.compare(run.given, recorded)
+    loops = twin.compare(job.arguments(), recorded)
     sites = match_sites([one.kernel for one in recorded], job.nodes.named(library))
     values = _ReferenceValues.of(job, sites)
     calls = []

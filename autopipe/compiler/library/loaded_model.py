@@ -88,12 +88,6 @@ class LoadedModel(Described):
         made = self._given(given, {}, limit)
         return self._deliver(dict(zip(self._names, made, strict=True)), outputs)
 
-    @property
-    def given(self) -> list[Any]:
-        """What `main` was given in the last call, without weights: inputs, and dynamic sizes."""
-        count = len(self.signature.inputs) + bool(self.signature.dimensions)
-        return self._arguments[:count]
-
     def repeat(self) -> None:
         """Run once more on the inputs of the last call, and leave the outputs where they are."""
         self._run({}, None)

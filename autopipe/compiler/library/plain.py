@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import transform
 
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import (
     float_order,  # noqa: F401 - it registers how places of extremes are legalized
@@ -44,7 +45,7 @@ def _answer(request: call.Answer) -> call.Answer:
         for case, file in request["cases"]:
             given = load_file(case)
             arguments = [tvm.runtime.tensor(given[name]) for name in inputs]
-            result = machine["main"](*arguments, *_steps(model, given), *weights)
+            result = machine["main"](*arguments, *size_arguments(model, given), *weights)
             results = [result] if hasattr(result, "numpy") else list(result)
             values = [np.asarray(result.numpy(), order="C") for result in results]
             arrays.save(dict(zip(outputs, values, strict=True)), Path(file))
@@ -54,7 +55,9 @@ def _answer(request: call.Answer) -> call.Answer:
     return {"outputs": outputs}
 
 
-def _steps(model: ImportedModel, given: Mapping[str, np.ndarray]) -> list[object]:
+def size_arguments(
+    model: ImportedModel | BuiltLibrary, given: Mapping[str, np.ndarray]
+) -> list[object]:
     """Return what `main` takes for open sizes: how many multiples each has."""
     if not model.dimensions:
         return []

@@ -16,8 +16,6 @@ class PreparedRun:
         else:
             self._loaded, machines = model, {LIBRARY: model.machine}
         self.machine: VirtualMachine = self._loaded.machine
-        self.given = self._loaded.given
-        """What `main` takes before the weights."""
         self.library = next(name for name, one in machines.items() if one is self.machine)
 
     def __call__(self) -> None:
