@@ -205,7 +205,11 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
+    array = memory[start : start + size].view(dtype).reshape(shape)
+    if size:
+        return array
+    strides = np.cumprod([array.itemsize, *shape[:0:-1]])[::-1]  # as kernels expect them
+    return np.lib.stride_tricks.as_strided(array, strides=tuple(map(int, strides)))
 
 
 def last_line(error: Exception) -> str:

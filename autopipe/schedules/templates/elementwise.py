@@ -93,7 +93,8 @@ class Run:
 
 def match(sch: Schedule) -> Movement | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
-    return recognize(sch)
+    found = recognize(sch)
+    return None if found is None or 0 in found.extents else found  # nothing to compute
 
 
 def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:

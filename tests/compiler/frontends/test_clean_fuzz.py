@@ -15,7 +15,7 @@ from autopipe.errors import ModelError
 from tests.compiler.frontends.random_onnx import RandomGraph
 from tests.support.seeds import fuzz_seeds, split_seeds
 
-_REFUSALS = ("no output depends on an input", "is empty")
+_REFUSAL = "no output depends on an input"
 
 
 def compare(seed):
@@ -27,7 +27,7 @@ def compare(seed):
     try:
         vetted = gate.vet(made.SerializeToString(), Path("m.onnx"), {})
     except ModelError as error:
-        if not any(text in str(error) for text in _REFUSALS):
+        if _REFUSAL not in str(error):
             raise
         return "refused"
     weights = {name: numpy_helper.to_array(stored) for name, stored in vetted.weights.items()}

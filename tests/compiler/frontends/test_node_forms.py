@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.compiler.graph.scalars import plain_numbers
+from autopipe.compiler.library.loaded_model import aligned
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, ints, model, node, run, save, value
 from tests.compiler.frontends.test_new_operators import MICROSOFT, case, check, floats, merged
@@ -21,6 +22,8 @@ SQUARE = floats(4, 5)
 INTEGERS = np.array([[-7, 2, 4], [5, -9, 1]], np.int32)
 BOOLS = np.array([True, False, True]), np.array([True, True, False])
 PICTURE = floats(1, 2, 8, 7)
+PLANES = floats(2, 3, 4)
+MOST_OF_NONE = np.full((2, 1, 4), -INF)
 
 
 def one(number, dtype=np.int64):
@@ -98,6 +101,26 @@ def test_a_slope_of_zero_makes_no_number_of_infinity(tmp_path):
     y = compiled(dataclasses.replace(imported, module=plain_numbers(imported.module)), {"x": FAR})
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(y[0], np.where(FAR < 0, np.float32(0) * FAR, FAR))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([node("ReduceMax", ["x"], "r", axes=[1])], MOST_OF_NONE),
+        ([node("ReduceSum", ["x", "axis"], "s"), node("Log", ["s"], "r")], MOST_OF_NONE),
+        ([node("Transpose", ["x"], "r", perm=[2, 1, 0])], np.zeros((4, 0, 2))),
+        ([node("Concat", ["x", "z"], "c", axis=1), node("Neg", ["c"], "r")], -PLANES),
+        ([node("Sigmoid", ["x"], "e"), node("ReduceProd", ["e"], "p", axes=[1]),
+          node("Mul", ["z", "p"], "r")], PLANES),
+    ],
+)  # fmt: skip
+def test_an_input_may_have_no_elements(tmp_path, nodes, expected):
+    inputs = [value("x", (2, 0, 4)), value("z", PLANES.shape)]
+    axis = numpy_helper.from_array(one([1]), "axis")
+    made = model(nodes, inputs, [value("r", expected.shape)], [axis])
+    imported = load(save(made, tmp_path), {}, None, None)
+    feeds = {"x": aligned((2, 0, 4), "float32"), "z": PLANES}
+    np.testing.assert_array_equal(compiled(imported, feeds)[0], expected.astype("float32"))
 
 
 @pytest.mark.parametrize(

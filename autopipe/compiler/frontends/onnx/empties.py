@@ -7,6 +7,7 @@ elements, as long as shapes are known.
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -33,12 +34,14 @@ _OPTIONAL_UPDATES: Final = {"ScatterElements", "ScatterND", "Scatter"}
 
 def fold(model: Proto) -> None:
     """Make constants of a model's tensors without elements, in place, and of what they decide."""
-    while _folded(model):
+    decided: set[str] = set()
+    while _folded(model, decided):
         pass
     _make_nodes(model.graph)
 
 
-def _folded(model: Proto) -> bool:
+def _folded(model: Proto, decided: set[str]) -> bool:
+    """Fold what is empty now; add the names that became constants to those that are decided."""
     inferred = _inferred(model)
     if _clamped(model.graph, inferred):
         return True
@@ -52,14 +55,25 @@ def _folded(model: Proto) -> bool:
         stored |= {one.name: one for one in map(constant, graph.node) if one is not None}
         for node in list(graph.node):
             if node.op_type != "Constant" and not any(bodies(node)):
-                changed |= _settled(graph, node, empty, stored, opset)
+                known = _Known(empty, stored, decided, opset)
+                changed |= _settled(graph, node, known)
     return changed
 
 
-def _settled(
-    graph: Proto, node: Proto, empty: Mapping[str, Array], stored: Mapping[str, Proto], opset: int
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of the tensors of a graph, by name."""
+
+    empty: Mapping[str, Array]
+    stored: Mapping[str, Proto]
+    decided: set[str]
+    """Those that became constants because something was empty."""
+    opset: int
+
+
+def _settled(graph: Proto, node: Proto, known: _Known) -> bool:
     """Replace a node by constants, or take what is empty out of it; tell whether it changed."""
+    empty, stored = known.empty, known.stored
     results = [name for name in node.output if name]
     if all(name in empty for name in results):
         _replace(graph, node, {name: empty[name] for name in results})
@@ -69,19 +83,21 @@ def _settled(
     given = [name for name in node.input if name]
     without = [name for name in given if name not in empty]
     if len(without) == len(given):
-        return False
-    if node.op_type == "Concat" and without:
+        if known.decided.isdisjoint(given):
+            return False
+    elif node.op_type == "Concat" and without:
         del node.input[:]
         node.input.extend(without)
         return True
-    if node.op_type in _OPTIONAL_UPDATES and node.input[1] in empty:
+    elif node.op_type in _OPTIONAL_UPDATES and node.input[1] in empty:
         node.CopyFrom(helper.make_node("Identity", [node.input[0]], results, name=node.name))
         return True
     values = {name: to_array(stored[name]) for name in given if name in stored}
     values |= {name: empty[name] for name in given if name in empty}
-    computed = _evaluate(node, values, opset) if len(values) == len(set(given)) else {}
+    computed = _evaluate(node, values, known.opset) if len(values) == len(set(given)) else {}
     if computed:
         _replace(graph, node, computed)
+        known.decided.update(computed)
     return bool(computed)
 
 
@@ -176,7 +192,7 @@ def _empty_arrays(inferred: Proto) -> dict[str, Array]:
     """Return the tensors without elements by name: those that are computed, and those stored."""
     found = {}
     for graph in graphs(inferred):
-        for value in (*graph.value_info, *graph.output):
+        for value in (*graph.input, *graph.value_info, *graph.output):
             shape, kind = shapes.of_value(value), value.type.tensor_type.elem_type
             if shape is not None and 0 in shape and kind in DTYPES:
                 found[value.name] = np.empty(shape, DTYPES[kind][0])

@@ -56,12 +56,14 @@ def to_relax(
     # in the order that documents have, which is that of letters
     steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}
     shapes = {
-        value.name: _open_shape(value, dimensions, steps) for value in inputs if value.dimensions
+        value.name: _open_shape(value, dimensions, steps)
+        for value in inputs
+        if value.dimensions or 0 in value.shape  # which TVM takes for an open size
     }
     if steps:
         module, found = _converted(model, shapes, Extents(steps, dimensions), origins)
     else:
-        module, found = _fixed(model, origins)
+        module, found = _fixed(model, shapes, origins)
     main = module["main"]
     expected = [*(value.name for value in inputs), *weights]
     given = [parameter.name for parameter in main.params]
@@ -77,18 +79,20 @@ def to_relax(
     return module
 
 
-def _fixed(model: Proto, origins: Origins) -> tuple[Any, Sequence[FoundSize]]:
+def _fixed(
+    model: Proto, shapes: Mapping[str, Any], origins: Origins
+) -> tuple[Any, Sequence[FoundSize]]:
     """Convert a model whose inputs have fixed sizes, and tell the sizes that it computes.
 
     Most compute none. Their shapes stay numbers, so they are tried that way first.
     """
     try:
-        module, found = _converted(model, {}, None, origins)
+        module, found = _converted(model, shapes, None, origins)
     except ModelError:
-        return _converted(model, {}, Extents({}, {}), origins)
+        return _converted(model, shapes, Extents({}, {}), origins)
     if all(known.is_fixed(kind) for kind in _results(module["main"])):
         return module, found
-    return _converted(model, {}, Extents({}, {}), origins)
+    return _converted(model, shapes, Extents({}, {}), origins)
 
 
 def _converted(
@@ -111,6 +115,8 @@ def _open_shape(
     value: Value, dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
 ) -> list[Any]:
     """Return the shape of an input, with multiples of steps where its size is open."""
+    if not value.dimensions:
+        return list(value.shape)
     multiples = {name: step * dimensions[name].multiple for name, step in steps.items()}
     return [
         size_of(extent, multiples) if extent else size

@@ -154,8 +154,7 @@ def _bound(value: Proto, given: Input | None, symbols: Mapping[str, int | str]) 
     shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
     names = tuple(dim.dim_param for dim in kind.shape.dim)
     fixed = [dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value")]
-    if elements(fixed, f"input {value.name!r}") == 0:
-        raise ModelError(f"input {value.name!r} is empty: {list(shape)}")
+    elements(fixed, f"input {value.name!r}")
     dimensions = names if any(names) else ()
     return Value(name=value.name, shape=shape, dtype=dtype, dimensions=dimensions)
 
