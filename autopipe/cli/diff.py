@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autopipe.cli.terminal import show, show_text
+from autopipe.errors import ConfigError
 
 if TYPE_CHECKING:
     from autopipe.comparison.difference import Difference
@@ -21,6 +22,7 @@ class Format(StrEnum):
     JSON = "json"
     MARKDOWN = "markdown"
     HTML = "html"
+    COMMENT = "comment"
 
 
 Build = Annotated[
@@ -34,8 +36,12 @@ def diff(
     *,
     form: Annotated[
         Format,
-        typer.Option("--format", help="Markdown fits a pull request; HTML is a page"),
+        typer.Option("--format", help="A comment says it in words; HTML is a page"),
     ] = Format.TEXT,
+    run: Annotated[
+        Path | None,
+        typer.Option(metavar="REPORT.json", help="The run that a comment begins with  [NEW]"),
+    ] = None,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="End with 1 if they differ, like git")
     ] = False,
@@ -48,8 +54,12 @@ def diff(
     from autopipe.comparison.reading import read
 
     difference = compare(read(old), read(new))
+    if run is not None and form is not Format.COMMENT:
+        raise ConfigError("--run needs --format comment")
     if form is Format.TEXT:
         show(_text(difference))
+    elif form is Format.COMMENT:
+        show_text(_comment(difference, run, new))
     else:
         show_text(_document(difference, form))
     if exit_code and not difference.same:
@@ -76,3 +86,12 @@ def _document(difference: "Difference", form: Format) -> str:
     from autopipe.comparison import markdown
 
     return markdown.write(difference).rstrip("\n") + "\n"
+
+
+def _comment(difference: "Difference", run: Path | None, new: Path) -> str:
+    from autopipe.comparison import comment
+    from autopipe.lock.recognize import FileKind
+    from autopipe.report import document
+
+    file = new if run is None and difference.new.kind is FileKind.REPORT else run
+    return comment.write(difference, None if file is None else document.load(file))

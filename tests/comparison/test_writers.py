@@ -6,7 +6,7 @@ from unicodedata import category
 import pytest
 from markdown_it import MarkdownIt
 
-from autopipe.comparison import document, markdown, page, text
+from autopipe.comparison import comment, document, markdown, page, text
 from autopipe.comparison.build import Build
 from autopipe.comparison.difference import compare
 from autopipe.comparison.excerpt import excerpt
@@ -15,6 +15,7 @@ from autopipe.store.canonical import pretty
 from tests.comparison.builds import KNOBS, build, latency, task
 from tests.report.names import NAMES
 from tests.report.pages import Page
+from tests.report.reports import full
 from tests.support.table import each_row
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -135,12 +136,18 @@ def tokens(page: str) -> list[str]:
     ]
 
 
+def commented(difference):
+    """A comment of a run with the names of its new build."""
+    return comment.write(difference, full(difference.new.pipeline))
+
+
 @pytest.mark.fault("E12")
+@pytest.mark.parametrize("write", [markdown.write, commented])
 @each_row("name", NAMES)
-def test_in_markdown_any_name_is_code_and_nothing_else(name):
-    page = markdown.write(compare(*pair(name)))
+def test_in_markdown_any_name_is_code_and_nothing_else(name, write):
+    page = write(compare(*pair(name)))
     page.encode()
-    plain = markdown.write(compare(*pair()))
+    plain = write(compare(*pair()))
     known = {"code_inline", "text"}
     assert [t for t in tokens(page) if t not in known] == [
         t for t in tokens(plain) if t not in known
@@ -254,3 +261,63 @@ def test_any_name_is_text_in_a_page(name):
     made, other = Page(page.write(compare(*pair(name)))), Page(page.write(compare(*pair())))
     assert made.tags == other.tags
     assert [one[:2] for one in made.attributes] == [one[:2] for one in other.attributes]
+
+
+COMMENT = """\
+### `name`: run finished, lock changed
+
+|  |  |
+| --- | --- |
+| latency | 1 ms (995 us to 1.01 ms), 0.50 of `onnxruntime 1.31` (faster) |
+| size | 1.0 MiB |
+| accuracy | `equal to name 1.31.1 on 2 cases, 0.00% of the allowed error used` |
+| `gates.regression` | passed: `as fast` |
+| `gates.a` | failed: `name` |
+| `gates.b` | inconclusive: `name` |
+| warnings | 1, in the summary of the job |
+
+**What changed in the lock**
+
+- outcome: `name` is `name!`, was `name`
+- configuration: `name` is `name!`, was `name`
+- target: `name` is `name!`, was `name`
+- versions: `name` is `name!`, was `name`
+- sources: `name` is `name!`, was `name`
+- tasks: 1 with another schedule: `name`
+- tasks: 1 new: `comename`
+- tasks: 1 gone: `gonename`
+- size: `name` is `1,100 bytes`, was `1,000 bytes` (+10.0%)
+- latency: `autopipe` is `1 s (900 ms to 1.1 s)`, was `3 s (2.7 to 3.3)` (faster)
+- latency: `onnxruntime` is `2 s (1.8 to 2.2)`, was `2 s (1.8 to 2.2)` (within the noise)
+- accuracy: `name` is `name!`, was `name`
+- artifacts: `name` is `name!`, was `name`
+"""
+
+
+def test_a_comment_says_in_words_what_came_of_a_change():
+    assert commented(compare(*pair())).rstrip() == COMMENT.rstrip()
+
+
+def test_a_comment_on_a_run_that_failed_begins_with_why():
+    run = full().model_copy(
+        update={"outcome": "failed", "exit_code": 1, "error": "`it` is wrong", "benchmark": None,
+                "verification": None, "package": None, "gates": (), "warnings": ()}
+    )  # fmt: skip
+    same = compare(*[pair()[0]] * 2)
+    told = comment.write(same, run)
+    assert told.startswith("### `name`: run failed with exit code 1\n\n```\n`it` is wrong\n```\n")
+    assert "| latency | not measured by this run |\n| size | no package |\n" in told
+    assert "What changed" not in told
+    assert comment.write(same).startswith("### `name`: the lock unchanged\n")
+
+
+def test_a_comment_groups_tasks_by_what_became_of_them():
+    old = build(tasks=tuple(task(f"t{at}", f"{at}") for at in range(30)))
+    new = build(tasks=tuple(task(f"t{at}", f"{at}", engine="ansor") for at in range(30)))
+    (line,) = [one for one in comment.write(compare(old, new)).splitlines() if "tasks:" in one]
+    assert line.startswith("- tasks: 30 with another schedule: `t0` (`autotvm` → `ansor`), `t1`")
+    assert line.endswith("`t19` (`autotvm` → `ansor`), and 10 more")
+    facts = build({"target": {f"f{at}": at for at in range(30)}})
+    told = comment.write(compare(build({"target": {"gone": 1}}), facts))
+    assert "- target: `f0` is new: `0`\n" in told
+    assert "- target: and 11 more\n" in told
