@@ -53,8 +53,7 @@ def to_relax(
         hidden.CopyFrom(model)
         hide(hidden)
         model = hidden
-    # in the order that documents have, which is that of letters
-    steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}
+    steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}  # as documents have them
     shapes = {
         value.name: _open_shape(value, dimensions, steps)
         for value in inputs
