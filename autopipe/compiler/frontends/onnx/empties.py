@@ -92,13 +92,19 @@ def _settled(graph: Proto, node: Proto, known: _Known) -> bool:
     elif node.op_type in _OPTIONAL_UPDATES and node.input[1] in empty:
         node.CopyFrom(helper.make_node("Identity", [node.input[0]], results, name=node.name))
         return True
-    values = {name: to_array(stored[name]) for name in given if name in stored}
-    values |= {name: empty[name] for name in given if name in empty}
-    computed = _evaluate(node, values, known.opset) if len(values) == len(set(given)) else {}
+    computed = _computed(node, known)
     if computed:
         _replace(graph, node, computed)
         known.decided.update(computed)
     return bool(computed)
+
+
+def _computed(node: Proto, known: _Known) -> dict[str, Array]:
+    """Return what a node computes of constants, nothing where an input is none."""
+    given = {name for name in node.input if name}
+    values = {name: to_array(known.stored[name]) for name in given if name in known.stored}
+    values |= {name: known.empty[name] for name in given if name in known.empty}
+    return _evaluate(node, values, known.opset) if len(values) == len(given) else {}
 
 
 def _without_empty_parts(

@@ -54,11 +54,7 @@ def to_relax(
         hide(hidden)
         model = hidden
     steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}  # as documents have them
-    shapes = {
-        value.name: _open_shape(value, dimensions, steps)
-        for value in inputs
-        if value.dimensions or 0 in value.shape  # which TVM takes for an open size
-    }
+    shapes = _given_shapes(inputs, dimensions, steps)
     if steps:
         module, found = _converted(model, shapes, Extents(steps, dimensions), origins)
     else:
@@ -108,6 +104,17 @@ def _converted(
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
     return converted.label(module), () if extents is None else extents.found
+
+
+def _given_shapes(
+    inputs: Sequence[Value], dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """Return the shapes that TVM does not take as they are declared: an open size, or one of 0."""
+    return {
+        value.name: _open_shape(value, dimensions, steps)
+        for value in inputs
+        if value.dimensions or 0 in value.shape
+    }
 
 
 def _open_shape(
