@@ -10,6 +10,7 @@ from autopipe.cli.terminal import show
 from autopipe.errors import ConfigError
 
 _PIPELINE = (".yaml", ".yml")
+_RUNNABLE = (*_PIPELINE, ".tar")
 
 Target = Annotated[
     Path,
@@ -24,18 +25,23 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="FILE.html", help="[NAME.html, in this folder]"),
 ]
 
+Profile = Annotated[
+    bool, typer.Option("--profile", help="Run the build, and time each kernel against its bound")
+]
 
-def report(
+
+def report(  # noqa: PLR0913 -- one for each option
     target: Target,
     *,
     output: Output = None,
     build: BuildName = None,
     overrides: Set = None,
     store: StoreRoot = None,
+    profile: Profile = False,
 ) -> None:
     """Write a page about a build: one HTML file, which opens without network.
 
-    It shows what the file tells. Nothing is run or measured.
+    It shows what the file tells. Nothing is run or measured, unless `--profile` asks for it.
     """
     from autopipe.api.reports import whole
     from autopipe.api.saved_builds import read_last_builds, read_reports
@@ -44,11 +50,21 @@ def report(
     page = output or Path(f"{target.stem}.html")
     if page.suffix != ".html":
         raise ConfigError(f"--output {page}: it is a page, so its name ends in .html")
+    if profile and target.suffix not in _RUNNABLE:
+        raise ConfigError("--profile runs a build: name a pipeline file or a package, NAME.tar")
     if target.suffix in _PIPELINE:
         reports = read_last_builds(target, store=store, overrides=overrides or (), build=build)
     elif build is not None or overrides:
         raise ConfigError(f"{target}: --build and --set are for pipeline files")
     else:
         reports = read_reports(target)
+    if profile:
+        from autopipe.api.profile import find_target, profile_build
+        from autopipe.api.report_profile import attach_profile
+
+        if len(reports) > 1:
+            raise ConfigError(f"{target}: --profile takes one build, and here are {len(reports)}")
+        built = find_target(target, store=store, overrides=overrides or (), build=build)
+        reports = (attach_profile(reports[0], profile_build(built)),)
     whole(page, html(*reports))
     show([f"wrote {page}"])

@@ -157,6 +157,39 @@ class SinceLastBuild(Frozen, frozen=True):
     tasks: tuple[TaskDifference, ...]
 
 
+class KernelTime(Frozen, frozen=True):
+    """What a kernel takes in the built model."""
+
+    name: str
+    """Its symbol."""
+    task: int | None
+    """Position among the tasks; null where it is not known."""
+    calls: int
+    """In one run."""
+    seconds: float
+    """Of all calls in one run."""
+    bound: float
+    """What they would take at the machine's peaks of operations or of bytes, the longer one."""
+
+
+class ProfileReport(Frozen, frozen=True):
+    """Where the time of the built model goes."""
+
+    library: str
+    threads: int
+    runs: int
+    whole: float
+    """Seconds of a run that nothing watches."""
+    sum: float
+    """Seconds of all kernels in one run."""
+    gflops: float
+    """Operations of a product of float32 matrices, in billions a second."""
+    gbps: float
+    """Bytes that a copy reads and writes, in billions a second."""
+    kernels: tuple[KernelTime, ...]
+    """In the order of their first calls."""
+
+
 class PackageReport(Frozen, frozen=True):
     """The file that was made."""
 
@@ -192,6 +225,8 @@ class RunReport(Frozen, frozen=True):
     """The course of tuning; null where nothing was tuned, or another store has its trials."""
     since: SinceLastBuild | None = None
     """What changed since the last build; null where this is the first one."""
+    profile: ProfileReport | None = None
+    """Times of kernels in the built model; null where nobody asked for them."""
     tuned_share: float | None
     """The same as `searched_share`, by its earlier name."""
     searched_share: float | None = None
@@ -225,6 +260,13 @@ class RunReport(Frozen, frozen=True):
     def text(self) -> str:
         """Write it as JSON."""
         return pretty(self.model_dump(mode="json"))
+
+    def _repr_html_(self) -> str:
+        """Return the page's body, without its style and script; Jupyter calls it."""
+        from autopipe.report.html.page import write_build
+        from autopipe.report.html.view import BuildView
+
+        return write_build(BuildView(self))
 
     def times(self) -> Baseline:
         """Return what this run measured, as later ones are compared with it. Raises ConfigError."""

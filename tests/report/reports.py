@@ -12,8 +12,10 @@ from autopipe.benchmarking.latency import compared, summed
 from autopipe.report.document import (
     GraphCall,
     KernelGraph,
+    KernelTime,
     Notice,
     PackageReport,
+    ProfileReport,
     RunReport,
     SinceLastBuild,
     StageReport,
@@ -91,11 +93,18 @@ def full(name="demo", **fields):
             TaskDifference(name="add", old="ansor on direct", new="static on direct",
                            old_seconds=1e-3, new_seconds=2e-3),
         )),
+        profile=ProfileReport(
+            library=name, threads=2, runs=10, whole=4e-3, sum=3e-3, gflops=100.0, gbps=20.0,
+            kernels=(
+                KernelTime(name=name, task=0, calls=2, seconds=1e-3, bound=5e-4),
+                KernelTime(name=name, task=None, calls=1, seconds=2e-3, bound=0.0),
+            ),
+        ),
         tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
         verification=verification(*cases, reference=name),
         benchmark=found, gates=gates, package=PackageReport(path=name, size=2**20, sha256=DIGEST),
         versions={"tvm": name}, machine={"cpu": name}, target={"mcpu": name},
         inputs=(Port(name=name, shape=(-1, 3), dtype="float32", dimensions=("batch", "")),),
-        outputs=(Port(name=name, shape=(), dtype="int64"),),
+        outputs=(Port(name=name, shape=(-1, 4), dtype="int64"),),
     )  # fmt: skip
     return whole.model_copy(update=fields)

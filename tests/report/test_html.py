@@ -23,6 +23,7 @@ def test_a_page_tells_what_is_asked_of_a_run():
     assert ["gates.b", "inconclusive", "demo"] in page.rows
     assert ["build", "finished", "1.5 s", "demo", "abababababab"] in page.rows
     assert ["input", "demo", "float32", "batch x 3"] in page.rows
+    assert ["output", "demo", "int64", "? x 4"] in page.rows
     assert ["demo", "1 of 9 trials failed", ""] in page.rows
     assert ["add", "not tuned", "demo"] in page.rows
     failed = ["demo", "case 'wrong'", "failed"]
@@ -73,6 +74,12 @@ def test_tables_are_reached_by_keyboard_and_named():
     assert sorted(labels) == sorted([*captions, "Sections", drawn])
 
 
+def test_a_notebook_shows_the_same_without_script():
+    body = full()._repr_html_()
+    assert body in html(full())
+    assert "<script" not in body
+
+
 def test_a_failure_comes_first():
     error = "conv: output is wrong\n  would pass with atol 1"
     stages = [stage.model_copy() for stage in full().stages]
@@ -85,8 +92,8 @@ def test_a_failure_comes_first():
 
 def test_a_run_that_did_not_get_far_is_a_page_too():
     empty = ("stages", "tasks", "graphs", "gates", "warnings", "inputs", "outputs")
-    absent = ("tuning", "since", "package", "target", "machine", "configuration", "pipeline",
-              "benchmark", "verification", "searched_share")  # fmt: skip
+    absent = ("tuning", "since", "profile", "package", "target", "machine", "configuration",
+              "pipeline", "benchmark", "verification", "searched_share")  # fmt: skip
     nothing: dict[str, Any] = {**dict.fromkeys(empty, ()), **dict.fromkeys(absent), "versions": {}}
     report = full(**nothing)
     report = report.model_copy(update={"outcome": "failed", "exit_code": 2, "error": "no file"})
@@ -137,6 +144,15 @@ def test_curves_of_tuning_fall_from_the_first_times():
     ]
     assert 'd="M0.00 2.00H100.00V98.00H100"' in text
     assert 'd="M0.00 2.00H100"' in text
+
+
+def test_kernels_of_the_built_model_stand_beside_their_bound():
+    text = html(full())
+    rows = Page(text).rows
+    first = ["demo", "2", "1 ms", "33.3%", "500 us", "2.00", "75.0%", "2 ms", "0.50"]
+    unknown = ["demo", "1", "2 ms", "66.7%", "", "", "", "", ""]
+    assert rows.index(unknown) + 1 == rows.index(first), "the slowest first"
+    assert '<td><a href="#kernel-0">demo</a></td>' in text
 
 
 def test_what_changed_since_the_last_build():

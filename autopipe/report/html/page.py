@@ -18,6 +18,7 @@ from autopipe.report.html.latency import write_latency
 from autopipe.report.html.moves import write_moves
 from autopipe.report.html.origins import write_origins
 from autopipe.report.html.overview import write_overview
+from autopipe.report.html.profile import write_profile
 from autopipe.report.html.since import write_since
 from autopipe.report.html.tables import Cell, TableRow, table
 from autopipe.report.html.tasks import write_tasks
@@ -30,6 +31,7 @@ SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
     "Latency": write_latency,
     "Gates": write_gates,
     "Kernels": write_tasks,
+    "Profile": write_profile,
     "Graph": write_graph,
     "Transposes left": write_moves,
     "Tuning": write_tuning,

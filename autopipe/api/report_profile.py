@@ -1,0 +1,45 @@
+"""A profile as a part of a report: each kernel's time in the built model, and its bound."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from autopipe.profiling.profile import Peaks, Profile, ProfiledCall
+from autopipe.report.document import KernelTime, ProfileReport, RunReport
+
+
+def attach_profile(report: RunReport, profile: Profile) -> RunReport:
+    """Return the report of the build that was profiled, with its profile."""
+    tasks = {
+        call.kernel: call.task
+        for graph in report.graphs
+        if graph.library == profile.library
+        for call in graph.calls
+    }
+    groups: dict[str, list[ProfiledCall]] = defaultdict(list)
+    for call in profile.calls:
+        if call.kernel:
+            groups[call.symbol].append(call)
+    kernels = (_kernel(name, calls, tasks, profile.peaks) for name, calls in groups.items())
+    summed = ProfileReport(
+        library=profile.library, threads=profile.threads, runs=profile.runs, whole=profile.whole,
+        sum=sum(call.seconds for call in profile.calls if call.kernel),
+        gflops=profile.peaks.gflops, gbps=profile.peaks.gbps, kernels=tuple(kernels),
+    )  # fmt: skip
+    return report.model_copy(update={"profile": summed})
+
+
+def _kernel(
+    name: str, calls: Sequence[ProfiledCall], tasks: Mapping[str, int | None], peaks: Peaks
+) -> KernelTime:
+    return KernelTime(
+        name=name, task=tasks.get(name), calls=len(calls),
+        seconds=sum(call.seconds for call in calls),
+        bound=sum(_bound(call, peaks) for call in calls),
+    )  # fmt: skip
+
+
+def _bound(call: ProfiledCall, peaks: Peaks) -> float:
+    """Return the seconds that operations or bytes take at what the machine reaches."""
+    computing = call.flops / peaks.gflops / 1e9 if peaks.gflops else 0.0
+    moving = call.bytes / peaks.gbps / 1e9 if peaks.gbps else 0.0
+    return max(computing, moving)
