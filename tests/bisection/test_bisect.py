@@ -106,6 +106,8 @@ def test_a_wrong_schedule_is_found_by_its_node_and_seen_again(target, tmp_path, 
     assert found.nodes == ("Conv of c", "Relu of d")
     assert off.max_abs == pytest.approx(0.25, abs=1e-3)
     assert "(Conv of c, Relu of d)" in verdict(made)
+    others = [call for at, call in enumerate(made.calls) if at != made.first]
+    assert all(call.plain and call.plain.agrees for call in others), "each is judged alone"
     again = repeat(tmp_path / "to")
     assert again.returncode == 1, again.stderr
     assert f"largest error {off.max_abs:.6g}" in again.stdout
