@@ -9,11 +9,12 @@ becomes a product with a number, which takes any layout and is part of the code.
 
 Floats of zero that are added or multiplied with go the other way and become tensors: of a number in
 the code TVM takes `x + 0` for x, which is wrong at -0, and `x * 0` for 0, which is wrong at
-infinities and NaN.
+infinities and NaN. Of a scalar, which no tensor is multiplied with, `x * 0` becomes `x / inf`.
 """
 
 from typing import Final
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import GenericConst
@@ -43,11 +44,23 @@ class _Numbers(PyExprMutator):
         if getattr(call.op, "name", "") not in _BINARY:
             return call
         left, right = call.args
+        if call.op.name == "relax.multiply" and known_shape(left) == known_shape(right) == ():
+            product = _product(left, right)
+            return call if product is None else product
         if call.op.name in _FOLDED and any(map(_is_float_zero, call.args)):
             return relax.Call(
                 call.op, [_as_tensor(left, right), _as_tensor(right, left)], call.attrs
             )
         return relax.Call(call.op, [_number(left, right), _number(right, left)], call.attrs)
+
+
+def _product(left: relax.Expr, right: relax.Expr) -> relax.Expr | None:
+    """Return a scalar times zero as the scalar divided by infinity, which TVM does not fold."""
+    for one, zero in ((left, right), (right, left)):
+        if _is_float_zero(zero) and not isinstance(one, GenericConst):
+            infinity = np.copysign(np.inf, zero.value.numpy())
+            return relax.op.divide(one, relax.const(infinity, str(zero.value.dtype)))
+    return None
 
 
 def _is_float_zero(value: relax.Expr) -> bool:

@@ -30,3 +30,16 @@ def test_zeros_are_added_and_multiplied_with(shape):
     np.testing.assert_array_equal(np.signbit(total[:2]), [False, False])
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(product, X * np.float32(0))
+
+
+@pytest.mark.parametrize("x", [*X, np.inf])
+def test_a_scalar_is_multiplied_with_zero(x):
+    builder, given = relax.BlockBuilder(), relax.Var("x", relax.TensorType((), "float32"))
+    with builder.function("main", [given]):
+        builder.emit_func_output(builder.emit(relax.op.multiply(relax.const(-0.0), given)))
+    executable = tvm.compile(plain_numbers(builder.get()), tvm.target.Target({"kind": "llvm"}))
+    product = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(np.float32(x)))
+    with np.errstate(invalid="ignore"):
+        expected = np.float32(x) * np.float32(-0.0)
+    np.testing.assert_array_equal(product.numpy(), expected)
+    assert np.isnan(expected) or np.signbit(product.numpy()) == np.signbit(expected)
