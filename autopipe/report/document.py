@@ -74,6 +74,8 @@ class TaskReport(Frozen, frozen=True):
     """Floating-point operations of one call; 0 where they are not known."""
     bytes: int = 0
     """Bytes of all arguments of one call; 0 where they are not known."""
+    result_bytes: int = 0
+    """Bytes of the results of one call; 0 where they are not known."""
     nodes: tuple[str, ...] = ()
     """Nodes of the model that its kernels compute; none where they are not known."""
     ops: tuple[str, ...] = ()

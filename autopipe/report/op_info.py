@@ -6,7 +6,7 @@ from textwrap import wrap
 from pydantic import JsonValue
 
 from autopipe.report.escape import escape
-from autopipe.tasks.op_info import Argument, Fields, Literal, Op, Parameter
+from autopipe.tasks.op_info import Argument, Fields, Literal, Op, OpInfo, Parameter, Result
 from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
 
@@ -34,6 +34,16 @@ def listing(task: Task, width: int) -> list[str]:
     elif not ops:
         lines.append("no op was lowered to it")
     return [part for line in lines for part in _folded(escape(line, _LONG), width)]
+
+
+def count_result_bytes(info: OpInfo) -> int:
+    """Return the bytes of all results; 0 where one is not known."""
+    made = [
+        info.ops[one.op].outputs[one.output].bytes
+        for one in info.results
+        if isinstance(one, Result) and one.output < len(info.ops[one.op].outputs)
+    ]
+    return sum(made) if len(made) == len(info.results) else 0
 
 
 def tensor(argument: Tensor) -> str:

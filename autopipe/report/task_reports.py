@@ -11,7 +11,7 @@ from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.signature import SizedLibrary
 from autopipe.artifacts.tuning import BestRecord, TuningReport, read_records
 from autopipe.report.document import GraphCall, KernelGraph, TaskReport
-from autopipe.report.op_info import listing
+from autopipe.report.op_info import count_result_bytes, listing
 from autopipe.report.records import schedule
 from autopipe.tasks.task import Task, read_tasks
 
@@ -121,6 +121,7 @@ def _row(
         dropped=task and task.dropped,
         trials=tuned.trials if tuned else 0, failed=tuned.failed if tuned else 0,
         flops=task.flops if task else 0.0, bytes=task.bytes if task else 0, nodes=nodes,
+        result_bytes=count_result_bytes(task.info) if task else 0,
         ops=task.info.names if task else (),
         computes=tuple(listing(task, _WIDTH)) if task else (),
         schedule=tuple(schedule(kept.schedule)) if kept else (),

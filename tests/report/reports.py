@@ -70,10 +70,11 @@ def full(name="demo", **fields):
         tasks=(
             TaskReport(name=name, workload="0f", calls=2, engine="ansor", implementation="direct",
                        seconds=1e-3, reason=name, share=0.75, trials=9, failed=1, flops=1e6,
-                       bytes=4096, nodes=(name, name), ops=("permute_dims",), computes=(name,),
-                       schedule=(name,), problems=(name,)),
+                       bytes=4096, result_bytes=3 << 20, nodes=(name, name),
+                       ops=("permute_dims",), computes=(name,), schedule=(name,), problems=(name,)),
             TaskReport(name="add", workload="1f", calls=1, engine="static", implementation="direct",
-                       seconds=None, reason="not tuned", share=0.25, dropped=name),
+                       seconds=None, reason="not tuned", share=0.25, dropped=name,
+                       result_bytes=1 << 20),
         ),
         graphs=(
             KernelGraph(library="lib.so", function=name, calls=(

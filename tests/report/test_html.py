@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from autopipe.artifacts.benchmark import SizedTimes
-from autopipe.report.document import RunReport, SinceLastBuild, TaskReport
+from autopipe.report.document import (
+    GraphCall,
+    KernelGraph,
+    RunReport,
+    SinceLastBuild,
+    TaskReport,
+    TuningCourse,
+    TuningCurve,
+)
 from autopipe.report.html.page import SECTIONS, html
 from tests.report.names import NAMES
 from tests.report.pages import Page
@@ -43,6 +51,22 @@ def test_the_same_report_gives_the_same_bytes():
     first = html(full())
     assert first == html(RunReport.model_validate_json(full().text()))
     assert len(first.encode()) < 40_000
+
+
+def test_no_curve_is_cut_however_long_it_is():
+    calls = tuple(
+        GraphCall(kernel="k", task=0, nodes=(), reads=(at - 1,) if at else ()) for at in range(500)
+    )
+    graph = KernelGraph(library="lib.so", function="main", calls=calls)
+    points = tuple((float(at), 1.0 / (at + 1)) for at in range(500))
+    curve = TuningCurve(engine="all", trials=500, failed=0, points=points)
+    course = TuningCourse(ended="", seconds=1.0, curves=(curve,))
+    page = Page(html(full().model_copy(update={"graphs": (graph,), "tuning": course})))
+    counts = {
+        value.count("M") + value.count("V") for value in page.values("d") if len(value) > 2000
+    }
+    assert counts == {499, 500, 501}
+    assert not [value for value in page.values("d") if "..." in value]
 
 
 def test_a_page_loads_nothing_and_runs_its_own_script_alone():

@@ -52,7 +52,7 @@ def _drawing(view: BuildView, graph: KernelGraph, layout: Layout) -> Markup:
         _box(view, call, centre, share, largest)
         for call, centre, share in zip(graph.calls, layout.centres, shares, strict=True)
     ]
-    edges = element("path", d="".join(map(_curve, layout.edges)), class_="edges")
+    edges = element("path", d=Markup("".join(map(_curve, layout.edges))), class_="edges")
     return element("svg", lines(edges, *boxes), width=width, height=height,
                    viewBox=f"-1 0 {width} {height}")  # fmt: skip
 

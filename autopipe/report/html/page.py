@@ -15,6 +15,7 @@ from autopipe.report.html.elements import Content, Markup, element, lines
 from autopipe.report.html.failures import write_failures
 from autopipe.report.html.graph import write_graph
 from autopipe.report.html.latency import write_latency
+from autopipe.report.html.memory import write_memory
 from autopipe.report.html.moves import write_moves
 from autopipe.report.html.origins import write_origins
 from autopipe.report.html.overview import write_overview
@@ -34,6 +35,7 @@ SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
     "Profile": write_profile,
     "Graph": write_graph,
     "Transposes left": write_moves,
+    "Memory": write_memory,
     "Tuning": write_tuning,
     "Left out and failed": write_failures,
     "Accuracy": write_accuracy,

@@ -45,13 +45,13 @@ def _chart(course: TuningCourse) -> Markup:
     )  # fmt: skip
 
 
-def _steps(curve: TuningCurve, last: float, lowest: float, spread: float) -> str:
+def _steps(curve: TuningCurve, last: float, lowest: float, spread: float) -> Markup:
     """Return a curve that falls where a better schedule was found, and is flat elsewhere."""
     first, *rest = (
         (100 * at / last, 2 + 96 * (1 - (y - lowest) / spread)) for at, y in curve.points
     )
     parts = [f"M{first[0]:.2f} {first[1]:.2f}", *(f"H{x:.2f}V{y:.2f}" for x, y in rest), "H100"]
-    return "".join(parts)
+    return Markup("".join(parts))
 
 
 def _engines(course: TuningCourse) -> Markup:

@@ -1,0 +1,102 @@
+"""Memory over a run: the results that later kernel calls still read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from autopipe.report.document import KernelGraph, TaskReport
+from autopipe.report.html.elements import Markup, element, lines
+from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.view import BuildView
+from autopipe.report.units import plural
+
+_LISTED: Final = 10
+"""Results in the table, largest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldResult:
+    """The results of a kernel call, and the calls while they are in memory."""
+
+    kernel: str
+    bytes: int
+    first: int
+    """Position of the call that makes them."""
+    last: int
+    """Position of the last call that reads them; of the last of all for results of the model."""
+
+
+def write_memory(view: BuildView) -> Markup:
+    """Return the course of memory of the first function, and its largest results."""
+    graphs = view.report.graphs[:1]
+    held = [one for graph in graphs for one in list_results(graph, view.report.tasks)]
+    course = count_held_bytes(held)
+    most = max(course, default=0)
+    if most <= 0:
+        return Markup()
+    graph, at = graphs[0], course.index(most)
+    told = (
+        f"At most {_mebibytes(most)} of results are held at once, by call {at + 1} of "
+        f"{len(course)}, {graph.calls[at].kernel}, in {graph.library}. A result is held from the "
+        "call that makes it to the last one that reads it, those of the model to the end. Inputs, "
+        "weights and what a kernel takes for itself come on top."
+    )
+    unknown = sum(not one.bytes for one in held)
+    return lines(
+        element("p", told),
+        element("p", f"{plural(unknown, 'call')} with results of an unknown size count as none.")
+        if unknown
+        else None,
+        _chart(course, most),
+        table("Largest results", ("kernel", ">MiB", ">from call", ">to call"), _rows(held)),
+    )
+
+
+def list_results(graph: KernelGraph, tasks: Sequence[TaskReport]) -> list[HeldResult]:
+    """Return what each call of a graph makes, in the order of the calls."""
+    sizes: dict[int | None, int] = {at: task.result_bytes for at, task in enumerate(tasks)}
+    last = {place: len(graph.calls) - 1 for place in range(len(graph.calls))}
+    last |= {read: at for at, call in enumerate(graph.calls) for read in call.reads}
+    return [
+        HeldResult(
+            kernel=call.kernel,
+            bytes=sizes.get(call.task, 0),
+            first=at,
+            last=last[at],
+        )
+        for at, call in enumerate(graph.calls)
+    ]
+
+
+def count_held_bytes(held: Sequence[HeldResult]) -> list[int]:
+    """Return the bytes in memory while each call runs."""
+    changes = [0] * (len(held) + 1)
+    for one in held:
+        changes[one.first] += one.bytes
+        changes[one.last + 1] -= one.bytes
+    return list(accumulate(changes[:-1]))
+
+
+def _chart(course: Sequence[int], most: int) -> Markup:
+    step = 100 / len(course)
+    heights = (98 - 96 * value / most for value in course)
+    path = "".join(f"V{y:.2f}H{step * (at + 1):.2f}" for at, y in enumerate(heights))
+    line = element("path", d=Markup(f"M0 98{path}"), class_="line0",
+                   vector_effect="non-scaling-stroke")  # fmt: skip
+    drawing = element("svg", line, viewBox="0 0 100 100", preserveAspectRatio="none",
+                      aria_hidden="true", height=160)  # fmt: skip
+    ends = (element("span", "0"), element("span", f"call {len(course)}"))
+    return element(
+        "figure", element("div", _mebibytes(most)), drawing, element("div", *ends, class_="axis")
+    )
+
+
+def _rows(held: Sequence[HeldResult]) -> Iterator[TableRow]:
+    for one in sorted(held, key=lambda one: -one.bytes)[:_LISTED]:
+        size = Cell(f"{one.bytes / 2**20:.3g}", one.bytes)
+        yield TableRow((one.kernel, size, Cell(one.first + 1), Cell(one.last + 1)))
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.3g} MiB"
