@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
+import tvm
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler import in_registers
 from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.graph.half import widen
 from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, run, save, value
@@ -49,7 +51,8 @@ def try_node(op: str, seed: int, folder: Path) -> Trial:
         imported = load(save(made, folder), {}, None, None)
     except ModelError as error:
         return Trial("refused", str(error).split("model.onnx: ", 1)[-1], node)
-    imported = replace(imported, module=plain_numbers(imported.module))  # as a build does it
+    module = plain_numbers(imported.module)  # as a build does it, and the next
+    imported = replace(imported, module=widen(module, tvm.target.Target({"kind": "llvm"})))
     feeds = {value.name: node.inputs[value.name] for value in imported.inputs}
     found = compiled(imported, feeds, tir_pipeline=in_registers.PIPELINE)
     reasons = {name: difference(found, expected) for name, expected in wanted.items()}

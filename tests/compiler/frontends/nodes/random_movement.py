@@ -33,6 +33,10 @@ def slice_(draw: Draw, op: str) -> Node:
             attributes |= {"axes": list(range(count))}
         return Node(op, opset, {"x": data}, attributes=attributes)
     steps = [draw.pick(1, 1, 2, -1, -1, -2, 7, -7, LARGEST, -LARGEST) for _ in axes]
+    # onnxruntime takes the largest int32 for the beginning where steps lead back
+    ends = [
+        6 if step < 0 and end == 2**31 - 1 else end for end, step in zip(ends, steps, strict=True)
+    ]
     stored = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
     if draw.flip(0.3):
         del stored["steps"]

@@ -221,8 +221,10 @@ def reduction(draw: Draw, op: str) -> Node:
         opset, dtypes = 20, ("bool",)
     shape = draw.shape()
     data = draw.array(shape, draw.pick(*dtypes))
-    inexact = op == "ReduceMean" and data.dtype.itemsize == 8  # references divide in floats
-    if data.dtype.kind != "f" and op != "ReduceProd" and not inexact and draw.flip(0.3):
+    # references divide in floats, wrap sums of means and saturate those of squares
+    inexact = op == "ReduceMean" and (data.dtype.itemsize == 8 or data.dtype.kind == "u")
+    inexact = inexact or op in {"ReduceProd", "ReduceSumSquare"}
+    if data.dtype.kind != "f" and not inexact and draw.flip(0.3):
         data = draw.extreme(shape, str(data.dtype))
     if op == "ReduceLogSum":
         data = np.abs(data) + np.asarray(0.5, data.dtype)
