@@ -119,10 +119,11 @@ def find_slow_kernel(
     with tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
         work = Path(scratch)
         given = _first_case(target, case)
-        file = work / "inputs.npz"
-        np.savez(file, **given.arrays)  # type: ignore[arg-type]  # numpy's stub of savez
+        files = {name: work / f"{at}.npy" for at, name in enumerate(given.arrays)}
+        for name, file in files.items():
+            np.save(file, given.arrays[name], allow_pickle=False)
         profiled = ProfileTarget(artifacts["build"], nodes, model)
-        profile = profile_build(profiled, inputs=[str(file)])
+        profile = profile_build(profiled, inputs=[f"{name}={file}" for name, file in files.items()])
         calls = nodes.named(profile.library).functions
         kernels = frozenset(one.kernel for body in calls for one in body.calls)
         if against is None:

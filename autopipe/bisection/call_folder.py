@@ -87,7 +87,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items()
     }
     try:
-        np.savez(path, **plain)  # type: ignore[arg-type]  # numpy's stub of savez
+        np.savez(path, allow_pickle=False, **plain)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
 

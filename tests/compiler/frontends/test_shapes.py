@@ -76,7 +76,7 @@ def test_a_dtype_is_an_assertion():
 
 
 @pytest.mark.fault("B11")
-@pytest.mark.parametrize("shape", [(0, 3), (-1, 3), (2**40, 3)])
+@pytest.mark.parametrize("shape", [(-1, 3), (2**40, 3)])
 def test_an_absurd_input_is_refused(shape):
     with pytest.raises(ModelError, match="input 'tokens'"):
         bound(two_inputs(first=shape, second=(1, 3)))
