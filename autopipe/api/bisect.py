@@ -22,6 +22,7 @@ from autopipe.compiler.target import machine
 from autopipe.config import Verify
 from autopipe.config.load import load
 from autopipe.errors import ConfigError, StageError
+from autopipe.lock.recognize import head, is_package
 from autopipe.processes import call
 from autopipe.profiling.profile import match_sites, name_nodes
 from autopipe.profiling.reference_profile import profile_reference
@@ -57,6 +58,8 @@ def find_bisect_target(
 
     Raises ConfigError for a file without a build, TargetError for one that does not run here.
     """
+    if file.is_file() and is_package(head(file)):
+        raise ConfigError(f"{file} is a package; bisect takes the pipeline file that it is of")
     pipeline = load(file, overrides, build)
     artifacts = find_artifacts(pipeline, file, store, build)
     built = BuiltLibrary.read(artifacts["build"])

@@ -88,6 +88,9 @@ def slow_lines(made: SlowKernels) -> Iterator[str]:
         return
     worst = made.kernels[0]
     lost = worst.seconds - worst.wanted
+    if lost <= 0:
+        yield f"none loses time against its {made.against}, as far as kernels can be compared"
+        return
     share = lost / made.whole if made.whole else 0.0
     yield escape(
         f"kernel {worst.kernel} ({', '.join(worst.nodes) or 'no node is known'}) loses most: "

@@ -29,7 +29,7 @@ class FileKind(StrEnum):
 def recognize_file(path: Path) -> FileKind:
     """Return what kind a file is, by how it begins. Raises ConfigError for any other."""
     start = head(path)
-    if start[_MAGIC] == b"ustar":
+    if is_package(start):
         return FileKind.PACKAGE
     if start.lstrip().startswith(b"{"):
         return FileKind.REPORT
@@ -38,6 +38,11 @@ def recognize_file(path: Path) -> FileKind:
     raise ConfigError(
         f"{shown(path, 4096)}: neither a lock, nor a package, nor the report of a run"
     )
+
+
+def is_package(head: bytes) -> bool:
+    """Tell a package by how it begins."""
+    return head[_MAGIC] == b"ustar"
 
 
 def is_lock(head: bytes) -> bool:

@@ -35,12 +35,16 @@ class RunSummary:
         return ()
 
 
+def _doubt(comparison: Mapping[str, Any]) -> str:
+    return ", inconclusive" if comparison["verdict"] == "inconclusive" else ""
+
+
 def _latency(document: Mapping[str, Any]) -> dict[str, str]:
     """Return what was measured, from the document of the stage *benchmark*."""
     ours, comparisons = document["ours"]["latency"], document["comparisons"]
     rivals = {rival["name"]: rival["version"] for rival in document["rivals"]}
     beside = (
-        f", {found['ratio']:.2f} of {escape(name)} {escape(rivals[name])}"
+        f", {found['ratio']:.2f} of {escape(name)} {escape(rivals[name])}{_doubt(found)}"
         for name, found in comparisons.items()
         if name in rivals
     )

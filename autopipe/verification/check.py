@@ -90,6 +90,8 @@ def find_wrong_case(  # noqa: PLR0913 -- what is compared, with what, and how
             if any(output.failure for output in checked.outputs):
                 return case, checked
     if first is None:
+        if name in known:
+            raise ConfigError(f"case {name!r} is not compared: the model promises nothing of it")
         raise ConfigError(f"there is no case {name!r}; there are {', '.join(known)}")
     return first
 

@@ -141,6 +141,8 @@ def test_a_kernel_that_crashes_is_found_with_its_inputs(target, tmp_path):
 
 
 def test_inputs_of_a_name_that_no_case_has_are_refused(target):
+    with pytest.raises(ConfigError, match="case 'nan' is not compared: the model promises"):
+        bisect_build(target, case="nan")
     with pytest.raises(ConfigError, match="there is no case 'none'; there are random-0, zeros"):
         bisect_build(target, case="none")
 

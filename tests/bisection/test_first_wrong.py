@@ -1,8 +1,11 @@
 """Which kernel call is the first that is wrong, of calls that were compared."""
 
+import tarfile
+
 import numpy as np
 import pytest
 
+from autopipe.api.bisect import find_bisect_target
 from autopipe.artifacts.model_nodes import KernelCall
 from autopipe.bisection.bisection import BisectedCall, Bisection, CallDifference, Cause
 from autopipe.bisection.call_values import GraphValues
@@ -10,6 +13,7 @@ from autopipe.bisection.differences import measure, measure_value
 from autopipe.bisection.first_wrong import find_first
 from autopipe.bisection.slow_kernels import rank_by_bound, slow_lines
 from autopipe.bisection.table import bisection_lines, verdict
+from autopipe.errors import ConfigError
 from tests.profiling.test_profile import profiled
 from tests.support.table import each_row
 
@@ -134,3 +138,15 @@ def test_kernels_are_ranked_by_what_they_lose():
     ]  # fmt: skip
     assert [one.seconds - one.wanted for one in made.kernels] == pytest.approx([8e-7, 0, -4e-6])
     assert "kernel add (sum\\x1b) loses most: 0.8 us a run" in list(slow_lines(made))[-1]
+
+
+def test_no_kernel_is_named_where_none_loses():
+    made = rank_by_bound(profiled(), frozenset({"conv"}), "random-0")
+    assert list(slow_lines(made))[-1].startswith("none loses time against its bound")
+
+
+def test_a_package_is_not_bisected(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as package:
+        package.addfile(tarfile.TarInfo("manifest.json"))
+    with pytest.raises(ConfigError, match=r"a\.tar is a package; bisect takes the pipeline file"):
+        find_bisect_target(tmp_path / "a.tar")

@@ -37,14 +37,30 @@ def test_a_page_tells_what_is_asked_of_a_run():
     failed = ["demo", "case 'wrong'", "failed"]
     assert [row for row in page.rows if row[:3] == failed], "the failing case of an output"
     (kernel,) = (row for row in page.rows if row[:1] and row[0].startswith("demowhy"))
-    assert kernel[1:] == ["2", "ansor", "direct", "1 ms", "2 ms", " 75.0%", "1", "0.0041", "75.0%",
-                          "demo, demo"]  # fmt: skip
+    assert kernel[1:] == ["2", "ansor", "direct", "500 us", "1 ms", " 75.0%", "2", "0.00819",
+                          "75.0%", "demo, demo"]  # fmt: skip
 
 
 def test_a_task_without_a_time_weighs_as_estimated():
     page = Page(html(full()))
     (add,) = (row for row in page.rows if row[:1] and row[0].startswith("addwhy"))
     assert add[4:7] == ["", "", " 25.0%"]
+
+
+def test_times_are_those_of_tuning_where_nothing_was_profiled():
+    page = Page(html(full().model_copy(update={"profile": None})))
+    (kernel,) = (row for row in page.rows if row[:1] and row[0].startswith("demowhy"))
+    assert kernel[4:7] == ["1 ms", "2 ms", " 75.0%"]
+
+
+def test_shares_that_nothing_measured_are_called_estimates():
+    tasks = tuple(
+        task.model_copy(update={"seconds": None, "in_model": None}) for task in full().tasks
+    )
+    page = Page(html(full().model_copy(update={"profile": None, "tasks": tasks})))
+    header = ["kernel", "calls", "engine", "implementation", "estimated share", "nodes"]
+    assert header in page.rows
+    assert "`autopipe report --profile` measures them" in page.text
 
 
 def test_the_same_report_gives_the_same_bytes():
@@ -150,7 +166,7 @@ def test_times_by_size_are_a_table():
 
 def test_transposes_that_are_left_have_a_table():
     rows = Page(html(full())).rows
-    assert ["demo", "2", "2 ms", "75.0%", "with nodes of the model", "demo, demo"] in rows
+    assert ["demo", "2", "1 ms", "75.0%", "with nodes of the model", "demo, demo"] in rows
     (first, second) = full().tasks
     added = (full().graphs[0].model_copy(update={"calls": (
         full().graphs[0].calls[0].model_copy(update={"added": True}),)}),)  # fmt: skip

@@ -36,3 +36,11 @@ def test_latency_throughput_and_accuracy_are_told_once_at_the_end():
 def test_a_run_that_fails_or_measures_nothing_has_no_summary():
     assert told(VERIFIED, RunFinished(exit_code=3, seconds=1.0)) == []
     assert told(TUNED, RunFinished(exit_code=0, seconds=1.0)) == []
+
+
+def test_a_ratio_that_decides_nothing_says_so():
+    found = {"ratio": 0.73, "verdict": "inconclusive"}
+    document = {**DOCUMENT, "comparisons": {"onnxruntime": found}}
+    end = RunFinished(exit_code=0, seconds=3.0, package="dist/m.tar")
+    first, *_ = told(Measured(stage="benchmark", document=document), VERIFIED, end)
+    assert first.endswith("0.73 of onnxruntime 1.31.1, inconclusive")

@@ -21,8 +21,9 @@ _STEPS: Final = (0.05, 0.2, 0.4, 0.7)
 """Parts of the largest share from which a box has the next colour."""
 
 _LEGEND: Final = (
-    "Each box is a kernel call, below all that it reads; the stronger its colour, the more of the"
-    " time it takes. Dashed boxes were added by the compiler. A box leads to its kernel's row."
+    "Each box is a kernel call, below all that it reads; the stronger its colour, the larger"
+    " its share among the kernels. Dashed boxes were added by the compiler. A box leads to its"
+    " kernel's row."
 )
 
 
@@ -59,7 +60,7 @@ def _drawing(view: BuildView, graph: KernelGraph, layout: Layout) -> Markup:
 
 def _call_shares(report: RunReport, graph: KernelGraph) -> list[float]:
     """Return each call's part of the time; 0 where its task is not known."""
-    of_tasks = time_shares(report.tasks)
+    of_tasks = time_shares(report)
     calls = [max(task.calls, 1) for task in report.tasks]
     return [
         of_tasks[call.task] / calls[call.task]

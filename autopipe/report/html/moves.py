@@ -5,7 +5,7 @@ from typing import Final
 from autopipe.report.document import TaskReport
 from autopipe.report.html.elements import Markup
 from autopipe.report.html.tables import Cell, TableRow, table
-from autopipe.report.html.tasks import all_calls, time_shares
+from autopipe.report.html.tasks import sum_times, time_shares
 from autopipe.report.html.view import BuildView
 from autopipe.report.units import seconds
 
@@ -18,10 +18,10 @@ def write_moves(view: BuildView) -> Markup:
     """Return the transposes that are left in the build, each as a kernel of its own."""
     report = view.report
     added = {call.task for graph in report.graphs for call in graph.calls if call.added}
-    shares = time_shares(report.tasks)
+    times, shares = sum_times(report), time_shares(report)
     rows = [
-        _row(task, share, added=at in added)
-        for at, (task, share) in enumerate(zip(report.tasks, shares, strict=True))
+        _row(task, time, share, added=at in added)
+        for at, (task, time, share) in enumerate(zip(report.tasks, times, shares, strict=True))
         if _is_transpose(task)
     ]
     header = ("kernel", ">calls", ">all calls", ">share", "why", "nodes")
@@ -33,8 +33,7 @@ def _is_transpose(task: TaskReport) -> bool:
     return bool(ops & _TRANSPOSES) and ops <= _TRANSPOSES | _FREE
 
 
-def _row(task: TaskReport, share: float, *, added: bool) -> TableRow:
-    every = all_calls(task)
+def _row(task: TaskReport, every: float | None, share: float, *, added: bool) -> TableRow:
     return TableRow((
         task.name, Cell(task.calls, task.calls),
         Cell(None if every is None else seconds(every), every), Cell(f"{share:.1%}", share),

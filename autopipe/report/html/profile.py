@@ -5,7 +5,7 @@ from typing import Final
 from autopipe.report.document import KernelTime, RunReport, TaskReport
 from autopipe.report.html.elements import Markup, element, lines
 from autopipe.report.html.tables import Cell, TableRow, table
-from autopipe.report.html.tasks import all_calls
+from autopipe.report.html.tasks import tuned_time
 from autopipe.report.html.view import BuildView
 from autopipe.report.units import plural, seconds
 
@@ -33,7 +33,7 @@ def write_profile(view: BuildView) -> Markup:
 
 def _row(view: BuildView, measured: KernelTime, total: float) -> TableRow:
     task = _task(view.report, measured)
-    tuned = None if task is None else all_calls(task)
+    tuned = None if task is None else tuned_time(task)
     share = measured.seconds / total if total else 0.0
     over = measured.seconds / measured.bound if measured.bound else None
     anchor = view.anchor(f"kernel-{measured.task}")

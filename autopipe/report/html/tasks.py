@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from autopipe.report.document import TaskReport
+from autopipe.report.document import RunReport, TaskReport
 from autopipe.report.html.elements import Content, Markup, block, element, join, lines
 from autopipe.report.html.tables import Cell, TableRow, details, facts, table
 from autopipe.report.html.view import BuildView
@@ -19,21 +19,22 @@ def write_tasks(view: BuildView) -> Markup:
     report = view.report
     if not report.tasks:
         return Markup()
-    shares = time_shares(report.tasks)
+    times, shares = sum_times(report), time_shares(report)
     order = sorted(range(len(report.tasks)), key=lambda at: (-shares[at], at))
-    header = ("kernel", ">calls", "engine", "implementation", ">one call", ">all calls", ">share",
+    column = ">share" if any(time is not None for time in times) else ">estimated share"
+    header = ("kernel", ">calls", "engine", "implementation", ">one call", ">all calls", column,
               ">GFLOPS", ">GB/s", ">estimate", "nodes")  # fmt: skip
-    rows = (_row(view, at, shares[at]) for at in order)
+    rows = (_row(view, at, times[at], shares[at]) for at in order)
     return lines(
-        element("p", told) if (told := _explain(report.tasks)) else None,
+        element("p", told) if (told := _explain(report, times)) else None,
         table("Kernels", header, rows),
-        _engines(report.tasks, shares),
+        _engines(report.tasks, shares, column),
     )
 
 
-def time_shares(tasks: Sequence[TaskReport]) -> list[float]:
+def time_shares(report: RunReport) -> list[float]:
     """Return each task's part of the time of all; one without a time weighs as estimated."""
-    times = [all_calls(task) for task in tasks]
+    tasks, times = report.tasks, sum_times(report)
     timed = sum(time for time in times if time is not None)
     known = sum(
         task.share or 0.0 for task, time in zip(tasks, times, strict=True) if time is not None
@@ -47,21 +48,33 @@ def time_shares(tasks: Sequence[TaskReport]) -> list[float]:
     return [weight / total if total else 0.0 for weight in weights]
 
 
-def all_calls(task: TaskReport) -> float | None:
-    """Return the seconds of all calls in one run: inside the model where that was measured."""
+def sum_times(report: RunReport) -> list[float | None]:
+    """Return the seconds of all calls of each task in one run; null where nothing measured them.
+
+    They are those of the built model where it was profiled, else those of tuning.
+    """
+    profiled: dict[int | None, float] = defaultdict(float)
+    for kernel in report.profile.kernels if report.profile else ():
+        profiled[kernel.task] += kernel.seconds
+    return [profiled.get(at, tuned_time(task)) for at, task in enumerate(report.tasks)]
+
+
+def tuned_time(task: TaskReport) -> float | None:
+    """Return the seconds of all calls: inside the model where tuning measured that."""
     one = task.in_model or task.seconds
     return None if one is None else one * task.calls
 
 
-def _explain(tasks: Sequence[TaskReport]) -> str | None:
-    untimed = [task for task in tasks if all_calls(task) is None]
+def _explain(report: RunReport, times: Sequence[float | None]) -> str | None:
+    tasks = report.tasks
+    untimed = [task for task, time in zip(tasks, times, strict=True) if time is None]
     estimated = sum(task.share is not None for task in untimed)
     if len(untimed) == len(tasks):
-        guess = "Tuning measured none of them: shares are estimated from operations and bytes."
-        return guess if estimated else None
-    inside = sum(task.in_model is not None for task in tasks)
-    parts = ["Times are as tuning measured them"]
-    parts += [f"{inside} of {len(tasks)} inside the whole model"] if inside else []
+        guess = "Nothing measured them: shares are estimated from operations and bytes"
+        return f"{guess}; `autopipe report --profile` measures them." if estimated else None
+    parts = [f"Times are {'of the profiled run' if report.profile else 'as tuning measured them'}"]
+    if inside := 0 if report.profile else sum(task.in_model is not None for task in tasks):
+        parts.append(f"{inside} of {len(tasks)} inside the whole model")
     if estimated:
         parts.append(f"{estimated} of {len(tasks)} were not timed and weigh as estimated")
     unknown = len(untimed) - estimated
@@ -69,11 +82,11 @@ def _explain(tasks: Sequence[TaskReport]) -> str | None:
     return "; ".join(parts) + ". GB/s counts each argument once."
 
 
-def _row(view: BuildView, at: int, share: float) -> TableRow:
+def _row(view: BuildView, at: int, every: float | None, share: float) -> TableRow:
     task = view.report.tasks[at]
-    one, every = task.in_model or task.seconds, all_calls(task)
-    estimate = None if task.share is None else f"{task.share:.1%}"
-    known = one is not None or task.share is not None
+    one = None if every is None else every / max(task.calls, 1)
+    estimate = None if task.share is None or every is None else f"{task.share:.1%}"
+    known = every is not None or task.share is not None
     more = f" and {len(task.nodes) - _NODES} more" if len(task.nodes) > _NODES else ""
     return TableRow((
         Cell(details(task.name, _about(task), id=view.anchor(f"kernel-{at}"))),
@@ -127,7 +140,7 @@ def _listed(title: str, rows: tuple[str, ...]) -> Iterator[Markup]:
         yield block(rows)
 
 
-def _engines(tasks: Sequence[TaskReport], shares: Sequence[float]) -> Markup:
+def _engines(tasks: Sequence[TaskReport], shares: Sequence[float], column: str) -> Markup:
     """Return which engines and implementations hold how much of the time."""
     known = sum(shares) > 0
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -140,4 +153,4 @@ def _engines(tasks: Sequence[TaskReport], shares: Sequence[float]) -> Markup:
         for (engine, implementation), some in ordered
     )  # fmt: skip
     title = f"Schedules of {plural(len(tasks), 'kernel')}"
-    return table(title, ("engine", "implementation", ">kernels", ">share of time"), rows)
+    return table(title, ("engine", "implementation", ">kernels", column), rows)
