@@ -223,7 +223,7 @@ def reduction(draw: Draw, op: str) -> Node:
     data = draw.array(shape, draw.pick(*dtypes))
     # references divide in floats, wrap sums of means and saturate those of squares
     inexact = op == "ReduceMean" and (data.dtype.itemsize == 8 or data.dtype.kind == "u")
-    inexact = inexact or op in {"ReduceProd", "ReduceSumSquare"}
+    inexact = inexact or op in {"ReduceL2", "ReduceProd", "ReduceSumSquare"}
     if data.dtype.kind != "f" and not inexact and draw.flip(0.3):
         data = draw.extreme(shape, str(data.dtype))
     if op == "ReduceLogSum":
