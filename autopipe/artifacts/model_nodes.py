@@ -1,17 +1,12 @@
 """`nodes.json` of *import* and *build*: nodes of the model, and the kernel calls made of them."""
 
-from typing import Annotated, ClassVar, Final
-
-from pydantic import Field
+from typing import ClassVar, Final
 
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
 
 PACKED: Final = "_prepacked"
 """What TVM adds to the name of a function whose weights it has laid out otherwise."""
-
-_MOST: Final = 1e30
-"""Operations of one call that a file may claim: sums and rates of them stay finite."""
 
 
 class ModelNode(Part, frozen=True):
@@ -63,7 +58,7 @@ class KernelWork(Part, frozen=True):
     """What one call of a kernel does, as far as it is known before it runs."""
 
     kernel: str
-    flops: Annotated[Amount, Field(le=_MOST)]
+    flops: Amount
     """Floating-point operations; 0 where sizes are open."""
 
 

@@ -7,11 +7,11 @@ from pydantic import Field, StringConstraints
 SLOWEST: Final = 1e4
 """Seconds of one call beyond which a time is no measurement but a stub."""
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 """How many there are."""
 
-Amount = Annotated[float, Field(ge=0)]
-"""Seconds, a share, or by what factor something is longer."""
+Amount = Annotated[float, Field(ge=0, le=1e30)]
+"""Seconds, a share, operations, or by what factor something is longer; sums of them stay finite."""
 
 Time = Annotated[float, Field(gt=0, lt=SLOWEST)]
 """Measured seconds of one call."""

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
+from autopipe.artifacts.numbers import Amount, Count
 from autopipe.backends import BACKENDS
 from autopipe.config.backend_name import TargetKind
 from autopipe.config.frozen import Frozen
@@ -61,7 +62,7 @@ class LockedTask(Frozen, frozen=True):
     """Hash of its loops."""
     ops: tuple[str, ...]
     """Operators it came from."""
-    calls: Annotated[int, Field(ge=1)]
+    calls: Annotated[Count, Field(ge=1)]
     """How often a run of the model calls it."""
     engine: str
     """Who proposed the schedule."""
@@ -69,9 +70,9 @@ class LockedTask(Frozen, frozen=True):
     """What was scheduled."""
     schedule: Schedule | None
     """How; null for plain loops and for a fallback."""
-    microseconds: tuple[float, float, float] | None
+    microseconds: tuple[Amount, Amount, Amount] | None
     """Least, median and largest measured time of one call; null for a fallback."""
-    trials: Annotated[int, Field(ge=0)]
+    trials: Count
     """What finding it took."""
 
     @property

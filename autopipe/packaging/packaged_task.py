@@ -1,13 +1,13 @@
 """Tasks as the manifest of a package lists them, and the nodes that their kernels compute."""
 
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from autopipe import foreign
 from autopipe.artifacts.document import parse
 from autopipe.artifacts.model_nodes import NodeMap
-from autopipe.artifacts.numbers import Count
+from autopipe.artifacts.numbers import Amount, Count
 from autopipe.config.problem import first
 from autopipe.errors import PackageError
 from autopipe.packaging.contents import PackageContents
@@ -24,7 +24,7 @@ class PackagedTask(BaseModel, frozen=True):
     calls: Count
     engine: str
     implementation: str
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    seconds: Amount | None = None
 
 
 def read_tasks(needs: Needs) -> tuple[PackagedTask, ...]:

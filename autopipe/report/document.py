@@ -1,12 +1,13 @@
 """The report of a run: one JSON document that the other forms are made from."""
 
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from autopipe import foreign
 from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate
+from autopipe.artifacts.numbers import Amount, Count
 from autopipe.artifacts.signature import Port
 from autopipe.artifacts.verification import Verification
 from autopipe.benchmarking.baseline import Baseline
@@ -51,30 +52,30 @@ class TaskReport(Frozen, frozen=True):
 
     name: str
     workload: str
-    calls: int
+    calls: Count
     """How often a run of the model calls it."""
     engine: str
     implementation: str
-    seconds: float | None
+    seconds: Amount | None
     """Of one call, measured by tuning; null for a fallback that was not."""
     reason: str
     """Why this schedule."""
-    share: float | None = None
+    share: Amount | None = None
     """Of the time of all tasks: measured before the search, otherwise estimated."""
-    in_model: float | None = None
+    in_model: Amount | None = None
     """Seconds of one call inside the whole model, measured by tuning; null where that did not
     run."""
     dropped: str | None = None
     """Why it was not tuned; null for a task that was kept."""
-    trials: int = 0
+    trials: Count = 0
     """Trials of tuning."""
-    failed: int = 0
+    failed: Count = 0
     """Of these, trials without a time."""
-    flops: float = 0.0
+    flops: Amount = 0.0
     """Floating-point operations of one call; 0 where they are not known."""
-    bytes: int = 0
+    bytes: Count = 0
     """Bytes of all arguments of one call; 0 where they are not known."""
-    result_bytes: int = 0
+    result_bytes: Count = 0
     """Bytes of the results of one call; 0 where they are not known."""
     nodes: tuple[str, ...] = ()
     """Nodes of the model that its kernels compute; none where they are not known."""
@@ -113,16 +114,23 @@ class KernelGraph(Frozen, frozen=True):
     calls: tuple[GraphCall, ...]
     """In the order of the function."""
 
+    @model_validator(mode="after")
+    def _reads_earlier_calls(self) -> Self:
+        for place, call in enumerate(self.calls):
+            if not all(0 <= read < place for read in call.reads):
+                raise ValueError(f"calls.{place}.reads: a call reads the results of earlier ones")
+        return self
+
 
 class TuningCurve(Frozen, frozen=True):
     """How the tuned kernels became faster by the schedules of one engine, or of all."""
 
     engine: str
     """Name of the engine; `all` for all of several."""
-    trials: int
-    failed: int
+    trials: Count
+    failed: Count
     """Of these, trials without a time."""
-    points: tuple[tuple[float, float], ...]
+    points: Annotated[tuple[tuple[Amount, Amount], ...], Field(min_length=1)]
     """Seconds since tuning began, and seconds of all tuned kernels with the best schedules so far;
     each where that became less."""
 
@@ -132,9 +140,9 @@ class TuningCourse(Frozen, frozen=True):
 
     ended: str
     """Why it ended."""
-    seconds: float
+    seconds: Amount
     """How long it took."""
-    curves: tuple[TuningCurve, ...]
+    curves: Annotated[tuple[TuningCurve, ...], Field(min_length=1)]
     """That of all engines first, where there are several."""
 
 
@@ -146,9 +154,9 @@ class TaskDifference(Frozen, frozen=True):
     """Engine and implementation; null for a task that is new."""
     new: str | None
     """The same now; null for a task that is gone."""
-    old_seconds: float | None
+    old_seconds: Amount | None
     """Of one call, measured by tuning; null where it was not."""
-    new_seconds: float | None
+    new_seconds: Amount | None
 
 
 class SinceLastBuild(Frozen, frozen=True):
@@ -166,11 +174,11 @@ class KernelTime(Frozen, frozen=True):
     """Its symbol."""
     task: int | None
     """Position among the tasks; null where it is not known."""
-    calls: int
+    calls: Count
     """In one run."""
-    seconds: float
+    seconds: Amount
     """Of all calls in one run."""
-    bound: float
+    bound: Amount
     """What they would take at the machine's peaks of operations or of bytes, the longer one."""
 
 
@@ -180,13 +188,13 @@ class ProfileReport(Frozen, frozen=True):
     library: str
     threads: int
     runs: int
-    whole: float
+    whole: Amount
     """Seconds of a run that nothing watches."""
-    sum: float
+    sum: Amount
     """Seconds of all kernels in one run."""
-    gflops: float
+    gflops: Amount
     """Operations of a product of float32 matrices, in billions a second."""
-    gbps: float
+    gbps: Amount
     """Bytes that a copy reads and writes, in billions a second."""
     kernels: tuple[KernelTime, ...]
     """In the order of their first calls."""

@@ -127,6 +127,16 @@ def test_a_merge_conflict_is_named_with_its_line():
 
 @pytest.mark.fault("C20")
 @pytest.mark.parametrize(
+    "forged", [{"microseconds": (1.0, 1e308, 1e308)}, {"calls": 10**30}, {"trials": -1}]
+)
+def test_numbers_that_no_task_has_are_refused_under_a_seal_of_their_own(forged):
+    tasks = (LOCK.tasks[0].model_copy(update=forged), *LOCK.tasks[1:])
+    message = refused(write(LOCK.model_copy(update={"tasks": tasks})))
+    assert f"tasks.0.{next(iter(forged))}" in message
+
+
+@pytest.mark.fault("C20")
+@pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("calls: 2", "calls: 3", SEALED),

@@ -1,5 +1,8 @@
 """What a page says of memory over a run."""
 
+import pytest
+from pydantic import ValidationError
+
 from autopipe.report.document import GraphCall, KernelGraph
 from autopipe.report.html.memory import count_held_bytes, list_results
 from autopipe.report.html.page import html
@@ -22,9 +25,14 @@ def test_a_result_is_held_from_the_call_that_makes_it_to_the_last_that_reads_it(
     assert count_held_bytes(held) == [8, 16, 24, 24]
 
 
-def test_a_position_that_a_file_forges_holds_nothing():
-    held = list_results(graph((9,), (-1,)), [])
-    assert count_held_bytes(held) == [0, 0]
+@pytest.mark.parametrize("reads", [((9,),), ((), (-1,)), ((), (1,))])
+def test_a_call_reads_results_of_earlier_ones_alone(reads):
+    with pytest.raises(ValidationError, match="a call reads the results of earlier ones"):
+        graph(*reads)
+
+
+def test_a_call_of_no_known_task_holds_nothing():
+    assert count_held_bytes(list_results(graph((), (0,)), [])) == [0, 0]
 
 
 def test_a_page_shows_the_largest_results():
