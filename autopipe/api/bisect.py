@@ -158,13 +158,7 @@ def _first_case(target: BisectTarget, name: str | None) -> Case:
     """Return the first case of a build, or that of a name."""
     built = BuiltLibrary.read(target.artifacts["build"])
     source = CaseSource(built.signature, target.artifacts["import"], target.options)
-    names = []
-    for batch in source.batches(target.samples):
-        for case in (*batch.drawn, *batch.special):
-            names.append(case.name)
-            if name in {None, case.name}:
-                return case
-    raise ConfigError(f"there is no case {name!r}; there are {', '.join(dict.fromkeys(names))}")
+    return source.find_case(target.samples, name)
 
 
 def _wrong_case(target: BisectTarget, work: Path, name: str | None) -> tuple[Case, CheckedCase]:

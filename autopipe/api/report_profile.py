@@ -34,12 +34,5 @@ def _kernel(
     return KernelTime(
         name=name, task=tasks.get(name), calls=len(calls),
         seconds=sum(call.seconds for call in calls),
-        bound=sum(_bound(call, peaks) for call in calls),
+        bound=sum(map(peaks.compute_bound, calls)),
     )  # fmt: skip
-
-
-def _bound(call: ProfiledCall, peaks: Peaks) -> float:
-    """Return the seconds that operations or bytes take at what the machine reaches."""
-    computing = call.flops / peaks.gflops / 1e9 if peaks.gflops else 0.0
-    moving = call.bytes / peaks.gbps / 1e9 if peaks.gbps else 0.0
-    return max(computing, moving)

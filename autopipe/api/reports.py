@@ -26,7 +26,7 @@ from autopipe.report.document import RunReport, as_json
 from autopipe.report.html.page import html
 from autopipe.report.junit import junit
 from autopipe.report.markdown import markdown
-from autopipe.report.recorder import Recorder, RunInfo, impersonal
+from autopipe.report.recorder import Recorder, RunInfo, replace_places
 from autopipe.stages import stages_of
 from autopipe.store.store import default_root
 
@@ -87,7 +87,7 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
         if name is None or before is None or not built:
             return report
         since = compare_builds(before, remember_build(root, file, name, build))
-        told = impersonal(since and since.model_dump(mode="json"), about.places)
+        told = replace_places(since and since.model_dump(mode="json"), about.places)
         return RunReport.model_validate({**report.model_dump(mode="json"), "since": told})
 
     recorder = Recorder(emit, lambda digest: root / "objects" / digest, partial(find_trials, root))
@@ -121,7 +121,7 @@ def _unstarted(error: BaseException) -> RunReport:
     return recorder.report(_describe_any_run(default_root()), exit_code(error), error)
 
 
-def whole(path: Path, text: str) -> None:
+def write_whole_file(path: Path, text: str) -> None:
     """Write a file so that a reader, or a crash, sees the old text or the new one.
 
     Folders on the way are made. Raises StoreError.
@@ -145,7 +145,7 @@ def _save(reports: Sequence[RunReport], paths: Sequence[Path]) -> None:
     failed = []
     for path in paths:
         try:
-            whole(path, FORMS[path.suffix](*reports))
+            write_whole_file(path, FORMS[path.suffix](*reports))
         except StoreError as error:  # the others are written all the same
             failed.append(error)
     if failed:

@@ -6,7 +6,7 @@ from typing import Final
 from autopipe.artifacts.document import Part
 from autopipe.artifacts.model_nodes import ModelNode
 from autopipe.profiling.against import compare_profiles
-from autopipe.profiling.profile import Peaks, Profile, ProfiledCall
+from autopipe.profiling.profile import Profile, ProfiledCall
 from autopipe.report.escape import escape
 
 _SHOWN: Final = 7
@@ -46,7 +46,7 @@ def rank_by_bound(profile: Profile, kernels: frozenset[str], case: str) -> SlowK
     """
     found = []
     for calls in _grouped(profile.calls, kernels).values():
-        wanted = sum(_bound(call, profile.peaks) for _, call in calls)
+        wanted = sum(profile.peaks.compute_bound(call) for _, call in calls)
         found.append(_slow(calls, wanted))
     return _ranked(profile, "bound", found, case)
 
@@ -108,10 +108,6 @@ def _grouped(calls: Sequence[ProfiledCall], kernels: frozenset[str]) -> dict[obj
     for at, call in enumerate(own):
         found.setdefault((call.symbol, call.nodes), []).append((at, call))
     return found
-
-
-def _bound(call: ProfiledCall, peaks: Peaks) -> float:
-    return max(call.flops / peaks.gflops, call.bytes / peaks.gbps) / 1e9
 
 
 def _slow(calls: _Calls, wanted: float) -> SlowKernel:

@@ -25,7 +25,7 @@ class Inconclusive(StrEnum):
 @app.command("write")
 def baseline_write(report: Report, file: File) -> None:
     """Keep the times of a run, to compare later runs with."""
-    from autopipe.api.reports import whole
+    from autopipe.api.reports import write_whole_file
     from autopipe.config.problem import shown
     from autopipe.report.document import load
 
@@ -35,7 +35,7 @@ def baseline_write(report: Report, file: File) -> None:
             f"warning: {shown(report)}: other programs ran while these times were measured; "
             "gates.regression says inconclusive of every build that is compared with them"
         )
-    whole(file, times.text())
+    write_whole_file(file, times.text())
     show([f"wrote {file}; name it in `gates.regression.baseline`, and check it in"])
 
 

@@ -43,7 +43,7 @@ def report(  # noqa: PLR0913 -- one for each option
 
     It shows what the file tells. Nothing is run or measured, unless `--profile` asks for it.
     """
-    from autopipe.api.reports import whole
+    from autopipe.api.reports import write_whole_file
     from autopipe.api.saved_builds import read_last_builds, read_reports
     from autopipe.report.html.page import html
 
@@ -66,5 +66,5 @@ def report(  # noqa: PLR0913 -- one for each option
             raise ConfigError(f"{target}: --profile takes one build, and here are {len(reports)}")
         built = find_target(target, store=store, overrides=overrides or (), build=build)
         reports = (attach_profile(reports[0], profile_build(built)),)
-    whole(page, html(*reports))
+    write_whole_file(page, html(*reports))
     show([f"wrote {page}"])

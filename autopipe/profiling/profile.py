@@ -18,6 +18,12 @@ class Peaks(Part, frozen=True):
     gbps: float
     """Bytes that a copy reads and writes, in billions a second."""
 
+    def compute_bound(self, call: "ProfiledCall") -> float:
+        """Return the seconds that operations or bytes of a call take here, the longer one."""
+        computing = call.flops / self.gflops if self.gflops else 0.0
+        moving = call.bytes / self.gbps if self.gbps else 0.0
+        return max(computing, moving) / 1e9
+
 
 class ProfiledCall(Part, frozen=True):
     """A call of the virtual machine in one run."""

@@ -136,7 +136,9 @@ class Recorder:
             inputs=library.inputs if library else (),
             outputs=library.outputs if library else (),
         )
-        return RunReport.model_validate(impersonal(report.model_dump(mode="json"), about.places))
+        return RunReport.model_validate(
+            replace_places(report.model_dump(mode="json"), about.places)
+        )
 
     def _follow(self) -> document.TuningCourse | None:
         """Return the course of tuning, where this store has its trials."""
@@ -175,7 +177,7 @@ class Recorder:
         return checked
 
 
-def impersonal(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401 -- a JSON document
+def replace_places(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401 -- a JSON document
     """Replace the folders of this machine in every text: who reads it may be anybody."""
     if isinstance(value, str):
         value = value.encode("utf-8", "backslashreplace").decode()  # halves of characters
@@ -183,8 +185,8 @@ def impersonal(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401 --
             value = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![\w.-])", lambda _: name, value)  # noqa: B023
         return value
     if isinstance(value, dict):
-        return {name: impersonal(inner, places) for name, inner in value.items()}
-    return [impersonal(item, places) for item in value] if isinstance(value, list) else value
+        return {name: replace_places(inner, places) for name, inner in value.items()}
+    return [replace_places(item, places) for item in value] if isinstance(value, list) else value
 
 
 def package(path: Path) -> document.PackageReport:

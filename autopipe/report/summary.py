@@ -35,7 +35,7 @@ class RunSummary:
         return ()
 
 
-def _doubt(comparison: Mapping[str, Any]) -> str:
+def _tell_doubt(comparison: Mapping[str, Any]) -> str:
     return ", inconclusive" if comparison["verdict"] == "inconclusive" else ""
 
 
@@ -44,7 +44,7 @@ def _latency(document: Mapping[str, Any]) -> dict[str, str]:
     ours, comparisons = document["ours"]["latency"], document["comparisons"]
     rivals = {rival["name"]: rival["version"] for rival in document["rivals"]}
     beside = (
-        f", {found['ratio']:.2f} of {escape(name)} {escape(rivals[name])}{_doubt(found)}"
+        f", {found['ratio']:.2f} of {escape(name)} {escape(rivals[name])}{_tell_doubt(found)}"
         for name, found in comparisons.items()
         if name in rivals
     )

@@ -9,6 +9,7 @@ from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library import samples
 from autopipe.config import Verify
 from autopipe.config.dimension import Sizes, ends, likely
+from autopipe.errors import ConfigError
 from autopipe.verification.inputs import Case, cases, draw, redrawn, specials
 from autopipe.verification.limits import index_limits, input_limits
 from autopipe.verification.sizes import tried
@@ -50,6 +51,16 @@ class CaseSource:
             yield self._with_real(batch, given) if place == 0 else batch
         if self._signature.dimensions:
             yield from self._others()
+
+    def find_case(self, given: Mapping[str, Path], name: str | None) -> Case:
+        """Return the first case, or the first of a name. Raises ConfigError where none has it."""
+        known: dict[str, None] = {}
+        for batch in self.batches(given):
+            for case in (*batch.drawn, *batch.special):
+                if name in {None, case.name}:
+                    return case
+                known[case.name] = None
+        raise ConfigError(f"there is no case {name!r}; there are {', '.join(known)}")
 
     def count_sizes(self) -> int:
         """Return at how many sizes the batches are, those of real inputs apart."""

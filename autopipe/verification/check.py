@@ -79,10 +79,10 @@ def find_wrong_case(  # noqa: PLR0913 -- what is compared, with what, and how
     `verify`, but for GateError where numbers differ.
     """
     checker = _Checker.of(model, imported, options, work)
+    if name is not None:
+        checker.source.find_case(given or {}, name)
     first: tuple[Case, CheckedCase] | None = None
-    known: dict[str, None] = {}
     for batch in checker.source.batches(given or {}):
-        known |= dict.fromkeys(case.name for case in (*batch.drawn, *batch.special))
         for case, checked in chain.from_iterable(map(checker.compared, _parts(batch, name))):
             if name not in {None, case.name}:
                 continue
@@ -90,9 +90,7 @@ def find_wrong_case(  # noqa: PLR0913 -- what is compared, with what, and how
             if any(output.failure for output in checked.outputs):
                 return case, checked
     if first is None:
-        if name in known:
-            raise ConfigError(f"case {name!r} is not compared: the model promises nothing of it")
-        raise ConfigError(f"there is no case {name!r}; there are {', '.join(known)}")
+        raise ConfigError(f"case {name!r} is not compared: the model promises nothing of it")
     return first
 
 

@@ -170,8 +170,8 @@ def test_a_file_is_there_whole_or_not_at_all(
     with monkeypatch.context() as patched:
         patched.setattr(os if call == "fsync" else Path, call, full)
         with pytest.raises(StoreError, match=r"report\.json: No space left on device"):
-            reports.whole(path, "new")
+            reports.write_whole_file(path, "new")
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["report.json"]
-    reports.whole(path, "new")
+    reports.write_whole_file(path, "new")
     assert path.read_text() == "new"

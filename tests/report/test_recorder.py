@@ -18,7 +18,7 @@ from autopipe.pipeline.events import (
 )
 from autopipe.processes.interrupt import Interrupted
 from autopipe.report.document import RunReport, load
-from autopipe.report.recorder import Recorder, RunInfo, impersonal
+from autopipe.report.recorder import Recorder, RunInfo, replace_places
 from tests.artifacts.examples import (
     library,
     library_task,
@@ -174,7 +174,7 @@ def test_a_bug_is_told_without_its_traceback(recorder):
 
 def test_folders_of_this_machine_get_other_names():
     places = {"/home/me/work": ".", "/home/me": "~", "/home/me/work/.autopipe": "$STORE"}
-    found = impersonal(
+    found = replace_places(
         {
             "a": ["/home/me/work/.autopipe/logs/x", "in /home/me/work: no", 7, None],
             "b": "/home/me/other, /home/mel/x, /mnt/home/me, half \ud800",

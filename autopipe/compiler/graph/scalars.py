@@ -7,9 +7,9 @@ in the way of layouts, and would be an argument of a kernel:
 
 becomes a product with a number, which takes any layout and is part of the code.
 
-Floats of zero that are added or multiplied with go the other way and become tensors: of a number in
-the code TVM takes `x + 0` for x, which is wrong at -0, and `x * 0` for 0, which is wrong at
-infinities and NaN. Of a scalar, which no tensor is multiplied with, `x * 0` becomes `x / inf`.
+Of a number in the code TVM takes `x + 0` for x, which is wrong at -0, and `x * 0` for 0, which is
+wrong at infinities and NaN. So floats of zero that are added go the other way and become tensors,
+and `x * 0` becomes `x / inf`.
 """
 
 from typing import Final
@@ -28,9 +28,6 @@ _BINARY: Final = frozenset(
     for name in ("add", "divide", "maximum", "minimum", "multiply", "power", "subtract")
 )
 
-_FOLDED: Final = frozenset({"relax.add", "relax.multiply"})
-"""Operators that TVM folds at zero."""
-
 
 def plain_numbers(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with constants of one element as numbers, where that changes no shape."""
@@ -44,23 +41,21 @@ class _Numbers(PyExprMutator):
         if getattr(call.op, "name", "") not in _BINARY:
             return call
         left, right = call.args
-        if call.op.name == "relax.multiply" and known_shape(left) == known_shape(right) == ():
-            product = _product(left, right)
-            return call if product is None else product
-        if call.op.name in _FOLDED and any(map(_is_float_zero, call.args)):
+        if call.op.name == "relax.multiply":
+            for one, zero in ((left, right), (right, left)):
+                if _is_float_zero(zero):
+                    return relax.op.divide(one, _number(_make_infinity(zero), one))
+        if call.op.name == "relax.add" and any(map(_is_float_zero, call.args)):
             return relax.Call(
                 call.op, [_as_tensor(left, right), _as_tensor(right, left)], call.attrs
             )
         return relax.Call(call.op, [_number(left, right), _number(right, left)], call.attrs)
 
 
-def _product(left: relax.Expr, right: relax.Expr) -> relax.Expr | None:
-    """Return a scalar times zero as the scalar divided by infinity, which TVM does not fold."""
-    for one, zero in ((left, right), (right, left)):
-        if _is_float_zero(zero) and not isinstance(one, GenericConst):
-            infinity = np.copysign(np.inf, zero.value.numpy())
-            return relax.op.divide(one, relax.const(infinity, str(zero.value.dtype)))
-    return None
+def _make_infinity(zero: relax.Expr) -> relax.Expr:
+    """Return an infinity of the sign of a zero: numbers divided by it are those times zero."""
+    sign = zero.value.numpy().astype("float64")
+    return relax.const(np.copysign(np.inf, sign), str(zero.value.dtype))
 
 
 def _is_float_zero(value: relax.Expr) -> bool:

@@ -37,7 +37,7 @@ def write_memory(view: BuildView) -> Markup:
         return Markup()
     graph, at = graphs[0], course.index(most)
     told = (
-        f"At most {_mebibytes(most)} of results are held at once, by call {at + 1} of "
+        f"At most {_format_size(most)} of results are held at once, by call {at + 1} of "
         f"{len(course)}, {graph.calls[at].kernel}, in {graph.library}. A result is held from the "
         "call that makes it to the last one that reads it, those of the model to the end. Inputs, "
         "weights and what a kernel takes for itself come on top."
@@ -48,8 +48,8 @@ def write_memory(view: BuildView) -> Markup:
         element("p", f"{plural(unknown, 'call')} with results of an unknown size count as none.")
         if unknown
         else None,
-        _chart(course, most),
-        table("Largest results", ("kernel", ">MiB", ">from call", ">to call"), _rows(held)),
+        _draw_chart(course, most),
+        table("Largest results", ("kernel", ">MiB", ">from call", ">to call"), _list_rows(held)),
     )
 
 
@@ -78,7 +78,7 @@ def count_held_bytes(held: Sequence[HeldResult]) -> list[int]:
     return list(accumulate(changes[:-1]))
 
 
-def _chart(course: Sequence[int], most: int) -> Markup:
+def _draw_chart(course: Sequence[int], most: int) -> Markup:
     step = 100 / len(course)
     heights = (98 - 96 * value / most for value in course)
     path = "".join(f"V{y:.2f}H{step * (at + 1):.2f}" for at, y in enumerate(heights))
@@ -88,15 +88,15 @@ def _chart(course: Sequence[int], most: int) -> Markup:
                       aria_hidden="true", height=160)  # fmt: skip
     ends = (element("span", "0"), element("span", f"call {len(course)}"))
     return element(
-        "figure", element("div", _mebibytes(most)), drawing, element("div", *ends, class_="axis")
+        "figure", element("div", _format_size(most)), drawing, element("div", *ends, class_="axis")
     )
 
 
-def _rows(held: Sequence[HeldResult]) -> Iterator[TableRow]:
+def _list_rows(held: Sequence[HeldResult]) -> Iterator[TableRow]:
     for one in sorted(held, key=lambda one: -one.bytes)[:_LISTED]:
         size = Cell(f"{one.bytes / 2**20:.3g}", one.bytes)
         yield TableRow((one.kernel, size, Cell(one.first + 1), Cell(one.last + 1)))
 
 
-def _mebibytes(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size / 2**20:.3g} MiB"

@@ -135,7 +135,7 @@ class PRelu(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return _slope(bb, *inputs)
+        return _scale_negatives(bb, *inputs)
 
 
 class LeakyRelu(onnx_frontend.LeakyRelu):
@@ -145,10 +145,10 @@ class LeakyRelu(onnx_frontend.LeakyRelu):
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         if attr.get("alpha") != 0:
             return super()._impl_v1(bb, inputs, attr, params)
-        return _slope(bb, inputs[0], relax.const(0, str(inputs[0].ty.dtype)))
+        return _scale_negatives(bb, inputs[0], relax.const(0, str(inputs[0].ty.dtype)))
 
 
-def _slope(bb: Any, data: Any, slope: Any) -> Any:
+def _scale_negatives(bb: Any, data: Any, slope: Any) -> Any:
     """Return the data, and their products with the slope where they are below zero."""
     scaled = bb.normalize(relax.op.multiply(data, slope))
     zero = relax.const(0, str(data.ty.dtype))

@@ -53,9 +53,9 @@ def _folded(model: Proto, decided: set[str]) -> bool:
     for graph in graphs(model.graph):
         stored = {tensor.name: tensor for tensor in graph.initializer}
         stored |= {one.name: one for one in map(constant, graph.node) if one is not None}
+        known = _Known(empty, stored, decided, opset)
         for node in list(graph.node):
             if node.op_type != "Constant" and not any(bodies(node)):
-                known = _Known(empty, stored, decided, opset)
                 changed |= _settled(graph, node, known)
     return changed
 
@@ -92,14 +92,14 @@ def _settled(graph: Proto, node: Proto, known: _Known) -> bool:
     elif node.op_type in _OPTIONAL_UPDATES and node.input[1] in empty:
         node.CopyFrom(helper.make_node("Identity", [node.input[0]], results, name=node.name))
         return True
-    computed = _computed(node, known)
+    computed = _compute_node(node, known)
     if computed:
         _replace(graph, node, computed)
         known.decided.update(computed)
     return bool(computed)
 
 
-def _computed(node: Proto, known: _Known) -> dict[str, Array]:
+def _compute_node(node: Proto, known: _Known) -> dict[str, Array]:
     """Return what a node computes of constants, nothing where an input is none."""
     given = {name for name in node.input if name}
     values = {name: to_array(known.stored[name]) for name in given if name in known.stored}
