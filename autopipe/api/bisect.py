@@ -1,8 +1,8 @@
 """Finds the first kernel of a build that is wrong, or the one that loses most time."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from autopipe.bisection.slow_kernels import SlowKernels, rank_by_bound, rank_by_
 from autopipe.compiler.target import machine
 from autopipe.config import Verify
 from autopipe.config.load import load
-from autopipe.errors import ConfigError, StageError
+from autopipe.errors import ConfigError, StageError, StoreError
 from autopipe.lock.recognize import head, is_package
 from autopipe.processes import call
 from autopipe.profiling.profile import match_sites, name_nodes
@@ -78,9 +78,9 @@ def bisect_build(
 
     Each is compared with its plain loops on the same inputs, and with the value that the reference
     runtime computes for it. `to` takes the first that is wrong. Raises ConfigError for a name that
-    no case has, StageError for what can not be run.
+    no case has, StoreError for `to`, StageError for what can not be run.
     """
-    with tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
+    with _made_folder(to), tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
         work = Path(scratch)
         given, checked = _wrong_case(target, work, case)
         request = _request(target, work, given, to)
@@ -112,14 +112,14 @@ def find_slow_kernel(
 ) -> SlowKernels:  # fmt: skip
     """Rank the kernels of a build by the time that they lose against their bound, or `against`.
 
-    `to` takes the worst. Raises ConfigError for a name that no case has, StageError.
+    `to` takes the worst. Raises ConfigError for a name that no case has, StoreError, StageError.
     """
     artifacts = target.artifacts
     nodes = NodeMap.read(artifacts["build"])
     model = artifacts["import"] / MODEL
     if against is not None and not model.exists():
         raise ConfigError(f"--against {against} runs ONNX models, and this is none")
-    with tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
+    with _made_folder(to), tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
         work = Path(scratch)
         given = _first_case(target, case)
         files = {name: work / f"{at}.npy" for at, name in enumerate(given.arrays)}
@@ -141,6 +141,23 @@ def find_slow_kernel(
             request = _request(target, work, given, to)
             _save_call(request, worst.position, worst.nodes, timed=True)
     return ranked
+
+
+@contextmanager
+def _made_folder(to: Path | None) -> Iterator[None]:
+    """Make a folder before anything runs; take it away if nothing is written. Raises StoreError."""
+    if to is None or to.is_dir():
+        yield
+        return
+    try:
+        to.mkdir(parents=True)
+    except OSError as error:
+        raise StoreError(f"{to}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # it holds a call
+            to.rmdir()
 
 
 def _request(target: BisectTarget, work: Path, given: Case, to: Path | None) -> dict[str, Any]:

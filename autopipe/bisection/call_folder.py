@@ -68,7 +68,6 @@ def describe_arguments(given: Sequence[Any]) -> tuple[Argument, ...]:
 def save_call(folder: Path, call: SavedCall, build: Path, loops: str) -> None:
     """Write all but the arrays. Raises StoreError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for name in (INPUTS, EXPECTED, ACTUAL):
             (folder / name).unlink(missing_ok=True)
         for library in build.glob("*.so*"):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from autopipe.bisection.bisection import Bisection, Cause
 from autopipe.bisection.call_folder import ACTUAL, EXPECTED
 from autopipe.bisection.table import verdict
 from autopipe.cli.app import app
-from autopipe.errors import ConfigError, GateError
+from autopipe.errors import ConfigError, GateError, StoreError
 from tests.bisection.planted import above, far, kernel_of, plant
 from tests.compiler.frontends.models import dense, model, node, save, tensor, value
 
@@ -138,6 +139,11 @@ def test_a_kernel_that_crashes_is_found_with_its_inputs(target, tmp_path):
     assert "does not return" in verdict(made)
     assert sorted(stored(tmp_path / "to" / "inputs.npz")) == ["0", "1"]
     assert repeat(tmp_path / "to").returncode < 0
+
+
+def test_a_folder_that_can_not_be_made_is_refused_before_anything_runs(target):
+    with pytest.raises(StoreError, match="/dev/null: File exists"):
+        bisect_build(target, to=Path("/dev/null"))
 
 
 def test_inputs_of_a_name_that_no_case_has_are_refused(target):
