@@ -157,7 +157,7 @@ def test_the_slowest_kernel_for_its_work_is_saved_and_timed(folder, tmp_path):
     file = folder / "small.yaml"
     done = run(file, "--store", folder / "store", "--slow", "--to", tmp_path / "to")
     assert done.exit_code == 0, done.output
-    assert "loses most" in done.stdout
+    assert "bound us" in done.stdout  # which kernel loses, if any does, is a matter of times
     again = repeat(tmp_path / "to")
     assert again.returncode == 0, again.stderr
     assert "us a call on" in again.stdout
