@@ -2,6 +2,7 @@
 
 * AutopipeError
   - GateError      a check ran and said no: verify, a gate          exit 1
+      WrongBuildError  outputs of a build differ too much
   - ConfigError    the YAML or the command line is wrong            exit 2
   - ModelError     the model can not be used                        exit 3
   - TargetError    the target or its device can not be used         exit 3
@@ -30,6 +31,10 @@ class GateError(AutopipeError):
     """A check ran to its end and said no; nothing is published."""
 
     exit_code = 1
+
+
+class WrongBuildError(GateError):
+    """Outputs of a build differ from those of the model by more than is allowed."""
 
 
 class ConfigError(AutopipeError):

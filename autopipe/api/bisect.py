@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from autopipe.api.built_artifacts import find_artifacts
+from autopipe.api.last_build import load_last
 from autopipe.api.profile import ProfileTarget, profile_build
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model_nodes import NodeMap
@@ -20,7 +21,6 @@ from autopipe.bisection.reference_values import compute_values
 from autopipe.bisection.slow_kernels import SlowKernels, rank_by_bound, rank_by_reference
 from autopipe.compiler.target import machine
 from autopipe.config import Verify
-from autopipe.config.load import load
 from autopipe.errors import ConfigError, StageError, StoreError
 from autopipe.lock.recognize import head, is_package
 from autopipe.processes import call
@@ -60,7 +60,7 @@ def find_bisect_target(
     """
     if file.is_file() and is_package(head(file)):
         raise ConfigError(f"{file} is a package; bisect takes the pipeline file that it is of")
-    pipeline = load(file, overrides, build)
+    pipeline = load_last(file, overrides, build, store)
     artifacts = find_artifacts(pipeline, file, store, build)
     built = BuiltLibrary.read(artifacts["build"])
     machine.check(built.target)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from autopipe.api import cross
 from autopipe.api.evidence import Evidence
+from autopipe.api.next_step import name_bisect
 from autopipe.api.publish import publish
 from autopipe.config import Pipeline
 from autopipe.config.load import load
@@ -22,7 +23,7 @@ from autopipe.host.refusal import OUT_OF_MEMORY
 from autopipe.lock.locking import Locking, Mode, begin, check_mode
 from autopipe.lock.rebuild import Rebuilding
 from autopipe.pipeline.events import Event, RunFinished, Warn
-from autopipe.pipeline.executor import Executor, Remote
+from autopipe.pipeline.executor import Executor, Look, Remote
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
@@ -93,7 +94,8 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             _sharing(flow, file.absolute().parent, emit) as remote,
         ):
             _check_owner(flow, output)
-            artifacts = _run(flow, force, emit, remote, told=not overrides)
+            with name_bisect(file, flow.pipeline.target, build=build, store=store):
+                artifacts = _run(flow, force, emit, remote, told=not overrides)
             if reproducible:
                 Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
@@ -258,8 +260,9 @@ def _run(
     told: bool,
 ) -> dict[str, Artifact]:
     """Run the stages of an opened flow, as its lock has them."""
-    look = Evidence(flow.store.root, flow.host, flow.pipeline.gates, emit)
-    executor = Executor(flow.store, flow.host, flow.isolate, emit, remote, look, flow.history)
+    executor = Executor(
+        flow.store, flow.host, flow.isolate, emit, remote, _inspection(flow, emit), flow.history
+    )
     triple = str(flow.host.facts([Facet.TARGET])[Facet.TARGET]["mtriple"])  # a lock may name it
     cross.check_linker(flow.pipeline.target, flow.plan, triple)
     cross.check_compiler(flow.pipeline.target, flow.plan)
@@ -272,6 +275,19 @@ def _run(
     if told and (stale := flow.locking.stale()):
         emit(Warn(stage="lock", message=stale))
     return executor.run(flow.plan, force=force)
+
+
+def _inspection(flow: Flow, emit: Callable[[Event], None]) -> Look:
+    """Return what looks at each artifact, and remembers with what configuration a build is made."""
+    evidence = Evidence(flow.store.root, flow.host, flow.pipeline.gates, emit)
+    before, configuration = flow.history.last_run(), flow.pipeline.model_dump(mode="json")
+
+    def look(stage: str, artifacts: Mapping[str, Artifact]) -> None:
+        if stage == "build":
+            flow.history.remember_run(configuration, before)
+        evidence(stage, artifacts)
+
+    return look
 
 
 def _sharing(

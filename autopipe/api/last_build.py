@@ -1,12 +1,16 @@
-"""The last build of a pipeline file, remembered before a run to compare with it."""
+"""The last build of a pipeline file: what it was made of, and what differs from the one before."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pydantic import ValidationError
+
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
+from autopipe.config import Pipeline
+from autopipe.config.load import load
 from autopipe.errors import StoreError
 from autopipe.foreign import MalformedError
 from autopipe.pipeline.explain import changes
@@ -14,7 +18,7 @@ from autopipe.pipeline.history import History
 from autopipe.report.document import SinceLastBuild, TaskDifference
 from autopipe.store.canonical import Document
 from autopipe.store.locks import Patience
-from autopipe.store.store import open_store
+from autopipe.store.store import default_root, open_store
 
 _PATIENCE: Final = Patience(lambda _: None, 1.0)
 """Seconds to wait for whoever has the store for itself; a report is no reason to wait longer."""
@@ -28,21 +32,73 @@ class RememberedBuild:
     """By kind of stage; each is what the result of the stage depends on."""
     tasks: Mapping[str, LibraryTask]
     """Of the library, by workload."""
+    configuration: Document | None = None
+    """The pipeline file with its overrides; null where the store does not have it."""
 
 
-def remember_build(root: Path, file: Path, name: str, build: str | None) -> RememberedBuild | None:
-    """Return the last build of a pipeline file; None where the store has none, or a damaged one."""
+@dataclass(frozen=True, slots=True)
+class BuildOrigin:
+    """What the store says of where a build comes from."""
+
+    sources: Mapping[str, str]
+    """Digests of the files that its stages read, by stage and name."""
+    since: SinceLastBuild | None
+    """What differs from the build before; null where that is not known."""
+
+
+def load_last(
+    file: Path, overrides: Sequence[str], build: str | None, store: Path | None
+) -> Pipeline:
+    """Return the pipeline that the last build of a file was run with.
+
+    With overrides it is the file's with these, as a run takes it; so it is where the store does
+    not know. Raises ConfigError.
+    """
+    pipeline = load(file, overrides, build)
+    root = store or default_root()
+    if overrides or not (root / "runs").is_dir():
+        return pipeline
+    with open_store(root, _PATIENCE) as opened:
+        known = History.of(opened, file, pipeline.name, build).configuration
+    with suppress(ValidationError):  # of another release
+        return pipeline if known is None else Pipeline.model_validate(known)
+    return pipeline
+
+
+def find_origin(root: Path, file: Path, build: str | None, made: Mapping[str, str]) -> BuildOrigin:
+    """Return what a store says of the last build of a pipeline file.
+
+    `made` are the digests of its artifacts by their stages.
+    """
+    unknown = BuildOrigin({}, None)
     if not (root / "runs").is_dir():
-        return None
+        return unknown
     with suppress(StoreError, MalformedError, OSError), open_store(root, _PATIENCE) as store:
-        history = History.of(store, file, name, build)
-        key = history.last_key("build")
-        entry = None if key is None else store.entry(key)
-        if entry is not None:
-            library = BuiltLibrary.read(store.object(entry.digest))
-            tasks = {task.workload: task for task in library.tasks}
-            return RememberedBuild(history.last_actions(), tasks)
-    return None
+        history = History.of(store, file, "", build)
+        since = None
+        if "build" in made:
+            since = compare_builds(_read_build(history.previous()), _read_build(history))
+        return BuildOrigin(dict(_find_sources(history, made)), since)
+    return unknown
+
+
+def _find_sources(history: History, made: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for key in history.last_keys():
+        entry = history.store.entry(key)
+        if entry is not None and made.get(stage := str(entry.action["stage"])) == entry.digest:
+            for name, digest in entry.action["sources"].items():
+                yield f"{stage}.{name}", digest
+
+
+def _read_build(history: History) -> RememberedBuild | None:
+    """Return the last build of a history; None where the store has none."""
+    key = history.last_key("build")
+    entry = None if key is None else history.store.entry(key)
+    if entry is None:
+        return None
+    library = BuiltLibrary.read(history.store.object(entry.digest))
+    tasks = {task.workload: task for task in library.tasks}
+    return RememberedBuild(history.last_actions(), tasks, history.configuration)
 
 
 def compare_builds(
@@ -51,22 +107,42 @@ def compare_builds(
     """Return what differs; None where one of them is not known."""
     if old is None or new is None:
         return None
-    stages = dict(_changed_stages(old.actions, new.actions))
+    fields = _changed_fields(old.configuration, new.configuration)
+    stages = dict(_changed_stages(old.actions, new.actions, {_leaf(line) for line in fields}))
     workloads = dict.fromkeys([*new.tasks, *old.tasks])
     pairs = ((old.tasks.get(name), new.tasks.get(name)) for name in workloads)
     differing = (_difference(*pair) for pair in pairs if _decisions(pair[0]) != _decisions(pair[1]))
-    return SinceLastBuild(stages=stages, tasks=tuple(differing))
+    return SinceLastBuild(fields=fields, stages=stages, tasks=tuple(differing))
+
+
+def _changed_fields(old: Document | None, new: Document | None) -> tuple[str, ...]:
+    return () if old is None or new is None else tuple(changes(old, new))
 
 
 def _changed_stages(
-    old: Mapping[str, Document], new: Mapping[str, Document]
+    old: Mapping[str, Document], new: Mapping[str, Document], known: set[str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield what stages depend on and is other now, each where it is first seen."""
+    """Yield what stages depend on and is other now, each where it is first seen.
+
+    Parameters that are `known` to differ, as fields of the pipeline file, are left out.
+    """
     told = {kind: changes(old[kind], new[kind]) for kind in old.keys() & new.keys()}
     results = {f"the result of {kind.split()[0]} changed" for kind, lines in told.items() if lines}
     for kind in sorted(told):
-        if own := tuple(line for line in told[kind] if line not in results):
-            yield kind.split()[0], own
+        others = (line for line in told[kind] if line not in results)
+        own = [line for line in others if not (_is_parameter(line) and _leaf(line) in known)]
+        if own:
+            yield kind.split()[0], tuple(own)
+
+
+def _is_parameter(change: str) -> bool:
+    return change.startswith("params.")
+
+
+def _leaf(change: str) -> str:
+    """Return a change with the last part of its name alone: `rtol changed from 1 to 2`."""
+    name, _, rest = change.partition(" ")
+    return f"{name.rpartition('.')[2]} {rest}"
 
 
 def _decisions(task: LibraryTask | None) -> tuple[object, ...]:

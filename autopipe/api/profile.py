@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.api.built_artifacts import find_artifacts
+from autopipe.api.last_build import load_last
 from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.compiler.target import cpu
-from autopipe.config.load import load
 from autopipe.errors import PackageError, StageError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.packaged_task import read_node_map
@@ -51,7 +51,7 @@ def find_target(
 def _last_build(
     file: Path, root: Path | None, overrides: Sequence[str], build: str | None
 ) -> ProfileTarget:
-    folders = find_artifacts(load(file, overrides, build), file, root, build)
+    folders = find_artifacts(load_last(file, overrides, build, root), file, root, build)
     model = folders["import"] / _REFERENCE
     nodes = NodeMap.read(folders["build"])
     return ProfileTarget(folders["build"], nodes, model if model.exists() else None)

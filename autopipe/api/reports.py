@@ -11,7 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from autopipe.api.last_build import compare_builds, remember_build
+from autopipe.api.last_build import find_origin
+from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.environment.environment import device, of_backend
 from autopipe.environment.facet import Facet
@@ -78,17 +79,9 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
     """Give the reporter of a run of `file`; at its end, however it ends, add its report."""
     root = store or default_root()
     about = describe_run(file, overrides, until, root, build)
-    name = about.pipeline.name if about.pipeline else None
-    before = None if name is None else remember_build(root, file, name, build)
 
     def finish(code: int, error: BaseException | None) -> RunReport:
-        report = recorder.report(about, code, error)
-        built = any(stage.stage == "build" and stage.digest for stage in report.stages)
-        if name is None or before is None or not built:
-            return report
-        since = compare_builds(before, remember_build(root, file, name, build))
-        told = replace_places(since and since.model_dump(mode="json"), about.places)
-        return RunReport.model_validate({**report.model_dump(mode="json"), "since": told})
+        return attach_origin(recorder.report(about, code, error), root, file, build, about.places)
 
     recorder = Recorder(emit, lambda digest: root / "objects" / digest, partial(find_trials, root))
     try:
@@ -100,6 +93,17 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
             emit(Warn(stage="report", message=str(second)))
         raise
     reports.append(finish(0, None))
+
+
+def attach_origin(
+    report: RunReport, root: Path, file: Path, build: str | None, places: Mapping[str, str]
+) -> RunReport:
+    """Return a report with what the store says of its sources, and of the build before."""
+    made = {one.stage: one.digest for one in report.stages if one.digest is not None}
+    origin = find_origin(root, file, build, made)
+    since = replace_places(origin.since and origin.since.model_dump(mode="json"), places)
+    known = {"sources": dict(origin.sources), "since": since}
+    return RunReport.model_validate({**report.model_dump(mode="json"), **known})
 
 
 def find_trials(root: Path, session: str) -> list[Record]:
@@ -156,9 +160,15 @@ def describe_run(
     file: Path, overrides: Sequence[str], until: str | None, root: Path, build: str | None
 ) -> RunInfo:
     """Find out what can be said before the run; what is wrong, the run will say."""
+    with suppress(AutopipeError):
+        return describe_pipeline(load(file, overrides, build), file, until, root)
+    return _describe_any_run(root)
+
+
+def describe_pipeline(pipeline: Pipeline, file: Path, until: str | None, root: Path) -> RunInfo:
+    """Find out what can be said of a run of a pipeline; what is wrong is left out."""
     about = _describe_any_run(root)
     with suppress(AutopipeError):
-        pipeline = load(file, overrides, build)
         configuration = pipeline.model_dump(mode="json", include=set(DECISIVE))
         about = replace(about, pipeline=pipeline, configuration=configuration)
         steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until).steps

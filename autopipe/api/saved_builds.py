@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.api.reports import describe_run, find_trials
+from autopipe.api.last_build import load_last
+from autopipe.api.reports import attach_origin, describe_pipeline, find_trials
 from autopipe.artifacts.tuning import UNTUNED, TuningResult
+from autopipe.config import Pipeline
 from autopipe.config.load import load_builds
 from autopipe.errors import ConfigError, StoreError
 from autopipe.lock import file as lock_files
@@ -32,6 +34,7 @@ from autopipe.report.document import KernelGraph, PackageReport, RunReport, Task
 from autopipe.report.recorder import Recorder
 from autopipe.report.records import schedule
 from autopipe.report.task_reports import draw_graphs, find_nodes, label_libraries
+from autopipe.store.canonical import Document
 from autopipe.store.files import sha256
 from autopipe.store.locks import FOR_EVER
 from autopipe.store.store import Store, default_root, open_store
@@ -70,7 +73,7 @@ def read_last_builds(
     names = pipelines if build is None else [build]
     with open_store(root, FOR_EVER) as opened_store:
         found = [
-            _report_last_build(opened_store, file, name, overrides, pipelines[name].name)
+            _report_last_build(opened_store, file, name, load_last(file, overrides, name, root))
             for name in names
         ]
     reports = tuple(report for report in found if report is not None)
@@ -80,10 +83,10 @@ def read_last_builds(
 
 
 def _report_last_build(
-    store: Store, file: Path, build: str | None, overrides: Sequence[str], name: str
+    store: Store, file: Path, build: str | None, pipeline: Pipeline
 ) -> RunReport | None:
     """Return what the last build was made of, and its verification, if it is of this build."""
-    history = History.of(store, file, name, build)
+    history = History.of(store, file, pipeline.name, build)
     key = history.last_key("build")
     built = None if key is None else store.lookup(key, lambda _: None)
     if key is None or built is None or (entry := store.entry(key)) is None:
@@ -91,7 +94,7 @@ def _report_last_build(
     stages = {**entry.action["inputs"], "build": built.digest}
     checked = history.last_key("verify")
     verified = None if checked is None else store.entry(checked)
-    if verified is not None and verified.action["inputs"].get("build") == built.digest:
+    if verified is not None and _is_of(verified.action, built.digest, pipeline):
         stages["verify"] = verified.digest
     recorder = Recorder(lambda _: None, store.object, partial(find_trials, store.root))
     try:
@@ -99,9 +102,17 @@ def _report_last_build(
             recorder(StageCached(stage=stage, digest=digest))
     except ValueError as error:  # of a file that an earlier release wrote
         raise StoreError(f"the store's last build of {file} cannot be read: {error}") from None
-    about = describe_run(file, overrides, None, store.root, build)
+    about = describe_pipeline(pipeline, file, None, store.root)
     report = recorder.report(replace(about, stages=[], machine=None), 0, None)
+    report = attach_origin(report, store.root, file, build, about.places)
     return report.model_copy(update={"origin": "build"})
+
+
+def _is_of(verified: Document, build: str, pipeline: Pipeline) -> bool:
+    """Whether a verification is of a build, and as a pipeline asks for it; one may have failed."""
+    asked = pipeline.verify and pipeline.verify.model_dump(mode="json")
+    known = verified["inputs"].get("build"), verified["params"].get("options")
+    return known == (build, asked)
 
 
 def _report_lock(path: Path) -> RunReport:
@@ -113,7 +124,7 @@ def _report_lock(path: Path) -> RunReport:
     }
     return RunReport(**{
         **_FINISHED, "origin": "lock", "pipeline": lock.pipeline, "versions": versions,
-        "configuration": lock.configuration, "target": lock.target,
+        "configuration": lock.configuration, "target": lock.target, "sources": lock.sources,
         "tasks": tuple(_locked_task(task, tuned) for task in lock.tasks),
     })  # fmt: skip
 

@@ -100,7 +100,7 @@ class CheckedCase(Sparse, Part, frozen=True):
 class Verification(Sparse, ArtifactDocument, frozen=True):
     """What the comparison of a build with a reference showed."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"rounded_by"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"rounded_by", "failure"})
     FILE: ClassVar[str] = "verify.json"
 
     reference: str
@@ -117,11 +117,18 @@ class Verification(Sparse, ArtifactDocument, frozen=True):
     rounded_by: float | None = None
     """How far bfloat16 moves an output of random or real inputs, at most: the norm of the
     difference by that of the output. Null where nothing is rounded to it."""
+    failure: str | None = None
+    """Why the build fails, in words; null if it passes. Later batches of cases are left out."""
 
     @property
     def sizes(self) -> int:
         """Return at how many sizes it was compared; 0 without open sizes."""
         return len({tuple(case.sizes.items()) for case in self.cases if case.sizes})
+
+    @property
+    def binding(self) -> tuple[CheckedCase, ...]:
+        """Return the cases that decide; of special ones it is known only where one fails."""
+        return (*self.cases, *self.special) if self.failure else self.cases
 
     @property
     def extent(self) -> str:

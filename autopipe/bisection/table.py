@@ -6,6 +6,7 @@ from typing import Final
 from autopipe.bisection.bisection import BisectedCall, Bisection, CallDifference, Cause
 from autopipe.config.dimension import with_sizes
 from autopipe.report.escape import escape
+from autopipe.report.units import plural
 
 _WHOLE: Final = 10_000
 """Characters of a line that nothing cuts."""
@@ -34,9 +35,8 @@ def verdict(made: Bisection) -> str:
     """Return in a sentence which kernel is the first that is wrong, or that none is."""
     if made.first is None:
         if made.wrong:
-            return (
-                f"{len(made.wrong)} outputs are wrong, and each kernel that can be compared agrees"
-            )
+            outputs = plural(len(made.wrong), "output")
+            return f"wrong: {outputs}, though each kernel that can be compared agrees"
         return "none leaves: each kernel computes what it should"
     call = made.calls[made.first]
     where = escape(

@@ -28,6 +28,8 @@ def _facts(report: RunReport) -> Iterator[tuple[str, Fields]]:
     if report.configuration is not None:
         yield "configuration", dict(flat(report.configuration))
     yield "versions", report.versions
+    if report.sources:
+        yield "sources", report.sources
     if report.package is not None:
         name = PurePosixPath(report.package.path).name
         yield "size", {"package": report.package.size}

@@ -129,7 +129,10 @@ class TuningProgress(_Event, frozen=True):
 
 
 class Measured(_Event, frozen=True):
-    """What a stage that measures found; told now, because times are never taken from the store."""
+    """What a stage found and the store does not keep.
+
+    These are times, which are never taken from it, and errors of a build that fails *verify*.
+    """
 
     event: Literal["measured"] = "measured"
     stage: str

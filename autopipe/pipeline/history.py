@@ -1,4 +1,4 @@
-"""What a pipeline file ran last: the action of each stage, and its package. Kept in the store.
+"""What a pipeline file ran last: each stage's action, its configuration and package, in the store.
 
 The keys of actions say nothing of who ran them. So `explain` would compare a file with whatever
 another file did last, and two files of one name would overwrite each other's package.
@@ -6,7 +6,7 @@ another file did last, and two files of one name would overwrite each other's pa
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +27,8 @@ class History:
     """Name of the pipeline."""
     build: str | None = None
     """Which of the file's builds it is; null where the file has none."""
+    reads_previous: bool = False
+    """Whether what it returns is of the run before the last one that built something."""
 
     @classmethod
     def of(cls, store: Store, file: Path, name: str, build: str | None = None) -> Self:
@@ -52,10 +54,33 @@ class History:
         kinds = self._read()["stages"]
         return {kind: action for kind in kinds if (action := self.last_action(kind))}
 
+    def last_keys(self) -> list[str]:
+        """Return the keys of the last action of each kind."""
+        return [str(key) for key in self._read()["stages"].values()]
+
     def last_key(self, kind: str) -> str | None:
         """Return the key of the last action of a kind, None if this file never ran one."""
         key = self._read()["stages"].get(kind)
         return key if isinstance(key, str) else None
+
+    @property
+    def configuration(self) -> Document | None:
+        """Return the configuration of the run that made the last build, if there is one."""
+        found = self._read().get("configuration")
+        return found if isinstance(found, dict) else None
+
+    def previous(self) -> Self:
+        """Return the history as it was before the run that made the last build."""
+        return replace(self, reads_previous=True)
+
+    def last_run(self) -> Document:
+        """Return all that is known of the last run, as `remember_run` takes it."""
+        known = self._read()
+        return {name: known[name] for name in ("stages", "configuration") if name in known}
+
+    def remember_run(self, configuration: Document, before: Document) -> None:
+        """Remember how a run that made a build is configured, and what was known before it."""
+        self._write({**self._read(), "configuration": configuration, "previous": before})
 
     def remember_action(self, kind: str, key: str) -> None:
         """Remember an action that is done, whether it was run or cached."""
@@ -88,7 +113,11 @@ class History:
 
     def _read(self) -> Document:
         with files.guard(self._path):
-            return _document(self._path) or {"stages": {}}
+            known = _document(self._path) or {}
+        if self.reads_previous:
+            found = known.get("previous")
+            known = found if isinstance(found, dict) else {}
+        return {"stages": {}, **known}
 
     def _write(self, document: Document) -> None:
         document = {**document, "file": self._relative(self.file), "name": self.name}

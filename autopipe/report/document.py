@@ -162,8 +162,10 @@ class TaskDifference(Frozen, frozen=True):
 class SinceLastBuild(Frozen, frozen=True):
     """What changed since the last build of the same pipeline file in this store."""
 
+    fields: tuple[str, ...] = ()
+    """Fields of the pipeline file, and of `--set`, that are other now, a sentence each."""
     stages: dict[str, tuple[str, ...]]
-    """What stages depend on and is other now, a sentence each, by stage."""
+    """What else stages depend on and is other now, a sentence each, by stage."""
     tasks: tuple[TaskDifference, ...]
 
 
@@ -258,6 +260,8 @@ class RunReport(Frozen, frozen=True):
     package: PackageReport | None
     versions: dict[str, str | None]
     """What built it."""
+    sources: dict[str, str] = {}
+    """Digests of the files that it is made from, such as `import.model`, as a lock has them."""
     machine: dict[str, Any] | None
     """The machine, as far as it decides how fast code runs; no name, no user, no path."""
     target: dict[str, Any] | None = None

@@ -91,8 +91,8 @@ class Recorder:
                     error=without_traceback(error),
                     seconds=self._seconds(name),
                 )
-            case Measured(document=found):
-                self._measured = BenchmarkReport.model_validate(found)
+            case Measured():
+                self._take(event)
             case Tuned():
                 self._tuned = event
             case Warn(stage=name, message=message):
@@ -152,6 +152,13 @@ class Recorder:
     def _seconds(self, stage: str) -> float | None:
         """Return how long a stage has run that ends now; null for one that was never begun."""
         return time.monotonic() - self._started if stage in self._stages else None
+
+    def _take(self, measured: Measured) -> None:
+        """Remember what a stage found that leaves no result of it."""
+        if measured.stage == "verify":
+            self._verification = Verification.model_validate(measured.document)
+        else:
+            self._measured = BenchmarkReport.model_validate(measured.document)
 
     def _read(self, stage: str, digest: str) -> None:
         folder = self.artifact(digest)

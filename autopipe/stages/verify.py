@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from autopipe.config import Pipeline, Verify
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.counted import Watch
-from autopipe.pipeline.events import Warn
+from autopipe.pipeline.events import Measured, Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.stages.samples import checked
 from autopipe.store.artifact import Kind
@@ -47,7 +47,7 @@ class VerifyStage(Stage, frozen=True):
         )
 
     def run(self, ctx: Context) -> str:
-        """Write `verify.json`; raise GateError where the build is wrong."""
+        """Write `verify.json`; raise WrongBuildError, and emit its content, of a wrong build."""
         from autopipe.compiler.target import machine
         from autopipe.verification.check import verify
         from autopipe.verification.contained_build import ContainedBuild
@@ -59,7 +59,12 @@ class VerifyStage(Stage, frozen=True):
             with ContainedBuild(ctx.inputs["build"], work, target) as build:
                 watch = Watch(self.name, ctx.emit)
                 model = ctx.inputs["import"]
-                result = verify(build, model, self.options, work, self.samples, watch=watch)
+                result = verify(
+                    build, model, self.options, work, self.samples, watch=watch,
+                    tell_failure=lambda found: ctx.emit(
+                        Measured(stage=self.name, document=found.model_dump(mode="json"))
+                    ),
+                )  # fmt: skip
         for message in result.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         result.write(ctx.out)

@@ -4,13 +4,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from autopipe.artifacts.verification import CheckedCase, Verification
 from autopipe.config import Verify
-from autopipe.errors import ConfigError, StageError
+from autopipe.errors import ConfigError, StageError, WrongBuildError
 from autopipe.pipeline.counted import Watch
 from autopipe.verification import doubts, reference
 from autopipe.verification.case_source import Batch, CaseSource
@@ -23,7 +22,7 @@ from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.reference import Expected
 from autopipe.verification.rounding import Rounding
 from autopipe.verification.second_opinion import ComparedCase, resolve
-from autopipe.verification.worst import raise_worst
+from autopipe.verification.worst import describe_worst, find_worst
 
 _Compare = Callable[[CaseJudge, Case, ReferenceAnswer], CheckedCase]
 """Compares the build with what the reference answered to a case."""
@@ -37,18 +36,34 @@ def verify(  # noqa: PLR0913 -- what is compared, with what, and how
     given: Mapping[str, Path] | None = None,
     *,
     watch: Watch | None = None,
+    tell_failure: Callable[[Verification], None] = lambda _: None,
 ) -> Verification:
     """Compare a build with the artifact of *import* that it was built from, on every case.
 
     `given` are files of real inputs by the names of their cases. `work` takes inputs and expected
     outputs; the caller empties it. `watch` counts the sizes. A build with rounded weights is
-    compared with the model that has them, too. Raises GateError where numbers, shapes, dtypes or
-    names differ, ModelError where the model itself can not run at a size that it may have,
-    SetupError where no reference is installed, ConfigError for real inputs that do not fit.
+    compared with the model that has them, too. `tell_failure` gets the result of a build that
+    fails, up to the batch of cases that it fails on. Raises WrongBuildError where numbers, shapes
+    or dtypes differ, GateError where names do, ModelError where the model itself can not run at a
+    size that it may have, SetupError where no reference is installed, ConfigError for real inputs
+    that do not fit.
     """
     checker = _Checker.of(model, imported, options, work)
     batches = checker.source.batches(given or {})
-    found = list(_counted(map(checker.checked, batches), checker.source, watch))
+    found = []
+    for one in _counted(map(checker.checked, batches), checker.source, watch):
+        found.append(one)
+        if one.failure is not None:
+            break
+    result = _summarize(found, rounded=checker.rounding is not None)
+    if result.failure is not None:
+        tell_failure(result)
+        raise WrongBuildError(result.failure)
+    return result
+
+
+def _summarize(found: "Sequence[_BatchResult]", *, rounded: bool) -> Verification:
+    """Join the results of all batches."""
     expected = found[0].expected
     warnings = Counter(warning for one in found for warning in one.warnings)
     return Verification(
@@ -60,7 +75,8 @@ def verify(  # noqa: PLR0913 -- what is compared, with what, and how
             *expected.refusals,
             *(f"{text} (at {n} sizes)" if n > 1 else text for text, n in warnings.items()),
         ),
-        rounded_by=max(one.rounded_by for one in found) if checker.rounding else None,
+        rounded_by=max(one.rounded_by for one in found) if rounded else None,
+        failure=found[-1].failure,
     )
 
 
@@ -73,40 +89,42 @@ def find_wrong_case(  # noqa: PLR0913 -- what is compared, with what, and how
     *,
     name: str | None = None,
 ) -> tuple[Case, CheckedCase]:
-    """Return the first case on which `verify` finds a build wrong; its first case if there is none.
+    """Return the worst case that `verify` finds wrong; the nearest to being wrong if none is.
 
     With a `name`, only cases of that name count; ConfigError where there is none. Raises as
-    `verify`, but for GateError where numbers differ.
+    `verify`, but not WrongBuildError.
     """
     checker = _Checker.of(model, imported, options, work)
     if name is not None:
         checker.source.find_case(given or {}, name)
-    first: tuple[Case, CheckedCase] | None = None
+    nearest: tuple[Case, CheckedCase] | None = None
     for batch in checker.source.batches(given or {}):
-        for case, checked in chain.from_iterable(map(checker.compared, _parts(batch, name))):
-            if name not in {None, case.name}:
-                continue
-            first = first or (case, checked)
-            if any(output.failure for output in checked.outputs):
-                return case, checked
-    if first is None:
+        part = batch if name is None else _of_name(batch, name)
+        for group in checker.compared(part) if part else ():
+            named = [pair for pair in group if name in {None, pair[0].name}]
+            worst = find_worst([checked for _, checked in named])
+            if worst is not None:
+                return next(pair for pair in named if pair[1] is worst)
+            nearest = max([*([nearest] if nearest else []), *named], key=_used, default=None)
+    if nearest is None:
         raise ConfigError(f"case {name!r} is not compared: the model promises nothing of it")
-    return first
+    return nearest
 
 
-def _parts(batch: Batch, name: str | None) -> Iterator[Batch]:
-    """Yield the first case of a batch, then all; with a name, the first and those of that name.
+def _used(compared: tuple[Case, CheckedCase]) -> float:
+    """Return the largest part of the allowed error that an output of a case uses."""
+    return max((output.used or 0.0 for output in compared[1].outputs), default=0.0)
 
-    The first tells what magnitude outputs have.
+
+def _of_name(batch: Batch, name: str) -> Batch | None:
+    """Return the cases of a name after the first of a batch, which tells magnitudes of outputs.
+
+    None where there is none of the name.
     """
-    if name is None:
-        yield Batch(batch.drawn[:1], (), batch.real)
-        yield batch
-        return
     drawn = [one for at, one in enumerate(batch.drawn) if at == 0 or one.name == name]
     special = [one for one in batch.special if one.name == name]
-    if special or drawn[1:] or drawn[0].name == name:
-        yield Batch(drawn, special, batch.real)
+    wanted = special or drawn[1:] or drawn[0].name == name
+    return Batch(drawn, special, batch.real) if wanted else None
 
 
 def _counted(
@@ -132,6 +150,8 @@ class _BatchResult:
     expected: Expected
     rounded_by: float = 0.0
     """How far rounded weights move an output, relative to its norm."""
+    failure: str | None = None
+    """The largest error, in words; null if the build passes all cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,28 +193,32 @@ class _Checker:
         return cls(model, imported, work, oracle, source, options, operators, rounding)
 
     def checked(self, batch: Batch) -> _BatchResult:
-        """Compare all cases of a batch. Raises GateError for the worst that is wrong."""
+        """Compare all cases of a batch; special ones only where no other one fails."""
         found = self._drawn(batch)
-        drawn, known, checked = found.drawn, found.known, found.checked
-        raise_worst(checked)
+        drawn, known, checked, expected = found.drawn, found.known, found.checked, found.expected
+        if failure := describe_worst(checked):
+            return _BatchResult(checked, (), tuple(found.warnings), expected, failure=failure)
         apart, answers = self._special(batch, found)
-        raise_worst([case for case, of in zip(apart, answers, strict=True)
-                     if found.judge.binds(case, of)])  # fmt: skip
-        special, expected = batch.special, found.expected
+        pairs = zip(apart, answers, strict=True)
+        failure = describe_worst([case for case, of in pairs if found.judge.binds(case, of)])
+        special = batch.special
         warnings = found.warnings
         warnings += doubts.of_cases(checked, known, expected, complete=bool(special))
         warnings += doubts.of_references((*checked, *apart), [*known[: len(drawn)], *answers])
         by = self.rounding.moved_by(drawn, known) if self.rounding else 0.0
-        return _BatchResult(checked, apart, (*warnings, *doubts.of_crashes(apart)), expected, by)
+        warnings += doubts.of_crashes(apart)
+        return _BatchResult(checked, apart, tuple(warnings), expected, by, failure)
 
-    def compared(self, batch: Batch) -> Iterator[tuple[Case, CheckedCase]]:
-        """Yield each case of a batch that a build has to pass, and what comparing it showed."""
+    def compared(self, batch: Batch) -> Iterator[list[tuple[Case, CheckedCase]]]:
+        """Yield the cases of a batch that a build has to pass with their results.
+
+        Drawn ones first; then, if they are asked for, special ones.
+        """
         found = self._drawn(batch)
-        yield from zip(found.drawn, found.checked, strict=True)
+        yield list(zip(found.drawn, found.checked, strict=True))
         apart, answers = self._special(batch, found)
-        for case, one, answer in zip(batch.special, apart, answers, strict=True):
-            if found.judge.binds(case, answer):
-                yield case, one
+        compared = zip(batch.special, apart, answers, strict=True)
+        yield [(case, one) for case, one, answer in compared if found.judge.binds(case, answer)]
 
     def _drawn(self, batch: Batch) -> _DrawnResult:
         drawn = list(batch.drawn)

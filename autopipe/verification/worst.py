@@ -1,19 +1,24 @@
-"""Says what is wrong with a build: the worst of its failures, and what would let it pass."""
+"""Describes what is wrong with a build: its worst failure, and what would let it pass."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from autopipe.artifacts.verification import CheckedCase, OutputComparison
-from autopipe.errors import GateError
 
 
-def raise_worst(checked: Sequence[CheckedCase]) -> None:
-    """Raise GateError for the largest error of all cases, if one fails."""
-    failed = [(case, output) for case in checked for output in case.outputs if output.failure]
+def find_worst(checked: Sequence[CheckedCase]) -> CheckedCase | None:
+    """Return the case with the largest error of those that fail; None if none fails."""
+    failed = _failures(checked)
+    return max(failed, key=_absolute_error)[0] if failed else None
+
+
+def describe_worst(checked: Sequence[CheckedCase]) -> str | None:
+    """Describe the largest error of the cases that fail; None if none fails."""
+    failed = _failures(checked)
     if not failed:
-        return
-    case, worst = max(failed, key=lambda pair: pair[1].max_abs or np.inf)
+        return None
+    case, worst = max(failed, key=_absolute_error)
     message = f"output {worst.output!r} is wrong on {case.told}: {worst.failure}"
     if worst.max_abs is not None:
         message += f"; largest error {worst.max_abs:.3g}"
@@ -21,7 +26,15 @@ def raise_worst(checked: Sequence[CheckedCase]) -> None:
         message += f", allowed rtol {worst.tolerance.rtol:.3g} and atol {worst.tolerance.atol:.3g}"
     if len(failed) > 1:
         message += f"; {len(failed)} comparisons fail in all"
-    raise GateError(f"{message}; {_advice([output for _, output in failed])}")
+    return f"{message}; {_advice([output for _, output in failed])}"
+
+
+def _failures(checked: Sequence[CheckedCase]) -> list[tuple[CheckedCase, OutputComparison]]:
+    return [(case, output) for case in checked for output in case.outputs if output.failure]
+
+
+def _absolute_error(failed: tuple[CheckedCase, OutputComparison]) -> float:
+    return failed[1].max_abs or np.inf
 
 
 def _advice(failed: Sequence[OutputComparison]) -> str:

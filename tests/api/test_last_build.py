@@ -1,9 +1,9 @@
-from autopipe.api.last_build import RememberedBuild, compare_builds, remember_build
+from autopipe.api.last_build import BuildOrigin, RememberedBuild, compare_builds, find_origin
 from tests.artifacts.examples import library_task
 
 
-def build(tasks=(), **actions):
-    return RememberedBuild(actions, {task.workload: task for task in tasks})
+def build(tasks=(), configuration=None, **actions):
+    return RememberedBuild(actions, {task.workload: task for task in tasks}, configuration)
 
 
 def test_a_stage_is_told_with_what_it_depends_on_and_not_with_what_follows():
@@ -18,6 +18,24 @@ def test_a_stage_is_told_with_what_it_depends_on_and_not_with_what_follows():
     since = compare_builds(old, new)
     assert since is not None
     assert since.stages == {"tune": ("params.trials changed from 8 to 9",)}
+
+
+def test_fields_are_told_whether_or_not_their_stage_ran():
+    """What a parameter of a stage says once more is left out."""
+    old = build(
+        configuration={"verify": {"rtol": 1}, "benchmark": {"repeat": 3}, "package": None},
+        benchmark={"params": {"options": {"repeat": 3}, "baseline": 1}},
+    )  # fmt: skip
+    new = build(
+        configuration={"verify": {"rtol": 2}, "benchmark": {"repeat": 4}, "package": None},
+        benchmark={"params": {"options": {"repeat": 4}, "baseline": 2}},
+    )  # fmt: skip
+    since = compare_builds(old, new)
+    assert since is not None
+    assert since.fields == (
+        "benchmark.repeat changed from 3 to 4", "verify.rtol changed from 1 to 2",
+    )  # fmt: skip
+    assert since.stages == {"benchmark": ("params.baseline changed from 1 to 2",)}
 
 
 def test_a_result_that_changes_by_itself_is_told():
@@ -43,8 +61,9 @@ def test_tasks_are_compared_by_what_they_compute():
 
 
 def test_without_a_store_or_a_build_nothing_is_remembered(tmp_path):
-    assert remember_build(tmp_path, tmp_path / "a.yaml", "a", None) is None
+    made = {"build": "0"}
+    assert find_origin(tmp_path, tmp_path / "a.yaml", None, made) == BuildOrigin({}, None)
     (tmp_path / "runs").mkdir()
-    assert remember_build(tmp_path, tmp_path / "a.yaml", "a", None) is None
+    assert find_origin(tmp_path, tmp_path / "a.yaml", None, made) == BuildOrigin({}, None)
     assert compare_builds(None, build()) is None
     assert compare_builds(build(), None) is None

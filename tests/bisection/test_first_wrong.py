@@ -127,7 +127,7 @@ def test_a_table_shows_the_neighbours_of_the_first():
 
 def test_wrong_outputs_without_a_wrong_kernel_are_no_agreement():
     assert not bisection(wrong=("y: off",)).agrees
-    assert "1 outputs are wrong, and each kernel" in verdict(bisection(wrong=("y: off",)))
+    assert "wrong: 1 output, though each kernel" in verdict(bisection(wrong=("y: off",)))
     assert verdict(bisection()) == "none leaves: each kernel computes what it should"
 
 

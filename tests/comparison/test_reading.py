@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,7 @@ def test_a_report_is_known_by_its_content(tmp_path):
     found = read(report(tmp_path, verification=VERIFIED))
     assert (found.kind, found.pipeline) == (FileKind.REPORT, "demo")
     assert found.facts["outcome"] == {"run": "finished"}
+    assert found.facts["sources"] == {"import.model": "demo"}
     assert found.facts["size"] == {"package": 2**20}
     assert found.facts["artifacts"] == {"demo": "ab" * 32}
     assert found.facts["accuracy"] == {
@@ -104,7 +106,8 @@ def test_a_report_is_known_by_its_content(tmp_path):
 
 
 def test_a_run_that_did_not_get_far_says_little(tmp_path):
-    nothing = {"configuration": None, "verification": None, "benchmark": None, "package": None}
+    absent = ("configuration", "verification", "benchmark", "package")
+    nothing: dict[str, Any] = {**dict.fromkeys(absent), "sources": {}}
     path = report(tmp_path, **nothing, pipeline=None, tasks=(), outcome="failed")
     found = read(path)
     assert found.facts.keys() == {"outcome", "versions"}

@@ -87,7 +87,7 @@ def full(name="demo", **fields):
             TuningCurve(engine="all", trials=9, failed=1, points=((0.0, 4e-3), (2.0, 2e-3))),
             TuningCurve(engine=name, trials=8, failed=0, points=((0.0, 4e-3),)),
         )),
-        since=SinceLastBuild(stages={"tune": (name, name)}, tasks=(
+        since=SinceLastBuild(fields=(name,), stages={"tune": (name, name)}, tasks=(
             TaskDifference(name=name, old=name, new=None, old_seconds=1e-3, new_seconds=None),
             TaskDifference(name="add", old=None, new="static on direct", old_seconds=None,
                            new_seconds=2e-3),
@@ -104,7 +104,8 @@ def full(name="demo", **fields):
         tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
         verification=verification(*cases, reference=name),
         benchmark=found, gates=gates, package=PackageReport(path=name, size=2**20, sha256=DIGEST),
-        versions={"tvm": name}, machine={"cpu": name}, target={"mcpu": name},
+        versions={"tvm": name}, sources={"import.model": name}, machine={"cpu": name},
+        target={"mcpu": name},
         inputs=(Port(name=name, shape=(-1, 3), dtype="float32", dimensions=("batch", "")),),
         outputs=(Port(name=name, shape=(-1, 4), dtype="int64"),),
     )  # fmt: skip

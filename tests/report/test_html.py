@@ -17,6 +17,7 @@ from autopipe.report.document import (
     TuningCurve,
 )
 from autopipe.report.html.page import SECTIONS, html
+from tests.artifacts.examples import checked_case, comparison, verification
 from tests.report.names import NAMES
 from tests.report.pages import Page
 from tests.report.reports import full, measurement
@@ -39,6 +40,23 @@ def test_a_page_tells_what_is_asked_of_a_run():
     (kernel,) = (row for row in page.rows if row[:1] and row[0].startswith("demowhy"))
     assert kernel[1:] == ["2", "ansor", "direct", "500 us", "1 ms", " 75.0%", "2", "0.00819",
                           "75.0%", "demo, demo"]  # fmt: skip
+
+
+def test_a_build_that_fails_shows_its_errors_and_what_to_do_next():
+    """A special case decides only where one fails."""
+    good = checked_case("random-0", comparison("y"))
+    bad = comparison("y", failure="differs", max_abs=0.5, used=50)
+    special = checked_case("huge", bad)
+    checked = verification(good, special=(special,), failure="output 'y' is wrong")
+    page = Page(html(full(verification=checked)))
+    assert "output 'y' is wrong." in page.text
+    assert "autopipe bisect FILE" in page.text
+    assert "1 case of 2 failed" in page.text
+    (worst, *_) = (row for row in page.rows if row[:1] == ["y"])
+    assert worst[:5] == ["y", "case 'huge'", "failed", "50 times", "0.5"]
+    passed = Page(html(full(verification=verification(good, special=(special,)))))
+    assert "autopipe bisect FILE" not in passed.text
+    assert "1 cases, 1 case with special values" in passed.text
 
 
 def test_a_task_without_a_time_weighs_as_estimated():
@@ -134,7 +152,12 @@ def test_a_run_that_did_not_get_far_is_a_page_too():
     empty = ("stages", "tasks", "graphs", "gates", "warnings", "inputs", "outputs")
     absent = ("tuning", "since", "profile", "package", "target", "machine", "configuration",
               "pipeline", "benchmark", "verification", "searched_share")  # fmt: skip
-    nothing: dict[str, Any] = {**dict.fromkeys(empty, ()), **dict.fromkeys(absent), "versions": {}}
+    nothing: dict[str, Any] = {
+        **dict.fromkeys(empty, ()),
+        **dict.fromkeys(absent),
+        "versions": {},
+        "sources": {},
+    }
     report = full(**nothing)
     report = report.model_copy(update={"outcome": "failed", "exit_code": 2, "error": "no file"})
     page = Page(html(report))

@@ -134,6 +134,17 @@ def test_what_a_failing_gate_measured_is_told(recorder):
     assert report.times().rounds.keys() == {"autopipe", "onnxruntime"}
 
 
+def test_errors_of_a_build_that_fails_are_told(recorder):
+    wrong = DOCUMENTS["verify"].model_copy(update={"failure": "output 'y' is wrong"})
+    measured = Measured(stage="verify", document=wrong.model_dump(mode="json"))
+    failed = StageFailed(stage="verify", error="wrong", exit_code=1)
+    report = told(
+        recorder, *cached("build"), StageStarted(stage="verify"), measured, failed, exit_code=1
+    )
+    assert report.verification == wrong
+    assert report.benchmark is None
+
+
 @pytest.mark.fault("D2", "D3")
 @pytest.mark.parametrize(("number", "code"), [(2, 130), (15, 143)])
 def test_a_stage_that_was_interrupted_has_not_failed(recorder, number, code):

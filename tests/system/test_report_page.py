@@ -6,14 +6,19 @@ import pytest
 from typer.testing import CliRunner
 
 from autopipe.api import flow
+from autopipe.api.bisect import find_bisect_target
 from autopipe.api.reports import recording, saving
 from autopipe.api.saved_builds import read_last_builds, read_reports
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, WrongBuildError
+from autopipe.report.document import RunReport
 from autopipe.report.html.page import html
 from tests.report.pages import Page
 
 KERNEL = ["hidden0.matmul", "hidden0", "relu0"]
 """Nodes of the model that one kernel computes."""
+
+STRICT = ["verify.rtol=1e-12", "verify.atol=1e-12"]
+"""No build is as near to its reference."""
 
 
 def run(folder, *names, **options):
@@ -73,6 +78,31 @@ def test_the_command_writes_what_is_in_the_store(warm, monkeypatch):
     shutil.rmtree(warm / "store" / "actions")
     with pytest.raises(ConfigError, match=r"mlp.yaml has no build in the store; run `autopipe run"):
         read_last_builds(warm / "mlp.yaml", store=warm / "store")
+
+
+def test_a_build_that_fails_is_told_with_its_errors_and_bisected_as_it_was_run(warm):
+    file, store = warm / "mlp.yaml", warm / "store"
+    run(warm)
+    kept: list[RunReport] = []
+    with (
+        pytest.raises(WrongBuildError, match=rf"\nnext: autopipe bisect {file} --store {store}$"),
+        recording(lambda _: None, kept, file, overrides=STRICT, store=store) as emit,
+    ):
+        flow.run(file, store=store, output=warm / "dist", overrides=STRICT, emit=emit)
+    (report,) = kept
+    assert report.verification is not None
+    assert str(report.error).startswith(str(report.verification.failure))
+    assert report.since is not None
+    assert report.since.fields == (
+        "verify.atol changed from null to 1e-12", "verify.rtol changed from null to 1e-12",
+    )  # fmt: skip
+    assert find_bisect_target(file, store=store).options.rtol == 1e-12
+    assert find_bisect_target(file, store=store, overrides=["verify.rtol=1"]).options.atol is None
+    (stored,) = read_last_builds(file, store=store)
+    assert stored.configuration == report.configuration
+    assert (stored.since, stored.sources) == (report.since, report.sources)
+    assert stored.sources.keys() >= {"import.model"}
+    assert stored.verification is None, "the last one is of other tolerances"
 
 
 def test_the_verification_of_another_build_is_not_told(warm):

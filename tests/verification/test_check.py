@@ -8,19 +8,26 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.signature import Port, Signature
+from autopipe.artifacts.verification import Verification
 from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
-from autopipe.errors import GateError
+from autopipe.errors import GateError, WrongBuildError
 from autopipe.verification import judge
-from autopipe.verification.check import verify
+from autopipe.verification.check import find_wrong_case, verify
 
 X = Port(name="x", shape=(50,), dtype="float32")
 Y = Port(name="y", shape=(50,), dtype="float32")
 
 
-def verified(tmp_path, compute, **options):
+def verified(tmp_path, compute, tell_failure=lambda _: None, **options):
     """Verify a function as if it were a build of the identity."""
+    build, asked = identity(tmp_path, compute), Verify(reference="onnx", **options)
+    return verify(build, tmp_path, asked, tmp_path, tell_failure=tell_failure)
+
+
+def identity(tmp_path, compute):
+    """Write the identity as a model, and return a function as if it were a build of it."""
     ports = [
         helper.make_tensor_value_info(port.name, TensorProto.FLOAT, port.shape) for port in (X, Y)
     ]
@@ -35,7 +42,7 @@ def verified(tmp_path, compute, **options):
     build = create_autospec(LoadedModel, instance=True)
     build.signature, build.rounded, build.short = signature, (), None
     build.side_effect = lambda arrays: {"y": compute(arrays["x"])}
-    return verify(build, tmp_path, Verify(reference="onnx", **options), tmp_path)
+    return build
 
 
 def test_rounding_on_the_scale_of_usual_outputs_passes_where_outputs_are_small(tmp_path):
@@ -71,6 +78,30 @@ def test_the_worst_of_several_failures_is_named(tmp_path):
         match=r"wrong on case 'large': .* \d comparisons fail in all; no tolerance would pass",
     ):
         verified(tmp_path, lambda x: -x)
+
+
+def test_what_was_compared_of_a_wrong_build_is_told(tmp_path):
+    told: list[Verification] = []
+    with pytest.raises(WrongBuildError) as error:
+        verified(tmp_path, lambda x: x if x.any() else x + 1, told.append)
+    (found,) = told
+    assert found.failure == str(error.value)
+    failed = [case.name for case in found.binding if case.outcome == "failed"]
+    assert failed == ["zeros"]
+    assert len(found.cases) > 1, "those that pass are told with it"
+
+
+def test_the_worst_case_is_found_again(tmp_path):
+    """Where all pass it is the one that uses most of the allowed error."""
+
+    def find(compute, **options):
+        asked = Verify(reference="onnx", **options)
+        found = find_wrong_case(identity(tmp_path, compute), tmp_path, asked, tmp_path)
+        return found[1].name, any(output.failure for output in found[1].outputs)
+
+    assert find(lambda x: -x) == ("large", True)
+    assert find(lambda x: x if x.any() else x + 1) == ("zeros", True)
+    assert find(lambda x: x if x.any() else x + 1, atol=2.0) == ("zeros", False)
 
 
 def test_an_error_on_one_case_alone_is_found(tmp_path):

@@ -1,14 +1,20 @@
 """Outputs of the build compared with those of a reference."""
 
 from collections.abc import Iterator
+from math import inf
 
 from autopipe.artifacts.verification import CaseOutcome, CheckedCase, OutputComparison, Verification
 from autopipe.report.html.elements import Markup, element, lines
 from autopipe.report.html.tables import Cell, TableRow, details, table
 from autopipe.report.html.view import BuildView
+from autopipe.report.units import plural
 
 _HEADER = ("output", "case", "outcome", ">part of the allowed error", ">largest absolute error",
            ">largest relative error", ">rtol", ">atol", "why it fails")  # fmt: skip
+
+
+_FAR = 10.0
+"""Times the allowed error."""
 
 
 def write_accuracy(view: BuildView) -> Markup:
@@ -20,10 +26,10 @@ def write_accuracy(view: BuildView) -> Markup:
     skipped = [case.told for case in (*checked.cases, *checked.special) if case.skipped]
     return lines(
         element("p", _reference(checked)),
+        _failure(checked),
         table("Largest error by output", _HEADER, _worst(checked)) if pairs else None,
         *(element("p", warning, class_="warning") for warning in checked.warnings),
-        details(f"All cases ({len(checked.cases) + len(checked.special)})",
-                table("Errors by case", _HEADER, (_row(*pair) for pair in pairs)),
+        details(_extent(checked), table("Errors by case", _HEADER, (_row(*pair) for pair in pairs)),
                 element("p", f"Skipped: {', '.join(skipped)}") if skipped else None)
         if pairs else None,
     )  # fmt: skip
@@ -36,10 +42,28 @@ def _reference(checked: Verification) -> str:
     return f"Compared with {name} on {checked.extent}.{off}"
 
 
+def _failure(checked: Verification) -> Markup:
+    """Return what fails, and how its cause is found."""
+    if checked.failure is None:
+        return Markup()
+    command = element("code", "autopipe bisect FILE")
+    return lines(
+        element("p", f"{checked.failure}.", class_="warning"),
+        element("p", "Next: ", command, " finds the first kernel that computes something else."),
+    )
+
+
+def _extent(checked: Verification) -> str:
+    """Count the cases that the table of all has."""
+    special = sum(not case.skipped for case in checked.special)
+    more = f", {plural(special, 'case')} with special values" if special else ""
+    return f"All of them: {checked.extent}{more}"
+
+
 def _worst(checked: Verification) -> Iterator[TableRow]:
-    """Yield for each output the case that uses most of the allowed error, or fails."""
+    """Yield for each output the case that fails most, or uses most of the allowed error."""
     found: dict[str, tuple[CheckedCase, OutputComparison]] = {}
-    for case in checked.cases:
+    for case in checked.binding:
         for one in case.outputs:
             if one.output not in found or _error(one) > _error(found[one.output][1]):
                 found[one.output] = (case, one)
@@ -47,7 +71,8 @@ def _worst(checked: Verification) -> Iterator[TableRow]:
 
 
 def _error(one: OutputComparison) -> tuple[bool, float]:
-    return one.failure is not None, one.used or 0.0
+    failed = one.failure is not None
+    return failed, (one.max_abs or inf) if failed else (one.used or 0.0)
 
 
 def _row(case: CheckedCase, one: OutputComparison) -> TableRow:
@@ -55,10 +80,17 @@ def _row(case: CheckedCase, one: OutputComparison) -> TableRow:
     outcome = CaseOutcome.FAILED if failed else CaseOutcome.PASSED
     return TableRow((
         one.output, case.told, Cell(str(outcome), mark="bad" if failed else "good"),
-        Cell(None if one.used is None else f"{one.used:.2%}", one.used),
+        Cell(_part(one.used), one.used),
         _error_cell(one.max_abs), _error_cell(one.max_rel),
         _error_cell(one.tolerance.rtol), _error_cell(one.tolerance.atol), one.failure,
     ))  # fmt: skip
+
+
+def _part(used: float | None) -> str | None:
+    """Write a part of the allowed error; what is far beyond it as a multiple."""
+    if used is None:
+        return None
+    return f"{used:.2%}" if used < _FAR else f"{used:.3g} times"
 
 
 def _error_cell(value: float | None) -> Cell:

@@ -19,6 +19,7 @@ def write_origins(view: BuildView) -> Markup:
         "Target": _words(report.target),
         "Machine": _words(report.machine),
         "Versions": _words(report.versions),
+        "Sources": _words(report.sources),
         "Package sha256": report.package.sha256 if report.package else None,
     }
     return lines(facts(values), _ports(report.inputs, report.outputs), _configuration(view))

@@ -76,9 +76,9 @@ def _latency(benchmark: BenchmarkReport | None) -> Iterator[tuple[str, Content]]
 def _accuracy(report: RunReport) -> str:
     checked = report.verification
     assert checked is not None  # noqa: S101 -- the caller has looked
-    wrong = sum(case.outcome == "failed" for case in checked.cases)
+    wrong = sum(case.outcome == "failed" for case in checked.binding)
     if wrong:
-        return f"{plural(wrong, 'case')} of {len(checked.cases)} failed"
+        return f"{plural(wrong, 'case')} of {len(checked.binding)} failed"
     return checked.summary() if any(case.outputs for case in checked.cases) else "nothing compared"
 
 

@@ -12,9 +12,13 @@ def write_since(view: BuildView) -> Markup:
     since = view.report.since
     if since is None:
         return Markup()
-    if not since.stages and not since.tasks:
+    if not since.fields and not since.stages and not since.tasks:
         return element("p", "Nothing: it is the build of the last run.")
-    return lines(_stages(view.report), _kernels(since.tasks))
+    fields = map(TableRow, zip(since.fields, strict=True))
+    return lines(
+        table("Fields of the pipeline file", ("change",), fields) if since.fields else None,
+        _stages(view.report), _kernels(since.tasks),
+    )  # fmt: skip
 
 
 def _stages(report: RunReport) -> Markup:
