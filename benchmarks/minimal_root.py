@@ -54,7 +54,6 @@ def commands(root: Path, folder: Path) -> Iterator[tuple[str, Sequence[str]]]:
         command = [
             compiler, standard, f"-I{folder}/include", str(SOURCES / source), "-o",
             str(root / language), f"-L{folder}/lib", "-lautopipe", "-Wl,-rpath,/model/lib",
-            f"-Wl,-rpath-link,{folder}/lib",
         ]  # fmt: skip
         subprocess.run(command, check=True)
         yield language, [f"/{language}", "/model"]

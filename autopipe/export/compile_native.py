@@ -16,11 +16,14 @@ from autopipe.processes.variables import handed_on
 
 SOURCES: Final = Path(__file__).parent / "native"
 _LIBRARY: Final = (
-    "error.c", "files.c", "sha256.c", "processor.c", "description.c", "tvm.c", "instance.c",
-    "loaded.c", "model.c",
+    "error.c", "files.c", "sha256.c", "processor.c", "description.c", "runtime.c", "tvm.c",
+    "instance.c", "loaded.c", "model.c",
 )  # fmt: skip
 _PROGRAM: Final = ("run.c", "npy.c", "self_test.c", "bench.c")
 _OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-g0")
+_LINKED: Final = (
+    "-lpthread", "-ldl", "-lm", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-s", "-Wl,--build-id=none",
+)  # fmt: skip
 _PATIENCE: Final = 300.0
 """Seconds that a compiler may take."""
 OLDEST_GLIBC: Final = "2.27"
@@ -58,13 +61,12 @@ def find_compiler(machine: str) -> Compiler:
     )
 
 
-def compile_library(compiler: Compiler, headers: Path, libraries: Path, out: Path) -> None:
-    """Compile `libautopipe.so`.
+def compile_library(compiler: Compiler, headers: Path, out: Path) -> None:
+    """Compile `libautopipe.so`, which loads TVM's runtime when a model is opened.
 
     Args:
         compiler: What compiles it.
         headers: The folder of TVM's headers.
-        libraries: The folder of TVM's libraries that it is linked with, and lies beside.
         out: The file to write.
 
     Raises StageError if the compiler fails.
@@ -73,29 +75,24 @@ def compile_library(compiler: Compiler, headers: Path, libraries: Path, out: Pat
         compiler,
         [
             *_OPTIONS, "-fPIC", "-shared", "-fvisibility=hidden", f"-I{headers}",
-            *(str(SOURCES / name) for name in _LIBRARY),
-            f"-L{libraries}", "-Wl,--no-as-needed", "-ltvm_runtime", "-ltvm_runtime_extra",
-            "-ltvm_ffi", "-Wl,--as-needed", "-lpthread", "-ldl", "-lm",
-            "-Wl,-soname,libautopipe.so",
-            f"-Wl,--version-script={SOURCES / 'autopipe.map'}", "-Wl,-rpath,$ORIGIN",
+            *(str(SOURCES / name) for name in _LIBRARY), *_LINKED,
+            "-Wl,-soname,libautopipe.so", f"-Wl,--version-script={SOURCES / 'autopipe.map'}",
             "-Wl,-Bsymbolic",  # of two copies in one process, each calls its own functions
-            "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-s", "-Wl,--build-id=none", "-o", str(out),
+            "-Wl,-z,defs", "-o", str(out),
         ],
     )  # fmt: skip
 
 
-def compile_program(compiler: Compiler, libraries: Path, out: Path) -> None:
-    """Compile the program `run`, which lies in a folder beside that of the libraries.
+def compile_program(compiler: Compiler, headers: Path, out: Path) -> None:
+    """Compile the program `run`, which has the C library in it.
 
-    Raises StageError if the compiler fails.
+    So it can report a damaged library of the folder. Raises StageError if the compiler fails.
     """
     _compile(
         compiler,
         [
-            *_OPTIONS, "-fPIE", "-pie", *(str(SOURCES / name) for name in _PROGRAM),
-            f"-L{libraries}", "-lautopipe", f"-Wl,-rpath-link,{libraries}", "-lpthread", "-lm",
-            f"-Wl,-rpath,$ORIGIN/../{libraries.name}", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-s",
-            "-Wl,--build-id=none", "-o", str(out),
+            *_OPTIONS, "-fPIE", "-pie", f"-I{headers}",
+            *(str(SOURCES / name) for name in (*_LIBRARY, *_PROGRAM)), *_LINKED, "-o", str(out),
         ],
     )  # fmt: skip
 

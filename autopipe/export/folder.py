@@ -131,7 +131,7 @@ def _write_runtime(to: Path, machine: str, runtime: RuntimeFiles) -> None:
     write_libraries(libraries, machine, runtime)
     (to / "bin").mkdir()
     compiler = compile_native.find_compiler(machine)
-    compile_native.compile_program(compiler, libraries, to / "bin" / "run")
+    compile_native.compile_program(compiler, runtime.headers, to / "bin" / "run")
     for name, folder in _COPIED.items():
         (to / folder).mkdir(parents=True, exist_ok=True)
         shutil.copyfile(compile_native.SOURCES / name, to / folder / name)
@@ -151,7 +151,7 @@ def write_libraries(to: Path, machine: str, runtime: RuntimeFiles) -> None:
     for path in runtime.libraries:
         shutil.copyfile(path, to / path.name)
     compiler = compile_native.find_compiler(machine)
-    compile_native.compile_library(compiler, runtime.headers, to, to / "libautopipe.so")
+    compile_native.compile_library(compiler, runtime.headers, to / "libautopipe.so")
 
 
 def write_licences(to: Path, runtime: RuntimeFiles) -> None:

@@ -12,6 +12,7 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Union
 
@@ -93,8 +94,7 @@ class _Result:
     """An output in memory of the runtime, which is given back with this object."""
 
     def __init__(self, library: ctypes.CDLL, tensor: _Tensor) -> None:
-        self._library = library
-        self.tensor = _Tensor.from_buffer_copy(tensor)
+        self._library, self.tensor = library, _Tensor.from_buffer_copy(tensor)
 
     def __del__(self) -> None:
         self._library.autopipe_release(ctypes.byref(self.tensor))
@@ -222,10 +222,8 @@ class ExportedStream:
             given.append(_Tensor.from_buffer_copy(result.tensor))
             given[-1].name = name.encode()
         results = self._model.run(given, buffers, limit)
-        self._held = {taken: results[made] for taken, made in self._names.items()}
-        self._start = {}
-        returned = {name: result for name, result in results.items() if name not in states}
-        return _to_arrays(returned, buffers)
+        self._start, self._held = {}, {taken: results[made] for taken, made in self._names.items()}
+        return _to_arrays({name: results[name] for name in results if name not in states}, buffers)
 
     def reset(self, start: Arrays | None = None) -> None:
         """Begin anew, with the given states by input name, and zeros for those not given."""
@@ -260,13 +258,16 @@ def open_package(
     """
     options = to_options(threads, instances)
     options.verify_digests, options.copy_weights = verify, copy_weights
-    return open_folder(load_library(Path(folder, "lib", "libautopipe.so")), Path(folder), options)
+    library = load_library(Path(folder, "lib", "libautopipe.so"), Path(folder, "SHA256SUMS"))
+    return open_folder(library, Path(folder), options)
 
 
-def load_library(path: Path) -> ctypes.CDLL:
-    """Load the C library. Raises CallError."""
+def load_library(path: Path, digests: Path) -> ctypes.CDLL:
+    """Load the C library if a file lists its SHA-256: damage ends processes. Raises CallError."""
     try:
-        library = ctypes.CDLL(str(path.resolve()), ctypes.RTLD_GLOBAL)
+        if sha256(path.read_bytes()).hexdigest() not in digests.read_text("utf-8", "replace"):
+            raise CallError(f"{path}: damaged, its SHA-256 is not in {digests}", _INVALID_FILE)
+        library = ctypes.CDLL(str(path.resolve()))
     except OSError as error:
         raise CallError(str(error), _INVALID_FILE) from None
     library.autopipe_last_error.restype = ctypes.c_char_p
@@ -284,8 +285,7 @@ def to_options(threads: int | None, instances: int) -> Options:
 
 def open_folder(library: ctypes.CDLL, folder: Path, options: Options) -> ExportedModel:
     """Open a folder with a C library that is loaded. Raises CallError."""
-    handle = ctypes.c_uint64()
-    path = os.fsencode(folder.resolve())
+    handle, path = ctypes.c_uint64(), os.fsencode(folder.resolve())
     _check(library, library.autopipe_open(path, ctypes.byref(options), ctypes.byref(handle)))
     return ExportedModel(library, handle.value)
 

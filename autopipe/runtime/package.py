@@ -60,7 +60,7 @@ def open_package(
     """
     path, options = Path(package), to_options(threads, instances)
     options.copy_weights = copy_weights
-    library = load_library(_LIBRARIES / "libautopipe.so")
+    library = load_library(_LIBRARIES / "libautopipe.so", _LIBRARIES / RUNTIME)
     if path.is_dir():
         options.verify_digests = verify
         return open_folder(library, path, options)

@@ -42,10 +42,9 @@ def needs(options: Sequence[str]) -> pytest.MarkDecorator:
 def compile_native_part(folder: Path, options: Sequence[str]) -> None:
     """Put a library and a program with checks into a folder, and list the digests anew."""
     compiler = Compiler(("cc", *options))
-    libraries = folder / "lib"
     headers = _package_folder("tvm_ffi") / "include"
-    compile_native.compile_library(compiler, headers, libraries, libraries / "libautopipe.so")
-    compile_native.compile_program(compiler, libraries, folder / "bin" / "run")
+    compile_native.compile_library(compiler, headers, folder / "lib" / "libautopipe.so")
+    compile_native.compile_program(compiler, headers, folder / "bin" / "run")
     (folder / "SHA256SUMS").unlink()
     _write_digests(folder)
 
@@ -55,8 +54,8 @@ def compile_client(source: Path, folder: Path, out: Path, options: Sequence[str]
     lib = folder / "lib"
     subprocess.run(
         ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", *options, f"-I{folder}/include", "-o",
-         out, source, f"-L{lib}", "-lautopipe", "-lpthread", f"-Wl,-rpath,{lib}",
-         f"-Wl,-rpath-link,{lib}"],
+         out, source, f"-L{lib}", "-lautopipe", "-lpthread",
+         f"-Wl,-rpath,{lib}"],
         check=True,
     )  # fmt: skip
     return out

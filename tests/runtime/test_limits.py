@@ -34,19 +34,15 @@ def model(folder, ticks, tmp_path, tmp_path_factory):  # noqa: F811 - fixtures
     digests = {"lib.so": sha256(library).hexdigest(), **{f"lib/{n}": d for n, d in stated.items()}}
     (tmp_path / "SHA256SUMS").write_text("".join(f"{d}  {n}\n" for n, d in digests.items()))
     (tmp_path / "lib").symlink_to(made / "lib")
-    opened = runtime.open_folder(
-        runtime.load_library(made / "lib" / "libautopipe.so"), tmp_path, runtime.to_options(1, 1)
-    )
-    with opened:
+    with runtime.open_package(tmp_path, threads=1) as opened:
         yield opened
 
 
 def test_of_two_loaded_libraries_each_states_its_own_errors(model, ticks, tmp_path):  # noqa: F811
     shutil.copytree(tmp_path / "lib", tmp_path / "two" / "lib")
-    other = runtime.load_library(tmp_path / "two" / "lib" / "libautopipe.so")
     for name in ("lib.so", "model.txt", "weights.safetensors", "SHA256SUMS"):
         shutil.copy(tmp_path / name, tmp_path / "two")
-    opened = runtime.open_folder(other, tmp_path / "two", runtime.to_options(1, 1))
+    opened = runtime.open_package(tmp_path / "two", threads=1)
     ticks.act = lambda count: opened.cancel()
     with opened, pytest.raises(CallLimitError, match="cancelled"):
         opened({"x": X}, limit=30)

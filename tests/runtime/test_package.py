@@ -309,7 +309,7 @@ def replace(document, path, value):
 @pytest.mark.fault("E11")
 def test_no_value_of_a_manifest_is_more_than_a_line(package, monkeypatch):
     """Every value is replaced by others; those that nothing reads may pass."""
-    monkeypatch.setattr(runtime, "load_library", lambda path: None)
+    monkeypatch.setattr(runtime, "load_library", lambda *_: None)
     monkeypatch.setattr(runtime, "open_folder", lambda *_: None)
     with archive.opened(package, FILES) as (file, members):
         names = sorted(members)
@@ -338,7 +338,7 @@ def test_no_value_of_a_manifest_is_more_than_a_line(package, monkeypatch):
 @pytest.mark.fault("C6", "E11")
 def test_no_damage_of_a_package_reaches_the_loader(package, tmp_path, monkeypatch):
     """Cut anywhere, and flipped anywhere but in the manifest, which no digest covers."""
-    monkeypatch.setattr(runtime, "load_library", lambda path: None)
+    monkeypatch.setattr(runtime, "load_library", lambda *_: None)
     monkeypatch.setattr(runtime, "open_folder", lambda *_: pytest.fail("it was loaded"))
     with archive.opened(package, FILES) as (_, members):
         manifest = members[MANIFEST]

@@ -4,6 +4,5 @@ if(NOT TARGET autopipe::autopipe)
   add_library(autopipe::autopipe SHARED IMPORTED)
   set_target_properties(autopipe::autopipe PROPERTIES
     IMPORTED_LOCATION "${AUTOPIPE_FOLDER}/lib/libautopipe.so"
-    INTERFACE_INCLUDE_DIRECTORIES "${AUTOPIPE_FOLDER}/include"
-    INTERFACE_LINK_OPTIONS "-Wl,-rpath-link,${AUTOPIPE_FOLDER}/lib")
+    INTERFACE_INCLUDE_DIRECTORIES "${AUTOPIPE_FOLDER}/include")
 endif()

@@ -26,7 +26,7 @@ typedef enum autopipe_status {
   AUTOPIPE_OK = 0,
   AUTOPIPE_INVALID_ARGUMENT = 1, /* a name, dtype or shape that is not the model's; a size out of range */
   AUTOPIPE_INVALID_HANDLE = 2,   /* closed, or never opened */
-  AUTOPIPE_INVALID_FILE = 3,     /* missing, damaged, or of another format */
+  AUTOPIPE_INVALID_FILE = 3,     /* missing, damaged, or of another format, as a library of the TVM runtime may be */
   AUTOPIPE_UNSUPPORTED = 4,      /* the processor lacks a feature, or another TVM runtime is loaded */
   AUTOPIPE_OUT_OF_MEMORY = 5,
   AUTOPIPE_FAILED = 6,           /* the compiled model reported an error */

@@ -69,12 +69,6 @@ static autopipe_status compare_digest(const char *folder, const char *name, cons
   return fail(AUTOPIPE_INVALID_FILE, "%s/%s: damaged, its SHA-256 is not that of %s", folder, name, LIST);
 }
 
-autopipe_status check_digest(const char *folder, const char *name) {
-  char stated[65];
-  autopipe_status status = stated_digest(folder, name, stated);
-  return status ? status : compare_digest(folder, name, stated);
-}
-
 autopipe_status check_digests(const char *folder) {
   mapped_file list;
   char stated[65], name[256];
@@ -102,35 +96,52 @@ static int has_segments(const mapped_file *file) {
   return 1;
 }
 
-static autopipe_status check_library(const char *folder, const char *name) {
+static autopipe_status compare_library(const char *folder, const char *name, const char *stated) {
   mapped_file file;
   autopipe_status status = map_file(folder, name, &file);
   if (!status && !has_segments(&file)) status = fail(AUTOPIPE_INVALID_FILE, "%s/%s: not a shared library, or cut off", folder, name);
   unmap_file(&file);
-  return status;
+  return status ? status : compare_digest(folder, name, stated);
 }
 
-autopipe_status check_segments(const char *folder) {
-  mapped_file list;
-  char stated[65], name[256];
-  autopipe_status status = map_file(folder, LIST, &list);
-  if (status) return status;
-  for (size_t at = 0; !status && read_line(&list, &at, stated, name) > 0;) {
-    const char *end = strrchr(name, '.');
-    if (end && !strcmp(end, ".so") && !strchr(name, '/')) status = check_library(folder, name);
-  }
-  unmap_file(&list);
-  return status;
-}
-
-autopipe_status stated_digest(const char *folder, const char *name, char out[65]) {
+static autopipe_status find_digest(const char *folder, const char *name, char stated[65]) {
   mapped_file list;
   char listed[256];
   autopipe_status status = map_file(folder, LIST, &list);
   if (status) return status;
   size_t at = 0;
   int more;
-  while ((more = read_line(&list, &at, out, listed)) > 0 && strcmp(listed, name));
+  while ((more = read_line(&list, &at, stated, listed)) > 0 && strcmp(listed, name));
   unmap_file(&list);
   return more > 0 ? AUTOPIPE_OK : fail(AUTOPIPE_INVALID_FILE, "%s/%s does not list %s", folder, LIST, name);
+}
+
+autopipe_status check_library(const char *folder, const char *name) {
+  char stated[65];
+  autopipe_status status = find_digest(folder, name, stated);
+  return status ? status : compare_library(folder, name, stated);
+}
+
+autopipe_status check_libraries(const char *folder) {
+  mapped_file list;
+  char stated[65], name[256];
+  autopipe_status status = map_file(folder, LIST, &list);
+  for (size_t at = 0; !status && read_line(&list, &at, stated, name) > 0;) {
+    const char *end = strrchr(name, '.');
+    if (end && !strcmp(end, ".so") && !strchr(name, '/')) status = compare_library(folder, name, stated);
+  }
+  unmap_file(&list);
+  return status;
+}
+
+autopipe_status has_stated_digest(const char *folder, const char *name, const char *path, int *is_same) {
+  char stated[65], found[65];
+  mapped_file file;
+  autopipe_status status = find_digest(folder, name, stated);
+  if (!status) status = map_file("", path, &file);
+  if (status) return status;
+  sha256_hex(file.data, file.size, found);
+  unmap_file(&file);
+  *is_same = !strcmp(stated, found);
+  return AUTOPIPE_OK;
 }

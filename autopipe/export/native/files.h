@@ -16,13 +16,14 @@ void unmap_file(mapped_file *file);
 /* Compares every file that SHA256SUMS lists with its digest. */
 autopipe_status check_digests(const char *folder);
 
-/* Compares one file with its digest in SHA256SUMS. */
-autopipe_status check_digest(const char *folder, const char *name);
+/* Compares a shared library that SHA256SUMS lists with its digest, and looks whether it has all its segments: loading
+ * one that was cut or changed may end the process. */
+autopipe_status check_library(const char *folder, const char *name);
 
-/* Checks that each shared library of SHA256SUMS beside it has all its segments. */
-autopipe_status check_segments(const char *folder);
+/* Checks the shared libraries beside SHA256SUMS, which include those that a library calls. */
+autopipe_status check_libraries(const char *folder);
 
-/* Copies the digest that SHA256SUMS states for a file. */
-autopipe_status stated_digest(const char *folder, const char *name, char out[65]);
+/* Whether the file at a path has the digest that SHA256SUMS states for a name. */
+autopipe_status has_stated_digest(const char *folder, const char *name, const char *path, int *is_same);
 
 #endif

@@ -24,7 +24,7 @@ static autopipe_status check_weights(loaded *of, instance *on, int place) {
   if (status || !check) return status;
   int first = of->about.input_count + (of->about.dimension_count > 0);
   TVMFFIAny result = {0};
-  if (TVMFFIFunctionCall(check, on->arguments[place] + first, (int)takes->weight_count, &result))
+  if (tvm.FunctionCall(check, on->arguments[place] + first, (int)takes->weight_count, &result))
     status = fail_with_raised(AUTOPIPE_INVALID_FILE, "the library takes other weights");
   release_any(&result);
   release_object(check);
@@ -37,7 +37,7 @@ static int stop_late(void *self, const TVMFFIAny *arguments, int32_t count, TVMF
   instance *on = self;
   int is_before = count > IS_BEFORE && arguments[IS_BEFORE].v_int64;
   if (!is_before || !(on->running->status = check_limit(&on->running->limit))) return 0;
-  TVMFFIErrorSetRaisedFromCStr("RuntimeError", "the call ends");
+  tvm.ErrorSetRaisedFromCStr("RuntimeError", "the call ends");
   return -1;
 }
 
@@ -90,7 +90,7 @@ static autopipe_status fill_inputs(instance *on, const job *work, TVMFFIAny *arg
     int64_t shape[AUTOPIPE_MAX_RANK];
     TVMFFIObject *tensor = work->states[i];
     if (tensor) {
-      TVMFFIObjectIncRef(tensor);
+      tvm.ObjectIncRef(tensor);
     } else {
       void *data = aligned_input(on, i, work->inputs[i], bytes_of_input(of, i, work->sizes));
       if (!data) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for a copy of input %s", about->name);
@@ -131,7 +131,7 @@ static autopipe_status take_result(const instance *on, const job *work, int plac
   if (!is_stated(about, tensor_of(tensor))) return fail(AUTOPIPE_FAILED, "output %s has another dtype or shape than model.txt states", about->name);
   int count = of->about.input_count + (of->about.dimension_count > 0) + (int)of->about.libraries[work->library].weight_count;
   if (is_borrowed(on->arguments[work->library], count, tensor_of(tensor)->data)) return copy_tensor(tensor, out);
-  TVMFFIObjectIncRef(*out = tensor);
+  tvm.ObjectIncRef(*out = tensor);
   return AUTOPIPE_OK;
 }
 
@@ -163,7 +163,7 @@ static void execute(instance *on, job *work) {
     int count = filled + (int)of->about.libraries[work->library].weight_count;
     TVMFFIAny result = {0};
     on->running = work;
-    if (!TVMFFIFunctionCall(on->mains[work->library], arguments, count, &result))
+    if (!tvm.FunctionCall(on->mains[work->library], arguments, count, &result))
       work->status = take_results(on, work, &result);
     else if (work->status)
       drop_raised();
@@ -243,7 +243,7 @@ autopipe_status start_instance(loaded *of, instance *on) {
     autopipe_status status = prepare_library(of, on, i);
     if (status) return status;
   }
-  if (TVMFFIFunctionCreate(on, stop_late, NULL, (TVMFFIObjectHandle *)&on->stop_late))
+  if (tvm.FunctionCreate(on, stop_late, NULL, (TVMFFIObjectHandle *)&on->stop_late))
     return fail_with_raised(AUTOPIPE_OUT_OF_MEMORY, "an instance");
   return AUTOPIPE_OK;
 }

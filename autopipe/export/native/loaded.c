@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "loaded.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -14,10 +13,9 @@
 #include <unistd.h>
 
 #include "error.h"
-#include "sha256.h"
 
 enum { ALIGNMENT = 64, LARGE_PAGE = 2 << 20, ASK_FOR_REGISTERS = 0x1023, TILE_DATA = 18, MAX_INSTANCES = 1024, NEW_SIZES = 16, MOST_KEPT = 64 << 20 };
-static const char WEIGHTS[] = "weights.safetensors", RUNTIME[] = "lib/libtvm_runtime.so";
+static const char WEIGHTS[] = "weights.safetensors";
 
 /* Linux lets a process use AMX after it has asked. */
 static int ask_for_tiles(void) {
@@ -35,32 +33,6 @@ static autopipe_status check_processor(const description *about) {
     return fail(AUTOPIPE_UNSUPPORTED, "the model is built for %s, this machine is %s", about->machine, here.machine);
   if (about->missing[0]) return fail(AUTOPIPE_UNSUPPORTED, "this processor lacks %s, which the model was built for", about->missing);
   if (about->uses_tiles && !ask_for_tiles()) return fail(AUTOPIPE_UNSUPPORTED, "this system does not permit AMX");
-  return AUTOPIPE_OK;
-}
-
-/* Two releases of TVM do not share a process: their symbols have the same names. */
-static autopipe_status check_runtime(const char *folder) {
-  Dl_info about;
-  char own[4096], stated[65], found[65];
-  if (!dladdr((void *)TVMFFIFunctionCall, &about)) return fail(AUTOPIPE_UNSUPPORTED, "no TVM runtime is loaded");
-  snprintf(own, sizeof own, "%s/lib/libtvm_ffi.so", folder);
-  char *here = realpath(own, NULL), *there = realpath(about.dli_fname, NULL);
-  int is_own = here && there && !strcmp(here, there);
-  free(here), free(there);
-  if (is_own) return AUTOPIPE_OK;
-  const char *files[] = {"lib/libtvm_ffi.so", RUNTIME};
-  for (int i = 0; i < 2; i++) {
-    void *symbol = i ? dlsym(RTLD_DEFAULT, "TVMBackendParallelLaunch") : (void *)TVMFFIFunctionCall;
-    mapped_file file;
-    if (!symbol || !dladdr(symbol, &about)) return fail(AUTOPIPE_UNSUPPORTED, "no TVM runtime is loaded");
-    autopipe_status status = stated_digest(folder, files[i], stated);
-    if (!status) status = map_file("", about.dli_fname, &file);
-    if (status) return status;
-    sha256_hex(file.data, file.size, found);
-    unmap_file(&file);
-    if (strcmp(stated, found))
-      return fail(AUTOPIPE_UNSUPPORTED, "%s was built for another TVM runtime than %s, which this process has loaded", folder, about.dli_fname);
-  }
   return AUTOPIPE_OK;
 }
 
@@ -98,15 +70,13 @@ static autopipe_status load_weights(loaded *of, int copies) {
   return share_weights(of, base);
 }
 
-/* Their digests are always compared, and where segments end also of the libraries that they call: loading one that was
- * cut ends the process. */
 static autopipe_status load_libraries(loaded *of, const char *folder) {
   char path[4096];
-  autopipe_status status = check_segments(folder);
+  autopipe_status status = check_libraries(folder);
   for (int i = 0; i < of->about.library_count && !status; i++) {
     if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, of->about.libraries[i].file) >= sizeof path)
       return fail(AUTOPIPE_INVALID_ARGUMENT, "the path of the folder is too long");
-    status = check_digest(folder, of->about.libraries[i].file);
+    status = check_library(folder, of->about.libraries[i].file);
     if (!status) status = load_library(path, &of->libraries[i]);
   }
   return status;
@@ -175,7 +145,7 @@ static autopipe_status load_all(loaded *of, const char *folder, const autopipe_o
   autopipe_status status = options->verify_digests ? check_digests(folder) : AUTOPIPE_OK;
   if (!status) status = map_file(folder, WEIGHTS, &of->weights_file);
   if (!status) status = choose_description(of, folder);
-  if (!status) status = check_runtime(folder);
+  if (!status) status = load_runtime(folder);
   if (!status) status = load_weights(of, options->copy_weights);
   if (!status) status = load_libraries_alone(of, folder);
   return status ? status : start_instances(of, options);
@@ -197,8 +167,6 @@ autopipe_status load_folder(const char *folder, const autopipe_options *options,
   pthread_mutex_lock(&environment);
   setenv("TVM_THREAD_POOL_SPIN_COUNT", "5000", 0);
   pthread_mutex_unlock(&environment);
-  dlopen("libtvm_ffi.so", RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL); /* whose functions the libraries call */
-  dlopen("libtvm_runtime.so", RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   autopipe_status status = load_all(of, folder, options);
   if (status) unload(of);
   else *out = of;

@@ -276,7 +276,7 @@ static autopipe_status deliver(TVMFFIObject *result, autopipe_tensor *out, const
     if (bytes) memcpy(out->data, data, bytes);
     out->owner = NULL;
   } else {
-    TVMFFIObjectIncRef(out->owner = result);
+    tvm.ObjectIncRef(out->owner = result);
     out->data = (void *)data;
   }
   out->bytes = bytes, out->dtype = of->dtype, out->rank = from->ndim;
@@ -289,7 +289,7 @@ static void keep_states(opened *model, job *work) {
     int place = model->outputs_of_states[i];
     if (place < 0) continue;
     release_object(model->states[i]);
-    TVMFFIObjectIncRef(model->states[i] = work->results[place]);
+    tvm.ObjectIncRef(model->states[i] = work->results[place]);
   }
 }
 

@@ -32,11 +32,11 @@ static TVMFFIAny as_text(const char *text) {
 }
 
 void release_object(TVMFFIObject *object) {
-  if (object) TVMFFIObjectDecRef(object);
+  if (object) tvm.ObjectDecRef(object);
 }
 
 void release_any(TVMFFIAny *value) {
-  if (value->type_index >= kTVMFFIStaticObjectBegin) TVMFFIObjectDecRef(value->v_obj);
+  if (value->type_index >= kTVMFFIStaticObjectBegin) tvm.ObjectDecRef(value->v_obj);
   *value = (TVMFFIAny){0};
 }
 
@@ -44,33 +44,33 @@ DLTensor *tensor_of(TVMFFIObject *object) { return (DLTensor *)((char *)object +
 
 autopipe_status fail_with_raised(autopipe_status status, const char *what) {
   TVMFFIObjectHandle raised = NULL;
-  TVMFFIErrorMoveFromRaised(&raised);
+  tvm.ErrorMoveFromRaised(&raised);
   if (!raised) return fail(status, "%s: the runtime states no reason", what);
   const TVMFFIErrorCell *cell = (const TVMFFIErrorCell *)((char *)raised + sizeof(TVMFFIObject));
   fail(status, "%s: %.*s", what, (int)(cell->message.size > 600 ? 600 : cell->message.size), cell->message.data);
-  TVMFFIObjectDecRef(raised);
+  tvm.ObjectDecRef(raised);
   return status;
 }
 
 void drop_raised(void) {
   TVMFFIObjectHandle raised = NULL;
-  TVMFFIErrorMoveFromRaised(&raised);
+  tvm.ErrorMoveFromRaised(&raised);
   release_object(raised);
 }
 
 static autopipe_status call(TVMFFIObject *function, TVMFFIAny *arguments, int count, TVMFFIAny *result, const char *name) {
   *result = (TVMFFIAny){0};
-  if (TVMFFIFunctionCall(function, arguments, count, result)) return fail_with_raised(AUTOPIPE_FAILED, name);
+  if (tvm.FunctionCall(function, arguments, count, result)) return fail_with_raised(AUTOPIPE_FAILED, name);
   return AUTOPIPE_OK;
 }
 
 autopipe_status call_global(const char *name, TVMFFIAny *arguments, int count, TVMFFIAny *result) {
   TVMFFIByteArray text = {name, strlen(name)};
   TVMFFIObjectHandle function = NULL;
-  if (TVMFFIFunctionGetGlobal(&text, &function)) return fail_with_raised(AUTOPIPE_UNSUPPORTED, name);
+  if (tvm.FunctionGetGlobal(&text, &function)) return fail_with_raised(AUTOPIPE_UNSUPPORTED, name);
   if (!function) return fail(AUTOPIPE_UNSUPPORTED, "the TVM runtime has no %s", name);
   autopipe_status status = call(function, arguments, count, result, name);
-  TVMFFIObjectDecRef(function);
+  tvm.ObjectDecRef(function);
   return status;
 }
 
@@ -149,7 +149,7 @@ static autopipe_status make_tensor(void *data, void *owned, DLDataType dtype, in
   shared->managed.manager_ctx = owned;
   shared->managed.deleter = free_shared;
   TVMFFIObjectHandle made;
-  if (TVMFFITensorFromDLPack(&shared->managed, 0, 0, &made)) {
+  if (tvm.TensorFromDLPack(&shared->managed, 0, 0, &made)) {
     free(shared);
     return fail_with_raised(AUTOPIPE_FAILED, "TVMFFITensorFromDLPack");
   }

@@ -2,9 +2,7 @@
 #ifndef AUTOPIPE_TVM_H
 #define AUTOPIPE_TVM_H
 
-#include <tvm/ffi/c_api.h>
-
-#include "autopipe.h"
+#include "runtime.h"
 
 /* Reports the error that the runtime raised, with AUTOPIPE_FAILED or another status. */
 autopipe_status fail_with_raised(autopipe_status status, const char *what);
