@@ -29,6 +29,10 @@ Profile = Annotated[
     bool, typer.Option("--profile", help="Run the build, and time each kernel against its bound")
 ]
 
+Tir = Annotated[
+    bool, typer.Option("--tir", help="Add the scheduled TIR of each kernel; the page needs script")
+]
+
 
 def report(  # noqa: PLR0913 -- one for each option
     target: Target,
@@ -38,6 +42,7 @@ def report(  # noqa: PLR0913 -- one for each option
     overrides: Set = None,
     store: StoreRoot = None,
     profile: Profile = False,
+    tir: Tir = False,
 ) -> None:
     """Write a page about a build: one HTML file, which opens without network.
 
@@ -48,23 +53,37 @@ def report(  # noqa: PLR0913 -- one for each option
     from autopipe.report.html.page import html
 
     page = output or Path(f"{target.stem}.html")
-    if page.suffix != ".html":
-        raise ConfigError(f"--output {page}: it is a page, so its name ends in .html")
-    if profile and target.suffix not in _RUNNABLE:
-        raise ConfigError("--profile runs a build: name a pipeline file or a package, NAME.tar")
+    _check_options(target, page, profile=profile, tir=tir)
     if target.suffix in _PIPELINE:
         reports = read_last_builds(target, store=store, overrides=overrides or (), build=build)
     elif build is not None or overrides:
         raise ConfigError(f"{target}: --build and --set are for pipeline files")
     else:
         reports = read_reports(target)
+    if (profile or tir) and len(reports) > 1:
+        asked = "--profile" if profile else "--tir"
+        raise ConfigError(
+            f"{target}: {asked} takes one build, and here are {len(reports)}; --build chooses one"
+        )
+    if tir:
+        from autopipe.api.report_tir import attach_tir
+
+        reports = (attach_tir(reports[0], target, store=store, build=build),)
     if profile:
         from autopipe.api.profile import find_target, profile_build
         from autopipe.api.report_profile import attach_profile
 
-        if len(reports) > 1:
-            raise ConfigError(f"{target}: --profile takes one build, and here are {len(reports)}")
         built = find_target(target, store=store, overrides=overrides or (), build=build)
         reports = (attach_profile(reports[0], profile_build(built)),)
     write_whole_file(page, html(*reports))
     show([f"wrote {page}"])
+
+
+def _check_options(target: Path, page: Path, *, profile: bool, tir: bool) -> None:
+    """Raise ConfigError for what can be seen from the names of files."""
+    if page.suffix != ".html":
+        raise ConfigError(f"--output {page}: it is a page, so its name ends in .html")
+    if profile and target.suffix not in _RUNNABLE:
+        raise ConfigError("--profile runs a build: name a pipeline file or a package, NAME.tar")
+    if tir and target.suffix not in _PIPELINE:
+        raise ConfigError("--tir makes schedules again from the store: name a pipeline file")

@@ -87,6 +87,8 @@ class TaskReport(Frozen, frozen=True):
     """Template and knobs, or steps of the trace, a line each; none where no record is kept."""
     problems: tuple[str, ...] = ()
     """Schedules that were rejected, candidates that crashed, and why no check was possible."""
+    tir: str | None = None
+    """Its scheduled TIR as TVMScript; null where nobody asked for it."""
 
 
 class GraphCall(Frozen, frozen=True):

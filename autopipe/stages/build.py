@@ -82,23 +82,13 @@ class BuildStage(Stage, frozen=True):
         Raises SetupError if an extension is broken, and StageError if a task has no schedule left
         that compiles.
         """
-        from autopipe import extensions
         from autopipe.building.compiling import compile_model
         from autopipe.compiler import module_io
         from autopipe.environment.toolchain import Linker
-        from autopipe.safety.failures import Failures
-        from autopipe.schedules.conditions import Conditions
-        from autopipe.tasks.task import read_tasks
-        from autopipe.tasks.weights import weights_in_all
 
-        extensions.check()
-        tasks = read_tasks(ctx.inputs["tasks"])
-        conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
-        conditions = conditions.within(weights_in_all(tasks))
-        tuned = TuningResult.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
-        failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
         watch = Watch(self.name, ctx.emit)
-        with self._choices(ctx, tasks, tuned, failures, watch) as choices:
+        with self.plan(ctx, watch) as (choices, tuned, failures):
+            tasks = [request.task for request in choices.asked]
             choices.settle()
             watch.begin(f"compiling {len(tasks)} kernels")
             lowered = module_io.load_lowered(ctx.inputs["lower"])
@@ -113,6 +103,26 @@ class BuildStage(Stage, frozen=True):
         self._tell(ctx, choices)
         self._describe(ctx, choices, tuned, failures, packing).write(ctx.out)
         return _summary(choices.chosen) + failures.told()
+
+    @contextmanager
+    def plan(
+        self, ctx: Context, watch: Watch
+    ) -> "Iterator[tuple[Choices, TuningResult, Failures]]":
+        """Give the first schedule of each task, not yet checked. Raises as `extensions.check`."""
+        from autopipe import extensions
+        from autopipe.safety.failures import Failures
+        from autopipe.schedules.conditions import Conditions
+        from autopipe.tasks.task import read_tasks
+        from autopipe.tasks.weights import weights_in_all
+
+        extensions.check()
+        tasks = read_tasks(ctx.inputs["tasks"])
+        conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
+        conditions = conditions.within(weights_in_all(tasks))
+        tuned = TuningResult.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
+        failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
+        with self._choices(ctx, tasks, tuned, failures, watch) as choices:
+            yield choices, tuned, failures
 
     def unkeyed(self) -> frozenset[str]:
         """Return where the linker lies."""

@@ -150,6 +150,7 @@ def test_what_is_no_build_is_refused_and_nothing_is_written(cli, tmp_path):
     assert "none.tar: No such file" in cli("none.tar", code=2).err
     assert "demo.tar" in cli(package, code=3).err
     assert "--output a.md: it is a page" in cli("demo.lock", "-o", "a.md", code=2).err
+    assert "--tir makes schedules again" in cli("demo.lock", "--tir", code=2).err
     assert "--build and --set are for pipeline" in cli("demo.lock", "--build", "a", code=2).err
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -1,6 +1,7 @@
 import re
 import unicodedata
-from base64 import b64encode
+import zlib
+from base64 import b64decode, b64encode
 from hashlib import sha256
 from typing import Any
 
@@ -40,6 +41,19 @@ def test_a_page_tells_what_is_asked_of_a_run():
     (kernel,) = (row for row in page.rows if row[:1] and row[0].startswith("demowhy"))
     assert kernel[1:] == ["2", "ansor", "direct", "500 us", "1 ms", " 75.0%", "2", "0.00819",
                           "75.0%", "demo, demo"]  # fmt: skip
+
+
+def test_tir_is_compressed_and_harmless():
+    """The bytes are those of the text, and the page says what shows them."""
+    text = "@T.prim_func\ndef main():\n    pass  # \u202e\x1b"
+    (task, *others) = full().tasks
+    page = html(full(tasks=(task.model_copy(update={"tir": text}), *others)))
+    (data,) = re.findall(r'<details class="compressed" data-text="([^"]+)"', page)
+    shown = zlib.decompress(b64decode(data)).decode()
+    assert shown.split("\n")[:2] == ["@T.prim_func", "def main():"]
+    assert shown.isascii()
+    assert "JavaScript shows it" in Page(page).text
+    assert 'class="compressed"' not in html(full(tasks=others))
 
 
 def test_a_build_that_fails_shows_its_errors_and_what_to_do_next():

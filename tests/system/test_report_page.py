@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from autopipe.api import flow
 from autopipe.api.bisect import find_bisect_target
+from autopipe.api.report_tir import attach_tir
 from autopipe.api.reports import recording, saving
 from autopipe.api.saved_builds import read_last_builds, read_reports
 from autopipe.errors import ConfigError, WrongBuildError
@@ -78,6 +79,21 @@ def test_the_command_writes_what_is_in_the_store(warm, monkeypatch):
     shutil.rmtree(warm / "store" / "actions")
     with pytest.raises(ConfigError, match=r"mlp.yaml has no build in the store; run `autopipe run"):
         read_last_builds(warm / "mlp.yaml", store=warm / "store")
+
+
+def test_the_tir_of_each_kernel_is_made_again(warm):
+    """It is that of the schedule that the build has: of tuning, or of a fallback."""
+    file, store = warm / "mlp.yaml", warm / "store"
+    run(warm)
+    (report,) = read_last_builds(file, store=store)
+    scheduled = attach_tir(report, file, store=store)
+    assert [task.tir is not None for task in scheduled.tasks] == [True] * len(report.tasks)
+    assert all("@T.prim_func" in str(task.tir) for task in scheduled.tasks)
+    searched = [str(task.tir) for task in scheduled.tasks if task.seconds is not None]
+    assert searched
+    assert all("T.parallel" in text or "T.vectorized" in text for text in searched)
+    plain = {"tir": None}
+    assert [task.model_copy(update=plain) for task in scheduled.tasks] == list(report.tasks)
 
 
 def test_a_build_that_fails_is_told_with_its_errors_and_bisected_as_it_was_run(warm):

@@ -1,5 +1,5 @@
 "use strict";
-// Sorts and filters tables, zooms and searches graphs. The page is whole without it.
+// Sorts and filters tables, zooms and searches graphs, shows TIR. All else is there without it.
 
 const collator = new Intl.Collator("en", { numeric: true });
 
@@ -64,6 +64,14 @@ function addFilter(table) {
 function openTarget() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (target?.tagName === "DETAILS") target.open = true;
+}
+
+async function inflate(details) {
+  const bytes = Uint8Array.from(atob(details.dataset.text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const text = document.createElement("pre");
+  text.textContent = await new Response(stream).text();
+  details.querySelector("p")?.replaceWith(text);
 }
 
 function makeButton(text, title, act) {
@@ -167,5 +175,8 @@ for (const table of document.querySelectorAll("table")) {
   if (count > 8) addFilter(table);
 }
 for (const graph of document.querySelectorAll(".graph")) addGraph(graph);
+document.addEventListener("toggle", (event) => {
+  if (event.target.open && event.target.matches(".compressed")) inflate(event.target);
+}, true);
 addEventListener("hashchange", openTarget);
 openTarget();

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from autopipe.report.document import RunReport, TaskReport
+from autopipe.report.html.compressed import write_compressed
 from autopipe.report.html.elements import Content, Markup, block, element, join, lines
 from autopipe.report.html.tables import Cell, TableRow, details, facts, table
 from autopipe.report.html.view import BuildView
@@ -131,6 +132,7 @@ def _about(task: TaskReport) -> Markup:
         *_listed("Operators", task.computes),
         *_listed("Schedule", task.schedule),
         *_listed("Problems", task.problems),
+        write_compressed("TIR", task.tir) if task.tir else None,
     )
 
 

@@ -1,0 +1,68 @@
+"""Writes the scheduled TIR of a build's kernels, as the main program of a child process.
+
+Each schedule is made again as *build* made it, from the same artifacts; nothing is compiled or run.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from autopipe.artifacts.library import BuiltLibrary, LibraryTask
+from autopipe.environment.facet import Facet
+from autopipe.pipeline.counted import Watch
+from autopipe.pipeline.stage import Context
+from autopipe.processes import call
+from autopipe.safety.verdict import Finding, Verdict
+from autopipe.stages.build import BuildStage
+from autopipe.tasks.op_info import ATTRIBUTE
+
+if TYPE_CHECKING:
+    from autopipe.building.choice import Choices
+
+
+def write_schedules(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the TVMScript of each task's schedule by its workload.
+
+    The request has the `action` of *build* and the folders of its `artifacts`. A task whose
+    schedule cannot be made again is left out.
+    """
+    action = request["action"]
+    inputs = {stage: Path(folder) for stage, folder in request["artifacts"].items()}
+    built = BuiltLibrary.read(inputs.pop("build"))
+    stage = BuildStage.model_validate_json(json.dumps(action["params"]))
+    with TemporaryDirectory(prefix="autopipe-") as scratch:
+        work = Path(scratch)
+        context = Context(
+            inputs=inputs, facts={Facet(name): known for name, known in action["facts"].items()},
+            out=work, work=work, records=work / "records.sqlite", emit=lambda _: None,
+        )  # fmt: skip
+        with stage.plan(context, Watch(stage.name, context.emit)) as (choices, *_):
+            return {"tir": dict(_scripts(choices, {one.workload: one for one in built.tasks}))}
+
+
+def _scripts(choices: "Choices", built: Mapping[str, LibraryTask]) -> Iterator[tuple[str, str]]:
+    from autopipe.errors import StageError
+
+    for place, asked in enumerate(choices.asked):
+        wanted = built.get(asked.task.workload)
+        try:
+            while wanted is not None and not _is_built_with(choices, place, wanted):
+                choices.drop(place, Verdict(Finding.FAILED, "the build has another one"))
+        except StageError:
+            continue
+        if wanted is not None:
+            function = choices.chosen[place].module["main"].without_attr(ATTRIBUTE)
+            yield asked.task.workload, function.script()
+
+
+def _is_built_with(choices: "Choices", place: int, wanted: LibraryTask) -> bool:
+    choice = choices.chosen[place]
+    return (choice.engine, choice.implementation, choice.seconds) == (
+        wanted.engine, wanted.implementation, wanted.seconds,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    call.serve(write_schedules)
