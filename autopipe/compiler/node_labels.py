@@ -83,7 +83,9 @@ def set_labels(module: tvm.IRModule, labels: Mapping[relax.Var, Label]) -> tvm.I
 def complete_labels(module: tvm.IRModule, *, imported: bool = False) -> tvm.IRModule:
     """Label what has no label after those that read it, after what it reads, or after the caller.
 
-    What moves data then counts as added, unless the module was just `imported`.
+    What moves data then counts as added, unless the module was just `imported`. What computes does
+    not, even where only such a movement reads it: a convolution in the place of a transposed one is
+    that node, whose results the rest moves.
     """
     labels: Labels = {}
     functions = {str(var.name_hint): function for var, function in graph_functions(module)}
@@ -182,7 +184,8 @@ class _Readers:
         for binding, others in steps:
             label = merge_labels(found.get(var) for var in others)
             if binding.var not in found and label is not None:
-                added = label.added or (not imported and _is_movement(binding.value))
+                moves = _is_movement(binding.value)
+                added = moves and (label.added or not imported)
                 found[binding.var] = Label(label.nodes, added)
         return found
 

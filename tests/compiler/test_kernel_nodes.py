@@ -1,9 +1,11 @@
 """Kernel calls name the nodes of the ONNX file that they compute."""
 
+import re
 from typing import Any
 
+import numpy as np
 import tvm
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler import passes
@@ -18,9 +20,12 @@ from autopipe.config.model import Input
 from tests.compiler.frontends.control import control_models
 from tests.compiler.frontends.models import ints, model, node, save, tensor, value
 from tests.compiler.frontends.recurrent import Layers
+from tests.support.table import each_row
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
 CHANNELS_LAST = {"conv2d": ["NHWC", "HWIO"]}
+MOVEMENT = re.compile(r"(fused)?(_?(transpose|reshape|expand_dims|squeeze)\d*)+")
+"""Names of kernels that only move data."""
 
 
 def lowered(made, folder, layout=None, **given):
@@ -82,6 +87,41 @@ def test_what_a_layout_adds_says_so(tmp_path):
     others = [call for call in calls if call != "a.conv a.norm a.relu"]
     assert others
     assert all(call.startswith("+a.") for call in others)
+
+
+@each_row(
+    "operator, inputs, attributes",
+    [
+        ("ConvTranspose", ["u"], {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ("ConvTranspose", ["t"], {"strides": [2, 2]}),
+        ("GlobalAveragePool", [], {}), ("GlobalMaxPool", [], {}), ("GlobalLpPool", [], {}),
+        ("AveragePool", [], {"kernel_shape": [8, 8]}), ("MaxPool", [], {"kernel_shape": [2, 2]}),
+        ("LpPool", [], {"kernel_shape": [2, 2]}), ("ReduceMean", [], {"axes": [2, 3]}),
+        ("InstanceNormalization", ["s", "s"], {}), ("LRN", [], {"size": 3}),
+        ("Softmax", [], {"axis": 1}), ("Resize", ["", "f"], {"mode": "nearest"}),
+        ("Pad", ["p"], {"mode": "reflect"}), ("DepthToSpace", [], {"blocksize": 2}),
+    ],
+)  # fmt: skip
+def test_an_operator_behind_a_convolution_keeps_its_node(operator, inputs, attributes, tmp_path):
+    """A kernel that counts as added moves data, and one of the node's own computes it."""
+    nodes = [
+        node("Conv", ["x", "w"], "a", pads=[1, 1, 1, 1]),
+        helper.make_node(operator, ["a", *inputs], ["b"], "it", **attributes),
+        node("Relu", ["b"], "y"),
+    ]
+    stored = [
+        tensor("w", 4, 4, 3, 3), tensor("u", 4, 4, 4, 4), tensor("t", 4, 16, 2, 2), tensor("s", 4),
+        ints("p", 0, 0, 1, 1, 0, 0, 1, 1),
+        numpy_helper.from_array(np.array([1, 1, 2, 2], "float32"), "f"),
+    ]  # fmt: skip
+    used = [one for one in stored if one.name in {"w", *inputs}]
+    made = model(nodes, [value("x", [1, 4, 8, 8])], [value("y", None)], used)
+    module, names = lowered(made, tmp_path, CHANNELS_LAST)
+    calls = kernel_functions(module)[0].calls
+    assert [
+        call.kernel for call in calls if call.added and not MOVEMENT.fullmatch(call.kernel)
+    ] == []
+    assert any(names.index("it") in call.nodes for call in calls if not call.added)
 
 
 def test_calls_say_whose_results_they_read(tmp_path):
