@@ -9,6 +9,11 @@ PACKED: Final = "_prepacked"
 """What TVM adds to the name of a function whose weights it has laid out otherwise."""
 
 
+def name_kernel(symbol: str) -> str:
+    """Return a kernel's name for people: that of its function in the module tasks are taken of."""
+    return symbol.removesuffix(PACKED)
+
+
 class ModelNode(Part, frozen=True):
     """A node of the model's file."""
 
@@ -43,7 +48,7 @@ class KernelCall(Part, frozen=True):
     @property
     def function(self) -> str:
         """Return the name of its function in the module that tasks are extracted from."""
-        return self.kernel.removesuffix(PACKED)
+        return name_kernel(self.kernel)
 
 
 class KernelFunction(Part, frozen=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from autopipe.artifacts.document import Part
-from autopipe.artifacts.model_nodes import ModelNode
+from autopipe.artifacts.model_nodes import ModelNode, name_kernel
 from autopipe.profiling.against import compare_profiles
 from autopipe.profiling.profile import Profile, ProfiledCall
 from autopipe.report.escape import escape
@@ -82,7 +82,7 @@ def slow_lines(made: SlowKernels) -> Iterator[str]:
     for one in made.kernels[:_SHOWN]:
         times = f"{one.seconds / one.wanted:.1f}" if one.wanted else ""
         head = f"{one.seconds * 1e6:>9.1f} {one.wanted * 1e6:>14.1f} {times:>6}  "
-        yield head + escape(f"{one.kernel}: {', '.join(one.nodes) or 'no node is known'}", _WHOLE)
+        yield head + escape(f"{name_kernel(one.kernel)}: {_nodes(one)}", _WHOLE)
     if not made.kernels:
         yield f"no kernel can be compared with {made.against}"
         return
@@ -93,9 +93,13 @@ def slow_lines(made: SlowKernels) -> Iterator[str]:
         return
     share = lost / made.whole if made.whole else 0.0
     yield escape(
-        f"kernel {worst.kernel} ({', '.join(worst.nodes) or 'no node is known'}) loses most: "
+        f"kernel {name_kernel(worst.kernel)} ({_nodes(worst)}) loses most: "
         f"{lost * 1e6:.1f} us a run against its {made.against}, {share:.0%} of the run", _WHOLE,
     )  # fmt: skip
+
+
+def _nodes(kernel: SlowKernel) -> str:
+    return ", ".join(kernel.nodes) or "no node is known"
 
 
 _Calls = list[tuple[int, ProfiledCall]]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.bisection.bisection import BisectedCall, Bisection, CallDifference, Cause
 from autopipe.config.dimension import with_sizes
 from autopipe.report.escape import escape
@@ -26,7 +27,7 @@ def bisection_lines(made: Bisection) -> Iterator[str]:
     for at in range(max(0, made.first - _AROUND), min(len(made.calls), made.first + _AROUND + 1)):
         call, mark = made.calls[at], ">" if at == made.first else " "
         plain, reference = _error(call.plain), _error(call.reference)
-        text = escape(f"{call.kernel}: {_nodes(call)}", _WHOLE)
+        text = escape(f"{name_kernel(call.kernel)}: {_nodes(call)}", _WHOLE)
         yield f"{mark}{at + 1:>5} {plain:>12} {reference:>12}  {text}"
     yield "errors are relative to the largest value; ! is more than is allowed"
 
@@ -40,7 +41,9 @@ def verdict(made: Bisection) -> str:
         return "none leaves: each kernel computes what it should"
     call = made.calls[made.first]
     where = escape(
-        f"kernel {call.kernel}, call {made.first + 1} of {len(made.calls)} ({_nodes(call)})", _WHOLE
+        f"kernel {name_kernel(call.kernel)}, call {made.first + 1} of {len(made.calls)} "
+        f"({_nodes(call)})",
+        _WHOLE,
     )
     if made.cause is Cause.CRASH:
         return f"{where} does not return"

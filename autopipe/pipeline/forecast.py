@@ -81,9 +81,8 @@ def _outlook(step: Step, document: Document, store: Store, *why: str) -> Outlook
 
 
 def _known(step: Step, key: str, document: Document) -> Outlook:
-    if step.stage.cached:
-        return Outlook(step.name, "cached", (), key, document)
-    return Outlook(step.name, "skipped", (measured_before(step.name),), key, document)
+    why = () if step.stage.cached else (measured_before(step.name),)
+    return Outlook(step.name, _known_state(step), why, key, document)
 
 
 def _look(
@@ -94,13 +93,22 @@ def _look(
 ) -> tuple[Outlook, str | None]:
     """Look one action up; return also the digest of its result, if there is one."""
     store = history.store
-    waits = [f"after {name}" for name, made in document["inputs"].items() if made is None]
-    if not waits:
+    unknown = [name for name, made in document["inputs"].items() if made is None]
+    if not unknown:
         key = digest(document)
         hit = store.lookup(key, warn)
         if hit is not None:
             return _known(step, key, document), hit.digest
     changes = since(history.last_action(kind(document)), document)
-    if not waits:
+    if not unknown:
         changes = [NEVER] if changes is None else changes or ["its result is gone"]
-    return _outlook(step, document, store, *waits, *(changes or ())), None
+    elif changes == []:
+        results = "the result" if len(unknown) == 1 else "a result"
+        changes = [f"if {results} of {' or '.join(unknown)} changes, else {_known_state(step)}"]
+    else:
+        changes = [*(f"after {name}" for name in unknown), *(changes or ())]
+    return _outlook(step, document, store, *changes), None
+
+
+def _known_state(step: Step) -> Literal["cached", "skipped"]:
+    return "cached" if step.stage.cached else "skipped"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.profiling.against import ComparedProfile
 from autopipe.profiling.profile import Profile, ProfileRow
 from autopipe.report.escape import escape
@@ -35,7 +36,7 @@ def sort_rows(rows: Sequence[ProfileRow], key: SortKey) -> list[ProfileRow]:
         return sorted(rows, key=lambda row: -row.seconds)
     if key == "calls":
         return sorted(rows, key=lambda row: -row.calls)
-    return sorted(rows, key=lambda row: row.symbol) if key == "name" else list(rows)
+    return sorted(rows, key=lambda row: name_kernel(row.symbol)) if key == "name" else list(rows)
 
 
 def comparison_lines(compared: ComparedProfile, width: int | None) -> Iterator[str]:
@@ -63,7 +64,7 @@ def _described(row: ProfileRow) -> str:
     if not row.kernel:
         return row.symbol
     names = ", ".join(row.nodes) or "no node is known"
-    return f"{row.symbol}: {'added for ' if row.added else ''}{names}"
+    return f"{name_kernel(row.symbol)}: {'added for ' if row.added else ''}{names}"
 
 
 def _summary(profile: Profile) -> Iterator[str]:

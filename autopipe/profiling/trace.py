@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.profiling.profile import Profile
 
 _MICROSECONDS = 1e6
@@ -21,7 +22,8 @@ def _events(profile: Profile) -> Iterator[dict[str, Any]]:
         start = max(call.start, ended)  # quartiles may be longer than this one run was
         ended = start + call.seconds
         yield {
-            "name": call.symbol, "cat": "kernel" if call.kernel else "builtin", "ph": "X",
+            "name": name_kernel(call.symbol), "ph": "X",
+            "cat": "kernel" if call.kernel else "builtin",
             "ts": start * _MICROSECONDS, "dur": call.seconds * _MICROSECONDS, "pid": 1, "tid": 1,
             "args": {
                 "nodes": list(call.nodes), "added": call.added, "flops": call.flops,

@@ -100,7 +100,7 @@ def test_a_source_changed_and_a_parameter_after_it(source: Path, root: Path) -> 
     source.write_text("abc")
     outlooks = look(demo(source, trials=5), root)
     assert outlooks["import"].why == ("sources.path changed from b5d4045c3f46 to ba7816bf8f01",)
-    assert outlooks["lower"].why == ("after import",)
+    assert outlooks["lower"].why == ("if the result of import changes, else cached",)
     assert outlooks["tune"].why == ("after lower", "params.trials changed from 4 to 5")
     assert outlooks["tune"].key is None
 
@@ -111,8 +111,8 @@ def test_forced_and_uncached_stages(source: Path, root: Path) -> None:
     assert summary(look(stages, root, force=["lower"])) == [
         ("cached",),
         ("run", "forced"),
-        ("run", "after lower"),
-        ("run", "after tune"),
+        ("run", "if the result of lower changes, else cached"),
+        ("run", "if the result of tune changes, else skipped"),
     ]
     assert look(stages, root)["benchmark"].state == "skipped"
 

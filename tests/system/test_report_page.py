@@ -10,6 +10,7 @@ from autopipe.api.bisect import find_bisect_target
 from autopipe.api.report_tir import attach_tir
 from autopipe.api.reports import recording, saving
 from autopipe.api.saved_builds import read_last_builds, read_reports
+from autopipe.artifacts.model_nodes import PACKED
 from autopipe.errors import ConfigError, WrongBuildError
 from autopipe.report.document import RunReport
 from autopipe.report.html.page import html
@@ -40,6 +41,8 @@ def test_a_run_and_its_store_tell_the_same_of_kernels(warm):
     assert text == html(report)
     page = Page(text)
     assert ", ".join(KERNEL) in page.text
+    assert any(call.kernel.endswith(PACKED) for call in report.graphs[0].calls)
+    assert PACKED not in page.text, "a kernel has one name"
     assert "= matmul(p0, p1" in page.text, "operators with their tensors"
     assert len(report.tasks) == 4
     assert report.tuning is not None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from autopipe.artifacts.model_nodes import PACKED
+from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.report.document import GraphCall, KernelGraph, RunReport
 from autopipe.report.html.elements import Markup, element, lines
 from autopipe.report.html.layers import Layout, lay_out
@@ -93,14 +93,14 @@ def _box(
     x, y = centre
     part = share / largest if largest else 0.0
     heat = f"heat{sum(part >= step for step in _STEPS)}{' added' if call.added else ''}"
-    name = _cut(call.kernel.removesuffix(PACKED))
+    name = name_kernel(call.kernel)
     nodes = ", ".join(call.nodes) or "no node is known"
-    told = f"{call.kernel}: {'added for ' if call.added else ''}{nodes}"
+    told = f"{name}: {'added for ' if call.added else ''}{nodes}"
     shape = element("rect", x=f"{x - _WIDTH / 2:.0f}", y=f"{y - _HEIGHT / 2:.0f}", width=_WIDTH,
                     height=_HEIGHT, rx=4)  # fmt: skip
     second = f"{share:.1%}  {nodes}" if share else nodes
     texts = (
-        element("text", name, x=f"{x:.0f}", y=f"{y - 3:.0f}"),
+        element("text", _cut(name), x=f"{x:.0f}", y=f"{y - 3:.0f}"),
         element("text", _cut(second), x=f"{x:.0f}", y=f"{y + 11:.0f}", class_="nodes"),
     )
     inner = (element("title", told), shape, *texts)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.report.document import KernelGraph, TaskReport
 from autopipe.report.html.elements import Markup, element, lines
 from autopipe.report.html.tables import Cell, TableRow, table
@@ -38,9 +39,9 @@ def write_memory(view: BuildView) -> Markup:
     graph, at = graphs[0], course.index(most)
     told = (
         f"At most {_format_size(most)} of results are held at once, by call {at + 1} of "
-        f"{len(course)}, {graph.calls[at].kernel}, in {graph.library}. A result is held from the "
-        "call that makes it to the last one that reads it, those of the model to the end. Inputs, "
-        "weights and what a kernel takes for itself come on top."
+        f"{len(course)}, {name_kernel(graph.calls[at].kernel)}, in {graph.library}. A result is "
+        "held from the call that makes it to the last one that reads it, those of the model to the "
+        "end. Inputs, weights and what a kernel takes for itself come on top."
     )
     unknown = sum(not one.bytes for one in held)
     return lines(
@@ -60,7 +61,7 @@ def list_results(graph: KernelGraph, tasks: Sequence[TaskReport]) -> list[HeldRe
     last |= {read: at for at, call in enumerate(graph.calls) for read in call.reads}
     return [
         HeldResult(
-            kernel=call.kernel,
+            kernel=name_kernel(call.kernel),
             bytes=sizes.get(call.task, 0),
             first=at,
             last=last[at],

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.report.document import KernelTime, RunReport, TaskReport
 from autopipe.report.html.elements import Markup, element, lines
 from autopipe.report.html.tables import Cell, TableRow, table
@@ -37,7 +38,8 @@ def _row(view: BuildView, measured: KernelTime, total: float) -> TableRow:
     share = measured.seconds / total if total else 0.0
     over = measured.seconds / measured.bound if measured.bound else None
     anchor = view.anchor(f"kernel-{measured.task}")
-    link = element("a", measured.name, href=f"#{anchor}") if task else measured.name
+    name = name_kernel(measured.name)
+    link = element("a", name, href=f"#{anchor}") if task else name
     estimate = None if task is None or task.share is None else f"{task.share:.1%}"
     return TableRow((
         link, Cell(measured.calls, measured.calls),
