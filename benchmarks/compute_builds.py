@@ -74,15 +74,15 @@ def library(path: Path, modules: Mapping[str, Any], target: Any) -> None:  # noq
     """Write a library with versions of a function, each by its name."""
     import tvm
 
+    from autopipe.compiler.codegen.compile_kernels import compile_kernel, export_library
     from autopipe.compiler.graph import elementary
-    from autopipe.compiler.walls import gate
 
     functions = {
         name: elementary.expand(module)["main"].with_attr("global_symbol", name)
         for name, module in modules.items()
     }
-    built = gate.kernel(tvm.IRModule(functions), target)
-    gate.export(tvm.runtime.Executable(built), path)
+    built = compile_kernel(tvm.IRModule(functions), target)
+    export_library(tvm.runtime.Executable(built), path)
 
 
 def in_turn(folder: Path, row: Row, turns: int) -> dict[str, float]:

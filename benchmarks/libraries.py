@@ -15,7 +15,7 @@ from typing import Any, Final
 from machine import target
 from tvm import relax
 
-from autopipe.compiler import passes
+from autopipe.compiler import lowering
 from autopipe.compiler.op_info import described
 from autopipe.compiler.tasks import extract_tasks
 from autopipe.config.tuning import Measure
@@ -149,7 +149,7 @@ def _task(case: Case, conditions: Conditions) -> tuple[Task, Any]:
     module = builder.get()
     inputs = 1 if case.weight else 2
     module.update_func(module.get_global_var("main"), module["main"].with_attr("num_input", inputs))
-    (task,), modules = extract_tasks(passes.lower(module, conditions.target))
+    (task,), modules = extract_tasks(lowering.lower(module, conditions.target))
     return task, described(modules[task.workload], task.info)
 
 

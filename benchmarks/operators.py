@@ -144,7 +144,7 @@ def _warm() -> None:
     """Import what every case needs, once."""
     import tvm  # noqa: F401
 
-    from autopipe.compiler import passes, tasks  # noqa: F401
+    from autopipe.compiler import lowering, tasks  # noqa: F401
     from autopipe.compiler.frontends.onnx import load  # noqa: F401
     from autopipe.compiler.library import build  # noqa: F401
     from autopipe.schedules.engines import fallback  # noqa: F401
@@ -182,22 +182,22 @@ def _run(path: Path, inputs: Mapping[str, np.ndarray], here: Mapping[str, object
     import tvm
     from tvm import relax
 
-    from autopipe.compiler import passes, tasks
+    from autopipe.compiler import lowering, tasks
     from autopipe.compiler.frontends.onnx.load import load
-    from autopipe.compiler.graph import weights
+    from autopipe.compiler.library.evaluate_weights import evaluate_weights
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.engines import default
 
     model = load(path, {}, None, None)
     conditions = Conditions.of(here, fast_algorithms=True)
     goal = conditions.target
-    optimized = passes.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)
-    lowered = passes.lower(optimized.module, goal)
+    optimized = lowering.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)
+    lowered = lowering.lower(optimized.module, goal)
     extracted, workloads = tasks.extract_tasks(lowered)
     built = _built(lowered, extracted, workloads, conditions)
     values = list(model.weights.values())
     for work in (optimized.transform, built.packing) if values else ():
-        values = weights.evaluate(work, values, goal, lambda module: default.schedule(module, goal))
+        values = evaluate_weights(work, values, goal, lambda module: default.schedule(module, goal))
     arrays = [*(np.asarray(inputs[port.name]) for port in model.inputs), *values]
     machine = relax.VirtualMachine(built.executable, tvm.cpu())
     result = machine["main"](*(tvm.runtime.tensor(np.array(each, order="C")) for each in arrays))

@@ -199,7 +199,7 @@ def _lowered(case: OperatorCase, conditions: Any) -> list[tuple[Mapping[str, Any
     """Return the tasks of a case with their workloads, as JSON."""
     import tvm
 
-    from autopipe.compiler import passes, tasks
+    from autopipe.compiler import lowering, tasks
     from autopipe.compiler.frontends.onnx.load import load
 
     with tempfile.TemporaryDirectory() as folder:
@@ -210,8 +210,8 @@ def _lowered(case: OperatorCase, conditions: Any) -> list[tuple[Mapping[str, Any
         except AutopipeError:  # `operators.py` tells of these
             return []
     goal = conditions.target
-    optimized = passes.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)
-    extracted, bodies = tasks.extract_tasks(passes.lower(optimized.module, goal))
+    optimized = lowering.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)
+    extracted, bodies = tasks.extract_tasks(lowering.lower(optimized.module, goal))
     return [
         (json.loads(task.model_dump_json()), tvm.ir.save_json(bodies[task.workload]))
         for task in extracted

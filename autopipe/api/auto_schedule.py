@@ -25,7 +25,7 @@ from autopipe.api.scheduled import (
     scheduled,
     task_alone,
 )
-from autopipe.compiler.exact_divisions import protected
+from autopipe.compiler.exact_divisions import protect_module_divisions
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.library import kernels
 from autopipe.compiler.module_io import save_module
@@ -154,7 +154,7 @@ def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> S
             kind = for_what.hardware.backend.kind
             raise ModelError(f"no schedule makes a kernel for {kind} of it: {why}; pass kind llvm")
     return Scheduled(
-        workload=loops, module=protected(elementary.expand(planned.module)),
+        workload=loops, module=protect_module_divisions(elementary.expand(planned.module)),
         engine=maker(found.engine, loops, planned.module),
         implementation=planned.implementation, schedule=planned.schedule,
         target=goal, fast_algorithms=fast_algorithms, flops=task_alone(loops).flops,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import JsonValue, ValidationError
 
 from autopipe.backends import BACKENDS
-from autopipe.compiler.bfloat16_operands import PRODUCTS
+from autopipe.compiler.codegen.type_bfloat16_operands import PRODUCTS
 from autopipe.compiler.stack import machine
 from autopipe.compiler.target.cpu import TILES
 from autopipe.config import Frozen, Target

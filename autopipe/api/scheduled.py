@@ -16,11 +16,11 @@ from autopipe import foreign
 from autopipe.api.compute import Compute, declared
 from autopipe.api.hardware import conditions
 from autopipe.backends import BACKENDS
-from autopipe.compiler.exact_divisions import protected
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
+from autopipe.compiler.exact_divisions import protect_module_divisions
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.op_info import carried
 from autopipe.compiler.tasks import task_of, workload
-from autopipe.compiler.walls import gate
 from autopipe.config import Frozen, Target
 from autopipe.errors import ModelError
 from autopipe.measure.timing import use_threads
@@ -87,7 +87,7 @@ class Scheduled:
     def _main(self) -> Any:  # noqa: ANN401 - tvm
         use_threads(self.target.num_cores or 1)
         where = conditions(self.target, fast_algorithms=self.fast_algorithms).target
-        return gate.kernel(self.module, where)["main"]
+        return compile_kernel(self.module, where)["main"]
 
     def __call__(self, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
         """Run the function on this machine, and return its outputs; it is compiled at first.
@@ -210,7 +210,9 @@ def scheduled(function: tvm.IRModule, **fields: Any) -> Scheduled:  # noqa: ANN4
     for_what = conditions(fields["target"], fast_algorithms=fields["fast_algorithms"])
     made = replay(function, fields["implementation"], fields["schedule"], for_what)
     fields["engine"] = maker(fields["engine"], function, made)
-    return Scheduled(workload=function, module=protected(elementary.expand(made)), **fields)
+    return Scheduled(
+        workload=function, module=protect_module_divisions(elementary.expand(made)), **fields
+    )
 
 
 def maker(engine: str, function: tvm.IRModule, made: tvm.IRModule) -> str:

@@ -99,13 +99,7 @@ def iteration_sum(flat: Expr, block: SBlock, known: Analyzer) -> IterSumExpr:
     return total if right else IterSumExpr([], flat)
 
 
-def before(kernels: tvm.transform.Pass) -> tvm.transform.Pass:
-    """Return the first passes for kernels, with `protect_divisions` before them."""
-    each = tirx.transform.prim_func_pass(lambda one, *_: protect_divisions(one), opt_level=0)
-    return tvm.transform.Sequential([each, kernels])
-
-
-def protected(module: tvm.IRModule) -> tvm.IRModule:
+def protect_module_divisions(module: tvm.IRModule) -> tvm.IRModule:
     """Return a module with `protect_divisions` applied to each PrimFunc."""
     functions = {
         name: protect_divisions(one) if isinstance(one, PrimFunc) else one

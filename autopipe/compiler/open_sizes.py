@@ -15,7 +15,7 @@ from itertools import product
 from typing import Final, Self
 
 import tvm
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.sym import Analyzer
 from tvm_ffi import StructuralMutator, structural_mutate
 
@@ -295,3 +295,18 @@ def likely_instance(module: tvm.IRModule) -> tvm.IRModule | None:
     """Return a module whose `main` has open sizes with these as they probably are; else None."""
     known = known_of(module["main"])
     return None if known is None else bound(module, known.likely)
+
+
+def is_dynamic(module: tvm.IRModule) -> bool:
+    """Tell whether a model takes dynamic sizes, or computes some."""
+    functions = {str(var.name_hint): function for var, function in module.functions_items()}
+    if "main" not in functions:
+        return False
+    main = functions["main"]
+    taken = any(isinstance(getattr(param, "ty", None), relax.ShapeType) for param in main.params)
+    return taken or FOUND_SIZES in (main.attrs or {})
+
+
+def takes_every_size(module: tvm.IRModule) -> bool:
+    """Tell whether a model takes dynamic sizes from which all others follow: none is computed."""
+    return is_dynamic(module) and FOUND_SIZES not in (module["main"].attrs or {})

@@ -13,8 +13,8 @@ from tvm import relax
 from tvm.relax import transform
 
 from autopipe.compiler.graph.calls import bindings, callee
-from autopipe.compiler.graph.legalize import legalize
 from autopipe.compiler.graph.literals import tensors
+from autopipe.compiler.passes.legalize import legalize
 from autopipe.tasks.op_info import Argument, Fields, Literal, Op, OpInfo, Parameter
 from autopipe.tasks.tensor import Tensor
 

@@ -91,14 +91,14 @@ def link(argument: Argument, _emit: Emit) -> str:
     import numpy as np
     import tvm
 
-    from autopipe.compiler.walls import gate
+    from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
 
     here = machine()
     lacks = [f"-{feature}" for feature in here["lacks"].split()]
     target = tvm.target.Target({"kind": "llvm", "mcpu": here["mcpu"], "mattr": lacks})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "add_one.so")
-        gate.export(gate.model(_module(), target), path)
+        export_library(compile_model(_module(), target), path)
         data = tvm.runtime.tensor(np.zeros(16, "float32"))
         out = tvm.runtime.tensor(np.zeros(16, "float32"))
         tvm.runtime.load_module(str(path))["main"](data, out)
@@ -109,8 +109,8 @@ def link(argument: Argument, _emit: Emit) -> str:
 
 def cross_link(argument: Argument, _emit: Emit) -> str:
     """Compile a small function for another machine and link it, as a pipeline's target says."""
+    from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
     from autopipe.compiler.target.target import processor
-    from autopipe.compiler.walls import gate
     from autopipe.environment.toolchain import Linker
 
     linker = Linker.of(argument["linker"], argument["sysroot"])
@@ -120,7 +120,7 @@ def cross_link(argument: Argument, _emit: Emit) -> str:
     target = processor({**argument, "mcpu": mcpu, "num_cores": 1})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "add_one.so")
-        gate.export(gate.model(_module(), target), path, linker.options, linker.path)
+        export_library(compile_model(_module(), target), path, linker.options, linker.path)
     triple = argument["mtriple"] or here["mtriple"]
     return f"a function was compiled for {mcpu} ({triple}), and linked with {linker.path}"
 

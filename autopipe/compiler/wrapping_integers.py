@@ -67,20 +67,13 @@ def hide_cast(cast: Any) -> Any:
     return _hide(tirx.Cast(dtype, _hide(cast.value)))
 
 
-def before(kernels: tvm.transform.Pass) -> tvm.transform.Pass:
-    """Return the first passes for kernels, with `widen_wrapping` before them on a processor."""
-
-    def widen(function: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-        on_processor = function.attrs["target"].kind.name == "llvm"
-        return widen_wrapping(function) if on_processor else function
-
-    each = tirx.transform.prim_func_pass(widen, opt_level=0)
-    return tvm.transform.Sequential([each, kernels])
-
-
 def widen_wrapping(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel whose hidden arithmetic LLVM compiles without assumptions on its range."""
-    return tvm_ffi.structural_map(function, (Call, _widen))
+    """Return a kernel whose hidden arithmetic LLVM compiles without assumptions on its range.
+
+    A kernel of a GPU is returned as it is.
+    """
+    on_processor = function.attrs["target"].kind.name == "llvm"
+    return tvm_ffi.structural_map(function, (Call, _widen)) if on_processor else function
 
 
 def _hide(value: Expr) -> Expr:

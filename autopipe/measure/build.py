@@ -7,9 +7,9 @@ import tvm
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.library import linking
-from autopipe.compiler.walls import gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def compiled(module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool =
     """
     config = {"tirx.disable_assert": not asserts}
     with tvm.transform.PassContext(opt_level=3, config=config):
-        return gate.kernel(elementary.compilable(module, target), target)
+        return compile_kernel(elementary.compilable(module, target), target)
 
 
 def without_weights(module: tvm.IRModule) -> tvm.IRModule:

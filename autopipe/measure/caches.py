@@ -21,7 +21,7 @@ import numpy as np
 import tvm
 from tvm.script import tirx as T  # noqa: N812 - as everybody calls it
 
-from autopipe.compiler.walls import gate
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.measure import tensors
 from autopipe.measure.measurement import Surroundings
 
@@ -57,7 +57,7 @@ class ModelCaches:
     def of(cls, target: tvm.target.Target, cores: int, most: int) -> "ModelCaches":
         """Make it for so many cores, and for models that touch `most` bytes between two calls."""
         most = min(most, LARGEST)
-        library = gate.kernel(_kernels(cores), target)
+        library = compile_kernel(_kernels(cores), target)
         for name in ("read", "write", "write_alone"):
             _ = library[name]  # machine code is made on first use
         (memory,) = tensors.weights([((max(most // _WIDTH, cores * _LINE),), "int32")])

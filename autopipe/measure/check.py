@@ -10,13 +10,13 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock, Schedule
 
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.indices import looked_up, reads_bits, rounds
 from autopipe.compiler.library import linking
 from autopipe.compiler.library.row_order import along_rows
 from autopipe.compiler.recurrence.form import ATTRIBUTE
 from autopipe.compiler.target.target import backend_of, host_of
-from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.measure.cases import Instance, instances
 from autopipe.measure.device import prepare, put
@@ -210,7 +210,7 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: 
     linking.load(module)
     config = {"tirx.disable_assert": True}  # the arguments fit: they are made from the function
     with tvm.transform.PassContext(opt_level=3, config=config):
-        return gate.kernel(module, target)
+        return compile_kernel(module, target)
 
 
 def _run(

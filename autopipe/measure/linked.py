@@ -5,7 +5,7 @@ from pathlib import Path
 import tvm
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-from autopipe.compiler.walls import gate
+from autopipe.compiler.codegen.compile_kernels import export_library
 from autopipe.environment.toolchain import Linker
 from autopipe.measure.build import compiled, without_weights
 from autopipe.measure.device_session import LinkedKernel
@@ -26,4 +26,4 @@ def link(
 def write(library: tvm.runtime.Module, path: Path, linker: Linker | None) -> None:
     """Write what was compiled as a shared library."""
     options = linker.options if linker is not None else []
-    gate.export(library, path, options, linker.path if linker is not None else None)
+    export_library(library, path, options, linker.path if linker is not None else None)

@@ -7,7 +7,7 @@ import tvm
 
 from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import module_io
-from autopipe.compiler.graph import weights
+from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.target.target import host
 from autopipe.schedules.engines import default
@@ -31,6 +31,6 @@ class ModelWeights:
         return self._evaluate(packing, self._shared)
 
     def _evaluate(self, work: tvm.IRModule, values: list[np.ndarray]) -> list[np.ndarray]:
-        return weights.evaluate(
+        return evaluate_weights(
             work, values, self._host, lambda module: default.schedule(module, self._host)
         )

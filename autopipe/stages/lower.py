@@ -88,10 +88,10 @@ class LowerStage(Stage, frozen=True):
     ) -> "tvm.IRModule":
         from functools import partial
 
-        from autopipe.compiler import passes
+        from autopipe.compiler import lowering
         from autopipe.schedules.templates import rolling
 
-        return passes.lower(
+        return lowering.lower(
             module,
             conditions.target,
             fast_algorithms=self.fast_algorithms,

@@ -12,7 +12,7 @@ from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
-    from autopipe.compiler.graph.short_products import WideProduct
+    from autopipe.compiler.passes.round_products import WideProduct
 
 _SHOWN: Final = 3
 """Products in float32 that are named on the console."""
@@ -45,7 +45,7 @@ class OptimizeStage(Stage, frozen=True):
 
         Raises TargetError for products in bfloat16 on a processor that has none.
         """
-        from autopipe.compiler import module_io, passes
+        from autopipe.compiler import lowering, module_io
         from autopipe.compiler.target import cpu
         from autopipe.compiler.target.target import tvm_target
 
@@ -53,7 +53,7 @@ class OptimizeStage(Stage, frozen=True):
             cpu.check_products(ctx.facts[Facet.TARGET])
         source = ctx.inputs["import"]
         model = ImportedModel.read(source)
-        optimized = passes.optimize(
+        optimized = lowering.optimize(
             module_io.load_module(source / "module.json"),
             model.arguments,
             self.layout,
@@ -76,7 +76,7 @@ class OptimizeStage(Stage, frozen=True):
             summary += f", {len(rounded)} weights in {self.weights}"
         if (products := optimized.products) is not None:
             kept = [_told(one, model.weights) for one in products.kept]
-            last = passes.channels_last(self.layout)
+            last = lowering.channels_last(self.layout)
             report |= {"short": products.short, "wide": kept, "channels_last": last}
             summary += f", {products.short} of {products.short + len(kept)} products in bfloat16"
             if kept:

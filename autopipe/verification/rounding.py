@@ -138,10 +138,10 @@ def _round_products(build: ContainedBuild, folder: Path) -> None:
 
     Of the build only that it rounds is believed, not what.
     """
-    from autopipe.compiler import module_io, passes
+    from autopipe.compiler import lowering, module_io
     from autopipe.compiler.target.target import tvm_target
 
-    rounding = passes.rounding_as_built(
+    rounding = lowering.round_products_as_built(
         module_io.load_module(folder / MODULE),
         ImportedModel.read(folder).arguments,
         tvm_target(build.target),

@@ -5,13 +5,13 @@ import onnxruntime
 import tvm
 from tvm import relax
 
-from autopipe.compiler import passes
+from autopipe.compiler import lowering
 from autopipe.compiler.frontends.onnx.control import loops, unroll
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.compiler.fusion.fusion_rules import FusionRules
 from autopipe.compiler.fusion.scope import Scope
-from autopipe.compiler.graph import weights
 from autopipe.compiler.library.build import build
+from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.tasks import extract_tasks
 from autopipe.schedules.templates import recurrence
 from autopipe.schedules.templates.template import blank
@@ -28,14 +28,14 @@ class Made:
         self.model = model
         self.imported = load(save(model, folder), {}, None, None)
         count = len(self.imported.inputs)
-        optimized = passes.optimize(self.imported.module, count, layout or {}, TARGET, print)
+        optimized = lowering.optimize(self.imported.module, count, layout or {}, TARGET, print)
         self.layout = optimized.layout
-        self.lowered = passes.lower(optimized.module, TARGET, scope=scope)
+        self.lowered = lowering.lower(optimized.module, TARGET, scope=scope)
         self.tasks, self.workloads = extract_tasks(self.lowered)
         built = build(self.lowered, {}, TARGET)
         values = list(self.imported.weights.values())
         for work in (optimized.transform, built.packing):
-            values = weights.evaluate(work, values, TARGET, lambda module: module)
+            values = evaluate_weights(work, values, TARGET, lambda module: module)
         self.weights = [tvm.runtime.tensor(value) for value in values]
         self.machine = relax.VirtualMachine(built.executable, tvm.cpu())
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.compiler import module_io, passes, tasks
+from autopipe.compiler import lowering, module_io, tasks
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.library import build, cuda_runtime, nvcc, runtime
 from autopipe.errors import SetupError, StageError
@@ -16,8 +16,8 @@ from tests.support import small_build
 
 @pytest.fixture(scope="module")
 def lowered():
-    optimized = passes.optimize(graphs.convolution(), 1, graphs.NHWC, TARGET, print)
-    return passes.lower(optimized.module, TARGET)
+    optimized = lowering.optimize(graphs.convolution(), 1, graphs.NHWC, TARGET, print)
+    return lowering.lower(optimized.module, TARGET)
 
 
 @pytest.fixture(scope="module")

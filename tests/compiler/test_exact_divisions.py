@@ -8,10 +8,10 @@ from tvm.s_tir import Schedule
 from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
 
 import autopipe
-from autopipe.compiler import in_registers
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.exact_divisions import protect_divisions
 from autopipe.compiler.target.target import host
-from autopipe.compiler.walls import gate
+from tests.compiler.omitted_pass import omit_host_pass
 
 ROWS, COLUMNS = 16, 8
 MAPS = {
@@ -57,7 +57,7 @@ def run(library, values):
 def test_each_index_map_reads_what_numpy_reads(name):
     function, values, right = moved(MAPS[name])
     for module in (tvm.IRModule({"main": function}), fused(function)):
-        np.testing.assert_array_equal(run(gate.kernel(module, host(1)), values), right)
+        np.testing.assert_array_equal(run(compile_kernel(module, host(1)), values), right)
     (found,) = autopipe.auto_schedule(function)(values)
     np.testing.assert_array_equal(found, right)
 
@@ -116,7 +116,7 @@ def test_windows_in_a_circle_are_summed_right():
     right = sum(
         np.roll(values, (-a, -b), (0, 1)) * weights[a, b] for a in range(3) for b in range(5)
     )
-    library = gate.kernel(tvm.IRModule({"main": te.create_prim_func([x, w, y])}), host(1))
+    library = compile_kernel(tvm.IRModule({"main": te.create_prim_func([x, w, y])}), host(1))
     plain = tvm.runtime.tensor(np.zeros_like(values))
     library["main"](tvm.runtime.tensor(values), tvm.runtime.tensor(weights), plain)
     np.testing.assert_allclose(plain.numpy(), right, rtol=1e-5)
@@ -137,7 +137,7 @@ def test_windows_in_a_circle_are_summed_right():
 def test_llvm_makes_right_vectors_of_a_window_in_a_circle(columns, window, results, monkeypatch):
     """A window is its steps, how far apart they are, and where the first one is."""
     count, apart, first = window
-    monkeypatch.setattr(in_registers, "split_at_borders", lambda function: function)
+    omit_host_pass(monkeypatch, "split_at_borders")
     x = te.placeholder((3, columns), name="x")
     u, v = te.reduce_axis((0, 3)), te.reduce_axis((0, count))
 
@@ -151,7 +151,7 @@ def test_llvm_makes_right_vectors_of_a_window_in_a_circle(columns, window, resul
     rows = np.sum([above[at : at + 3] for at in range(3)], axis=0)
     steps = np.arange(count) * apart + first
     right = rows[:, (np.arange(results)[:, None] + steps) % columns].sum(2)
-    library = gate.kernel(tvm.IRModule({"main": te.create_prim_func([x, y])}), host(1))
+    library = compile_kernel(tvm.IRModule({"main": te.create_prim_func([x, y])}), host(1))
     found = tvm.runtime.tensor(np.zeros((3, results), "float32"))
     library["main"](tvm.runtime.tensor(values), found)
     np.testing.assert_array_equal(found.numpy(), right)

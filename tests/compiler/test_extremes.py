@@ -6,8 +6,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from autopipe.compiler.graph.legalize import legalize
 from autopipe.compiler.module_io import from_json
+from autopipe.compiler.passes.legalize import legalize
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import fitted
 from tests.schedules.computed import compiled

@@ -5,16 +5,16 @@ import pytest
 import tvm
 from tvm import relax, te
 
+from autopipe.compiler.codegen.compile_kernels import compile_kernel, compile_model
 from autopipe.compiler.float_order import ordered, restored
-from autopipe.compiler.graph.legalize import legalize
+from autopipe.compiler.passes.legalize import legalize
 from autopipe.compiler.target.target import host
-from autopipe.compiler.walls import gate
 
 VALUES = [-np.inf, -65504.0, -1.0, -6e-8, -0.0, 0.0, 6e-8, 1.0, 65504.0, np.inf]
 
 
 def run(result, given, dtype, *, of):
-    kernel = gate.kernel(tvm.IRModule({"main": te.create_prim_func([of, result])}), host(1))
+    kernel = compile_kernel(tvm.IRModule({"main": te.create_prim_func([of, result])}), host(1))
     out = tvm.runtime.tensor(np.zeros(given.shape, dtype))
     kernel["main"](tvm.runtime.tensor(given), out)
     return out.numpy()
@@ -54,6 +54,6 @@ def test_the_first_nan_is_found(name, axis):
     target = host(1)
     with target:
         module = legalize(builder.get())
-    machine = relax.VirtualMachine(gate.model(module, target), tvm.cpu())
+    machine = relax.VirtualMachine(compile_model(module, target), tvm.cpu())
     result = machine["main"](tvm.runtime.tensor(given)).numpy()
     np.testing.assert_array_equal(result, getattr(np, name)(given, axis))

@@ -8,7 +8,7 @@ import tvm
 from onnx import helper, numpy_helper
 
 from autopipe.artifacts.model_nodes import PACKED
-from autopipe.compiler import passes
+from autopipe.compiler import lowering
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.kernel_nodes import kernel_functions, kernel_work, relabel_packed
@@ -32,8 +32,8 @@ def lowered(made, folder, layout=None, **given):
     imported = load(save(made, folder), given.get("inputs", {}), None, None,
                     given.get("dimensions", {}))  # fmt: skip
     count = int(imported.module["main"].attrs["num_input"])
-    optimized = passes.optimize(imported.module, count, layout or {}, TARGET, print)
-    return passes.lower(optimized.module, TARGET), [one.name for one in imported.nodes]
+    optimized = lowering.optimize(imported.module, count, layout or {}, TARGET, print)
+    return lowering.lower(optimized.module, TARGET), [one.name for one in imported.nodes]
 
 
 def mapped(made, folder, layout=None, **given):

@@ -1,15 +1,18 @@
 import pytest
 from tvm import relax
 
-from autopipe.compiler import module_io, op_info, passes, tasks
+from autopipe.compiler import lowering, module_io, op_info, tasks
+from autopipe.compiler.passes import fuse_ops
 from autopipe.errors import ModelError
 from autopipe.tasks.op_info import Parameter, Result
 from tests.compiler import graphs
 
 
 def lowered(**kwargs):
-    optimized = passes.optimize(graphs.convolution(**kwargs), 1, graphs.NHWC, graphs.TARGET, print)
-    return passes.lower(optimized.module, graphs.TARGET)
+    optimized = lowering.optimize(
+        graphs.convolution(**kwargs), 1, graphs.NHWC, graphs.TARGET, print
+    )
+    return lowering.lower(optimized.module, graphs.TARGET)
 
 
 def infos(module):
@@ -44,7 +47,7 @@ def test_weights_are_free_in_layout_and_inputs_are_not():
 
 
 def test_ops_that_tvm_can_not_lower_are_named(monkeypatch):
-    monkeypatch.setattr(passes, "unlowered", lambda _: ["nn.odd", "nn.other"])
+    monkeypatch.setattr(fuse_ops, "unlowered", lambda _: ["nn.odd", "nn.other"])
     with pytest.raises(ModelError, match=r"nn\.odd, nn\.other"):
         lowered()
 
@@ -64,7 +67,7 @@ def test_an_op_whose_code_in_tvm_is_broken_is_a_model_error():
             out = builder.emit_output(relax.op.nn.pixel_shuffle(x, 2))
         builder.emit_func_output(out)
     with pytest.raises(ModelError, match="TVM can not compute an op as this model uses it: Attr"):
-        passes.lower(builder.get(), graphs.TARGET)
+        lowering.lower(builder.get(), graphs.TARGET)
 
 
 def test_parameters_of_one_name_are_told_apart():
@@ -77,7 +80,7 @@ def test_parameters_of_one_name_are_told_apart():
             y = builder.emit(relax.op.add(x, both[0]))
             out = builder.emit_output(relax.op.multiply(y, both[1]))
         builder.emit_func_output(out)
-    (info,) = infos(passes.lower(builder.get(), graphs.TARGET))
+    (info,) = infos(lowering.lower(builder.get(), graphs.TARGET))
     assert info.ops[0].arguments == (Parameter(parameter=0), Parameter(parameter=1))
     assert info.ops[1].arguments == (Result(op=0), Parameter(parameter=2))
 
@@ -93,7 +96,7 @@ def test_a_layout_that_an_op_behind_has_no_code_for_is_kept_from_it():
         builder.emit_func_output(out)
     told: list[str] = []
     layout = {"conv2d": ["HWNC", "HWIO"]}
-    optimized = passes.optimize(builder.get(), 1, layout, graphs.TARGET, told.append)
+    optimized = lowering.optimize(builder.get(), 1, layout, graphs.TARGET, told.append)
     assert "HWNC layout is not supported" in told[0]
-    ops = {op.name for i in infos(passes.lower(optimized.module, graphs.TARGET)) for op in i.ops}
+    ops = {op.name for i in infos(lowering.lower(optimized.module, graphs.TARGET)) for op in i.ops}
     assert {"nn.conv2d", "image.resize2d"} <= ops

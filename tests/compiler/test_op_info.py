@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from autopipe.compiler import passes
+from autopipe.compiler import lowering
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
@@ -35,8 +35,8 @@ def told(counts):
 
 
 def lowered(module, layout, inputs=1):
-    optimized = passes.optimize(module, inputs, layout, graphs.TARGET, lambda _: None)
-    return passes.lower(optimized.module, graphs.TARGET)
+    optimized = lowering.optimize(module, inputs, layout, graphs.TARGET, lambda _: None)
+    return lowering.lower(optimized.module, graphs.TARGET)
 
 
 def prove_random_graphs(count):

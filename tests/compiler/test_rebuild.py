@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from autopipe.compiler import passes, tasks
+from autopipe.compiler import lowering, tasks
 from autopipe.compiler.rebuild import RebuildError, graph, rebuild, same_code
 from autopipe.tasks.op_info import Literal, Op, OpInfo, Parameter, Result
 from autopipe.tasks.tensor import Tensor
@@ -22,7 +22,7 @@ def only_task(build, *shapes, dtype="float32"):
             many = results if isinstance(results, tuple) else (results,)
             out = [builder.emit_output(each) for each in many]
         builder.emit_func_output(out[0] if len(out) == 1 else relax.Tuple(out))
-    (task,), modules = tasks.extract_tasks(passes.lower(builder.get(), graphs.TARGET))
+    (task,), modules = tasks.extract_tasks(lowering.lower(builder.get(), graphs.TARGET))
     return task, modules[task.workload]["main"]
 
 
@@ -82,7 +82,7 @@ def test_one_op_fused_with_taking_a_part_of_a_tuple_is_made_again(both):
             total = builder.emit(op.add(second if both else w, second))
             out = [builder.emit_output(each) for each in (first, total)]
         builder.emit_func_output(relax.Tuple(out))
-    found, modules = tasks.extract_tasks(passes.lower(builder.get(), graphs.TARGET))
+    found, modules = tasks.extract_tasks(lowering.lower(builder.get(), graphs.TARGET))
     assert [task.info.names for task in found] == [("split",), ("add",)]
     assert all(same_code(modules[task.workload]["main"], again(task)) for task in found)
 

@@ -1,7 +1,7 @@
 import tvm
 from tvm import relax, te, topi
 
-from autopipe.compiler import passes, tasks
+from autopipe.compiler import lowering, tasks
 from autopipe.compiler.graph.calls import weight_arguments
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Activation, Direction, Recurrence
@@ -27,8 +27,8 @@ def chain(dtype="float32"):
 
 
 def extract(module):
-    optimized = passes.optimize(module, 1, {}, graphs.TARGET, print)
-    lowered = passes.lower(optimized.module, graphs.TARGET)
+    optimized = lowering.optimize(module, 1, {}, graphs.TARGET, print)
+    lowered = lowering.lower(optimized.module, graphs.TARGET)
     return tasks.extract_tasks(lowered)
 
 

@@ -6,7 +6,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from autopipe.compiler import module_io, passes, tasks
+from autopipe.compiler import lowering, module_io, tasks
 from autopipe.measure import tensors
 from autopipe.measure.in_model import InModel, ModelSource, Weights, _Alone
 from autopipe.processes.contained import Failed
@@ -40,8 +40,8 @@ def packed(workload):
 
 @pytest.fixture(scope="module")
 def source():
-    optimized = passes.optimize(two_products(), 1, {}, graphs.TARGET, print)
-    lowered = passes.lower(optimized.module, graphs.TARGET)
+    optimized = lowering.optimize(two_products(), 1, {}, graphs.TARGET, print)
+    lowered = lowering.lower(optimized.module, graphs.TARGET)
     bodies = {}
     for name, function in module_io.prim_funcs(lowered):
         loops = tasks.workload(function).module

@@ -22,9 +22,9 @@ import tvm
 from llvmlite import binding
 from tvm.support import cc
 
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
+from autopipe.compiler.codegen.configure_tiles import SYSTEM_CALL
 from autopipe.compiler.target import cpu
-from autopipe.compiler.tile_configuration import SYSTEM_CALL
-from autopipe.compiler.walls import gate
 from tests.schedules import emulated_tiles
 
 _INSTRUCTION: Final = r"x86\.(?:avx512\w*\.[\w.]+|(?:ld)?tile\w+|tdp\w+)"
@@ -133,8 +133,8 @@ def needed(target: tvm.target.Target) -> bool:
 
 
 def kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:
-    """Compile as `gate.kernel` does, and emulate what this processor lacks."""
-    library = gate.kernel(scheduled, target)
+    """Compile as `compile_kernel` does, and emulate what this processor lacks."""
+    library = compile_kernel(scheduled, target)
     return loaded(library) if needed(target) else library
 
 
@@ -203,7 +203,7 @@ def _processor() -> str:
 
 
 def export(executable: Any, path: Path, *_: object) -> None:
-    """Write a library as `gate.export` does, but of code that runs on this processor."""
+    """Write a library as `export_library` does, but of code that runs on this processor."""
     (kernels,) = (part for part in executable.mod.imports if part.kind == "llvm")
     emulated = path.with_suffix(".o")
     emulated.write_bytes(_object(rewritten(kernels.inspect_source("ll"))))

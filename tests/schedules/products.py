@@ -4,7 +4,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from autopipe.compiler import passes
+from autopipe.compiler import lowering
 from autopipe.compiler.op_info import described
 from autopipe.compiler.tasks import extract_tasks
 from tests.schedules.tasks import TARGET
@@ -18,7 +18,7 @@ def task_of(make, *shapes, dtype="float32"):
         with builder.dataflow():
             out = builder.emit_output(make(builder.emit, *params))
         builder.emit_func_output(out)
-    tasks, modules = extract_tasks(passes.lower(builder.get(), TARGET))
+    tasks, modules = extract_tasks(lowering.lower(builder.get(), TARGET))
     heaviest = max(tasks, key=lambda task: task.flops)
     return heaviest, described(modules[heaviest.workload], heaviest.info)
 

@@ -36,7 +36,7 @@ OURS = secrets.token_hex(8)
 PRELOADED = (
     *stages.PRELOADED, "onnx", "safetensors.numpy",
     "autopipe.building.compiling", "autopipe.compiler.frontends.onnx.load",
-    "autopipe.compiler.passes", "autopipe.measure.check", "autopipe.measure.timing",
+    "autopipe.compiler.lowering", "autopipe.measure.check", "autopipe.measure.timing",
     "autopipe.packaging.pack", "autopipe.tuning.run", "autopipe.verification.check", "xgboost",
     "cyclonedx.model.bom", "autopipe.schedules.engines.ansor", "tests.support.kept",
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.api import flow
-from autopipe.compiler.walls import gate
+from autopipe.compiler.library import build as library_build
 from autopipe.config import Verify
 from autopipe.config.load import load
 from autopipe.environment.facet import Facet
@@ -87,7 +87,7 @@ def build(folder, run):
     inputs = {name: run[name].path for name in ("import", "optimize", "lower", "tasks")}
     ctx = Context(inputs, facts, out / "out", out / "work", folder / "none", lambda _: None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gate, "export", emulated.export)
+        patch.setattr(library_build, "export_library", emulated.export)
         BuildStage.of(load(folder / "net.yaml"), folder).run(ctx)
     written = out / "out/library.json"
     told = json.loads(written.read_bytes())

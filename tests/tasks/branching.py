@@ -2,7 +2,7 @@
 
 import tvm
 
-from autopipe.compiler import passes
+from autopipe.compiler import lowering
 from autopipe.compiler.tasks import extract_tasks
 from tests.compiler.graphs import TARGET
 
@@ -24,5 +24,5 @@ class Module:
 def names() -> list[str]:
     """Return the ops of its tasks."""
     module = tvm.script.from_source(_SOURCE)
-    lowered = passes.lower(passes.optimize(module, 3, {}, TARGET, print).module, TARGET)
+    lowered = lowering.lower(lowering.optimize(module, 3, {}, TARGET, print).module, TARGET)
     return [task.info.names[0] for task in extract_tasks(lowered)[0]]

@@ -17,7 +17,7 @@ from tvm import relax, te
 from tvm.relax import op
 
 from autopipe.artifacts.model_nodes import ModelNodes
-from autopipe.compiler import module_io, passes
+from autopipe.compiler import lowering, module_io
 from autopipe.compiler.graph.calls import bindings, callee
 from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
@@ -240,11 +240,11 @@ def context(folder: Path, stage: str) -> Context:
     )  # fmt: skip
 
 
-def lowered() -> tuple[passes.Optimized, tvm.IRModule]:
+def lowered() -> tuple[lowering.Optimized, tvm.IRModule]:
     """Return the module as it is after *optimize*, and after *lower*."""
     made = module()
-    optimized = passes.optimize(made, len(made["main"].params), {}, TARGET, print)
-    return optimized, passes.lower(optimized.module, TARGET)
+    optimized = lowering.optimize(made, len(made["main"].params), {}, TARGET, print)
+    return optimized, lowering.lower(optimized.module, TARGET)
 
 
 def lower(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tvm import relax
 
-from autopipe.compiler import passes
+from autopipe.compiler import lowering
 from autopipe.errors import ModelError
 from tests.support.table import each_row
 from tests.tasks.conftest import Odd
@@ -118,7 +118,7 @@ def test_what_tvm_has_no_loops_for_is_said_in_a_line():
             out = builder.emit_output(relax.op.max(x, axis=1))
         builder.emit_func_output(out)
     with pytest.raises(ModelError, match=r"^TVM can not compute an op as .*: Cannot decide min_v"):
-        passes.lower(builder.get(), TARGET)
+        lowering.lower(builder.get(), TARGET)
 
 
 @each_row("trouble", TROUBLES)

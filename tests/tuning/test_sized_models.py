@@ -3,7 +3,7 @@
 from tvm import relax
 
 from autopipe.artifacts.lowering import SizedModules
-from autopipe.compiler import module_io, passes
+from autopipe.compiler import lowering, module_io
 from autopipe.compiler.tasks import extract_tasks
 from autopipe.tuning.sized_models import can_run, models
 from tests.compiler import graphs
@@ -22,8 +22,8 @@ def lowered(rows):
             second = builder.emit(relax.op.matmul(relax.op.matmul(z, w), w))
             out = builder.emit_output(relax.op.matmul(first, second))
         builder.emit_func_output(out)
-    optimized = passes.optimize(builder.get(), 2, {}, graphs.TARGET, print)
-    return passes.lower(optimized.module, graphs.TARGET)
+    optimized = lowering.optimize(builder.get(), 2, {}, graphs.TARGET, print)
+    return lowering.lower(optimized.module, graphs.TARGET)
 
 
 def kept(folder, *sizes):

@@ -67,7 +67,7 @@ def mark(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module, with a mark on each PrimFunc that may round differently.
 
     `expand` shall change it, or it divides by a number, such as the 6 of a hard swish, which
-    `compiler/reciprocals.py` makes a product of.
+    `compiler/codegen/multiply_by_reciprocals.py` makes a product of.
     """
     return _mapped(module, lambda f: f.with_attr(_MARK, True) if _may_differ(f) else f)  # noqa: FBT003 - TVM's signature
 

@@ -5,22 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tvm
-from tvm import relax, tirx
-from tvm.relax import transform
-from tvm.s_tir import Schedule
+from tvm import relax
 
 from autopipe.artifacts.model_nodes import KernelFunction
-from autopipe.compiler.graph import elementary, weights
-from autopipe.compiler.graph.inline import inline
-from autopipe.compiler.graph.views import views
-from autopipe.compiler.kernel_nodes import kernel_functions, relabel_packed
+from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
+from autopipe.compiler.kernel_nodes import kernel_functions
 from autopipe.compiler.library import kernels, linking
 from autopipe.compiler.library.kernel_compiler import compiling
-from autopipe.compiler.library.taken import with_check
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.open_order import given_sizes, is_open
+from autopipe.compiler.named_pass import run_passes
+from autopipe.compiler.open_sizes import is_dynamic, takes_every_size
+from autopipe.compiler.pass_lists import LINK
+from autopipe.compiler.pass_observer import pass_context
+from autopipe.compiler.pass_state import LinkState
 from autopipe.compiler.target.target import backend_of
-from autopipe.compiler.walls import gate
 from autopipe.environment.toolchain import Linker
 from autopipe.errors import StageError, StoreError
 from autopipe.host import refusal
@@ -59,39 +57,19 @@ def build(
     Raises SetupError if the compiler for a GPU is missing, StageError if something can not be
     compiled, and ForeignCode (a StageError) if a schedule carries code.
     """
-    module = tvm.IRModule(dict(lowered.functions_items()))
-    taking_sizes = is_open(module)
-    module = views(module)
-    names = {name for name, _ in prim_funcs(module)}
-    for name, body in scheduled.items():
-        if name not in names:  # a copy that has become a view
-            continue
-        function = body["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)  # noqa: FBT003 - TVM's signature
-        module.update_func(module.get_global_var(name), function)
-    with target, tvm.transform.PassContext(opt_level=3):
-        module = elementary.compilable(module, target)
-        module, packing = weights.lift(relabel_packed(module, _split_packing(module)))
-        libraries, parameters = linking.called(module), _parameters(module["main"])
-        checks = not given_sizes(module)
-        module = _with_kernel(inline(module) if checks else with_check(inline(module)))
-        executable = _compiled(module, target, checks=checks)
-        steps = _steps(module["main"])
-        calls = kernel_functions(module)
-        return Built(executable, packing, libraries, parameters, steps, calls, taking_sizes)
-
-
-def _with_kernel(module: tvm.IRModule) -> tvm.IRModule:
-    """Add a PrimFunc that does nothing to a module without any, as that of an identity is.
-
-    TVM would give the linker a file of C in the place of an object file.
-    """
-    if any(prim_funcs(module)):
-        return module
-    added = tvm.IRModule(dict(module.functions_items()))
-    added["nothing"] = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr(
-        {"global_symbol": "nothing", "tirx.is_scheduled": True}
-    )
-    return added
+    taking_sizes = is_dynamic(lowered)
+    state = LinkState(target=target, scheduled=scheduled)
+    with target, pass_context():
+        module = run_passes(lowered, LINK, state)
+        return Built(
+            executable=_compiled(module, target),
+            packing=state.packing,
+            libraries=linking.called(module),
+            parameters=_parameters(module["main"]),
+            steps=_steps(module["main"]),
+            functions=kernel_functions(module),
+            stripped=taking_sizes,
+        )
 
 
 def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -109,18 +87,15 @@ def _steps(main: relax.Function) -> tuple[int, ...]:
     return tuple(int(n) for n in known if isinstance(n, tvm.tirx.IntImm))
 
 
-def _compiled(
-    module: tvm.IRModule, target: tvm.target.Target, *, checks: bool
-) -> tvm.runtime.Executable:
-    """Compile a model, with or without checks of their arguments in its kernels.
+def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    """Compile a model; kernels check their arguments where a size is not known from the inputs.
 
-    They can go where every size follows from those of the inputs, which are checked before.
+    Where every size follows from those of the inputs, these are checked once, before a call.
     """
     backend = backend_of(target)
     if backend.processor:
-        config = {"tirx.disable_assert": not checks}
-        with tvm.transform.PassContext(opt_level=3, config=config):
-            return gate.model(module, target)
+        with pass_context({"tirx.disable_assert": takes_every_size(module)}):
+            return compile_model(module, target)
     for name, function in prim_funcs(module):
         alone = tvm.IRModule({name: function})
         if not kernels.threaded(alone, target):
@@ -129,34 +104,7 @@ def _compiled(
                 "schedules.fallback should name `default`"
             )
     with compiling(target):
-        return gate.model(module, target)
-
-
-def _split_packing(module: tvm.IRModule) -> tvm.IRModule:
-    """Split PrimFuncs in two where a schedule packs weights: the packing, and the rest.
-
-    TVM's pass for this fails on PrimFuncs without blocks, such as sort. So it is given only the
-    PrimFuncs that pack weights.
-    """
-    functions = dict(module.functions_items())
-    others = {
-        var: function
-        for var, function in functions.items()
-        if isinstance(function, tvm.tirx.PrimFunc) and not _packs(function)
-    }
-    rest = {var: function for var, function in functions.items() if var not in others}
-    split = transform.SplitLayoutRewritePreproc()(tvm.IRModule(rest))
-    split.update(tvm.IRModule(others))
-    return split
-
-
-def _packs(function: tvm.tirx.PrimFunc) -> bool:
-    sch = Schedule(function, debug_mask="none", error_render_level="none")
-    try:
-        blocks = sch.get_child_blocks(sch.get_sblock("root"))
-    except RuntimeError:  # no root: a loop nest, or a call of a library
-        return False
-    return any(weights.MARK in sch.get(block).annotations for block in blocks)
+        return compile_model(module, target)
 
 
 def export(built: Built, path: Path, linker: Linker | None = None) -> None:
@@ -171,7 +119,7 @@ def export(built: Built, path: Path, linker: Linker | None = None) -> None:
         linked = linking.options(built.libraries)
         linked += [linking.STRIPPED] if built.stripped else []
         linked += linker.options if linker is not None else []
-        gate.export(built.executable, path, linked, linker.path if linker is not None else None)
+        export_library(built.executable, path, linked, linker.path if linker is not None else None)
         linking.ship(built.libraries, path.parent)
     except RuntimeError as error:
         if words := refusal.said(str(error)):

@@ -24,9 +24,9 @@ from autopipe.compiler import (
     module_io,
     wrapping_integers,  # noqa: F401 - it registers how sums and products are legalized
 )
+from autopipe.compiler.codegen.compile_kernels import compile_model
 from autopipe.compiler.library.ports import sizes_of
 from autopipe.compiler.library.row_order import along_rows
-from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.processes import call
 from autopipe.store import arrays
@@ -73,7 +73,7 @@ def _compiled(module: Path) -> relax.VirtualMachine:
     with target, tvm.transform.PassContext(opt_level=3):
         inference = transform.DecomposeOpsForInference()(module_io.load_module(module))
         loops = along_rows(transform.LegalizeOps()(inference))
-        return relax.VirtualMachine(gate.model(loops, target), tvm.cpu())
+        return relax.VirtualMachine(compile_model(loops, target), tvm.cpu())
 
 
 if __name__ == "__main__":

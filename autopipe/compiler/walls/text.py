@@ -8,7 +8,7 @@ to be another.
 import re
 from typing import Any, Final
 
-from autopipe.compiler.tile_configuration import SYSTEM_CALL
+from autopipe.compiler.codegen.configure_tiles import SYSTEM_CALL
 from autopipe.compiler.walls import symbols
 from autopipe.compiler.walls.foreign import ForeignCode
 

@@ -24,7 +24,7 @@ from typing import Final
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.bfloat16_operands import DOT_PRODUCTS
+from autopipe.compiler.codegen.type_bfloat16_operands import DOT_PRODUCTS
 
 Operands = tuple[str, str]
 """Dtypes of the row and of the weights."""

@@ -1,6 +1,6 @@
 """Strides of indices that are clamped, reflected or wrapped, as they are between the borders.
 
-Kernels are split at the borders (`compiler/border_loops.py`), so that a loop moves evenly between
+Kernels are split at the borders (the pass `split_at_borders`), so that a loop moves evenly between
 them. Example: `min(max(4 * i - 2, 0), 511)` has stride 4 along i, and 0 where it is clamped. Pairs
 of neighbours that are swapped count as they lie.
 """

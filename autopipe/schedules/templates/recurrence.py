@@ -11,8 +11,8 @@ from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.graph import elementary, weights
-from autopipe.compiler.graph.buffer_layouts import without_layouts
 from autopipe.compiler.open_sizes import bound
+from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
 from autopipe.compiler.rebuild import same_code
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any
@@ -44,7 +44,7 @@ def match(sch: Schedule) -> RecurrentLayer | None:
     written = tvm.IRModule({"main": plain.write(form)})
     if form.is_open:
         counts = {"steps": sized.steps, "batch": sized.batch}
-        written = bound(without_layouts(written), counts)
+        written = bound(drop_buffer_layouts(written), counts)
     if not same_code(written["main"], function):
         return None
     recurrent = function.params[list(form.inputs).index("r")]

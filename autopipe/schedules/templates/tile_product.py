@@ -27,7 +27,7 @@ import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.sym import detect_linear_equation
 
-from autopipe.compiler.in_registers import MOST
+from autopipe.compiler.codegen.keep_in_registers import MOST
 from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.blocks import is_copy
 from autopipe.schedules.analysis.simple_indices import simplified

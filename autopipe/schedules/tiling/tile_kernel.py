@@ -18,8 +18,8 @@ Example: 2 lines of 14 pixels and 32 columns of a 3x3 convolution, 64 channels a
     store(sums[0, 0], 0), store(sums[0, 16], 1), store(sums[14, 0], 2), store(sums[14, 16], 3)
     release()
 
-¹ and release: moved out of the loop over blocks later, see `compiler/tile_configuration.py`. Loops
-are written by `tiling/tile_pipeline.py`.
+¹ and release: the pass `configure_tiles` moves them out of the loop over blocks. Loops are written
+by `tiling/tile_pipeline.py`.
 
 Lines of few pixels would leave most rows empty. Flat tiles run over the ends of lines, and over
 what pads them; nobody reads their sums.
@@ -35,7 +35,7 @@ import tvm
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad, Var
 
-from autopipe.compiler.tile_configuration import CONFIGURE, RELEASE
+from autopipe.compiler.codegen.configure_tiles import CONFIGURE, RELEASE
 from autopipe.schedules.analysis.tile_products import COLUMNS, TileProduct
 from autopipe.schedules.tiling.fetching import fetch
 from autopipe.schedules.tiling.tile_registers import Registers

@@ -89,7 +89,7 @@ def machine(imported, **options):
     import tvm
     from tvm import relax
 
-    from autopipe.compiler.graph import legalize  # noqa: F401 - it registers how ops are computed
+    from autopipe.compiler.passes import legalize  # noqa: F401 - it registers how ops are computed
 
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0, "num-cores": 1})
     library = tvm.compile(imported.module, target=target, **options)

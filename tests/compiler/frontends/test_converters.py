@@ -113,9 +113,9 @@ def test_nan_is_found_and_kept_where_numbers_are_compared(tmp_path):
     import tvm
     from tvm import relax
 
-    from autopipe.compiler.graph.legalize import legalize
+    from autopipe.compiler.codegen.compile_kernels import compile_model
+    from autopipe.compiler.passes.legalize import legalize
     from autopipe.compiler.target.target import host
-    from autopipe.compiler.walls import gate
 
     stored = [ints("axes", 1), ints("three", 3)]
     nodes = [
@@ -135,7 +135,7 @@ def test_nan_is_found_and_kept_where_numbers_are_compared(tmp_path):
     x[2] = -np.inf
     with host(1):
         module = legalize(load(save(made, tmp_path), {}, None, None).module)
-    kernels = relax.VirtualMachine(gate.model(module, host(1)), tvm.cpu())
+    kernels = relax.VirtualMachine(compile_model(module, host(1)), tvm.cpu())
     found = [each.numpy() for each in kernels["main"](tvm.runtime.tensor(x))]
     ranks = np.argsort(np.where(np.isnan(x), -1e9, -x), axis=1, kind="stable")[:, :3]
     expected = [

@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.compiler.library.loaded_model import aligned
+from autopipe.compiler.passes.inline_scalars import inline_scalars
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, ints, model, node, run, save, value
 from tests.compiler.frontends.test_new_operators import MICROSOFT, case, check, floats, merged
@@ -98,7 +98,7 @@ def test_a_slope_of_zero_makes_no_number_of_infinity(tmp_path):
         [node("LeakyRelu", ["x"], "y", alpha=0.0)], [value("x", FAR.shape)], [value("y", None)]
     )
     imported = load(save(made, tmp_path), {}, None, None)
-    y = compiled(dataclasses.replace(imported, module=plain_numbers(imported.module)), {"x": FAR})
+    y = compiled(dataclasses.replace(imported, module=inline_scalars(imported.module)), {"x": FAR})
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(y[0], np.where(FAR < 0, np.float32(0) * FAR, FAR))
 

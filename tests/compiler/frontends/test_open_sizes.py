@@ -10,10 +10,10 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
-from autopipe.compiler import open_sizes, passes
+from autopipe.compiler import lowering, open_sizes
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.graph import weights
 from autopipe.compiler.library import build
+from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target.target import host
 from autopipe.config.dimension import Dimension
@@ -164,13 +164,13 @@ OUTPUTS = (*"abcdefghijklmnopqstuv", "aa", "ab", "w6", "x4", "y3", "z3")
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
     path = saved(tmp_path, [each for _, nodes in FULL for each in nodes], WEIGHTS, OUTPUTS)
     model, target = imported(path), host(1)
-    optimized = passes.optimize(model.module, 2, {}, target, print)
-    lowered = passes.lower(optimized.module, target)
+    optimized = lowering.optimize(model.module, 2, {}, target, print)
+    lowered = lowering.lower(optimized.module, target)
     plain = {name: tvm.IRModule({"main": function}) for name, function in prim_funcs(lowered)}
     built = build.build(lowered, plain, target)
     values = list(model.weights.values())
     for work in (optimized.transform, built.packing):
-        values = weights.evaluate(work, values, target, lambda module: module)
+        values = evaluate_weights(work, values, target, lambda module: module)
     main = relax.VirtualMachine(built.executable, tvm.cpu())["main"]
     random = np.random.default_rng(0)
     for sizes in SIZES:

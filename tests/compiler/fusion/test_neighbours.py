@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from autopipe.compiler import module_io, passes
+from autopipe.compiler import lowering, module_io
 from autopipe.compiler.fusion.fusion_rules import FusionRules
 from autopipe.compiler.fusion.scope import Scope
 from tests.compiler import graphs
@@ -44,8 +44,8 @@ def convolutions(module):
 
 
 def lowered(make, pays):
-    module = passes.optimize(plain(make, *SHAPES), 1, graphs.NHWC, graphs.TARGET, print).module
-    return module, passes.lower(module, graphs.TARGET, pays=pays)
+    module = lowering.optimize(plain(make, *SHAPES), 1, graphs.NHWC, graphs.TARGET, print).module
+    return module, lowering.lower(module, graphs.TARGET, pays=pays)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def lowered(make, pays):
 )
 def test_what_follows_each_other_is_one_function_if_that_pays(make, joined):
     module, one = lowered(make, lambda _: True)
-    several = passes.lower(module, graphs.TARGET)
+    several = lowering.lower(module, graphs.TARGET)
     assert convolutions(one) == joined
     assert convolutions(several) == [1, 1, 1]
     arrays = graphs.arguments(module)
@@ -76,8 +76,8 @@ def test_all_three_are_asked_for_before_two_with_their_weights_free():
 
 
 def test_rules_of_the_user_decide_alone():
-    module = passes.optimize(plain(block, *SHAPES), 1, graphs.NHWC, graphs.TARGET, print).module
+    module = lowering.optimize(plain(block, *SHAPES), 1, graphs.NHWC, graphs.TARGET, print).module
     rules = FusionRules(join=[["nn.conv2d", "nn.conv2d"]])
     scope = Scope(rules, lambda _: None, lambda _: None)
-    found = passes.lower(module, graphs.TARGET, scope=scope, pays=lambda _: True)
+    found = lowering.lower(module, graphs.TARGET, scope=scope, pays=lambda _: True)
     assert convolutions(found) == [1, 2]

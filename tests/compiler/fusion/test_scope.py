@@ -7,12 +7,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from autopipe.compiler import module_io, op_info, passes, tasks
+from autopipe.compiler import lowering, module_io, op_info, tasks
 from autopipe.compiler.fusion import regroup, scope, unfused
 from autopipe.compiler.fusion.fusion_rules import FusionRules
 from autopipe.compiler.fusion.scope import Scope
 from autopipe.compiler.graph.calls import bindings, callee
-from autopipe.compiler.graph.legalize import legalize
+from autopipe.compiler.passes.legalize import legalize
 from autopipe.errors import ConfigError
 from autopipe.schedules.engines import default
 from autopipe.tasks.op_info import Parameter
@@ -38,7 +38,7 @@ def plain(make, *shapes):
 
 def built(make, *shapes, inputs=1):
     """The same, optimized."""
-    return passes.optimize(plain(make, *shapes), inputs, {}, graphs.TARGET, print).module
+    return lowering.optimize(plain(make, *shapes), inputs, {}, graphs.TARGET, print).module
 
 
 def rfc(emit, x, k1, k2):
@@ -74,7 +74,7 @@ def normalized(emit, x, scale, shift, *weights):
 
 def lowered(module, said=None, refusal=lambda _: None, **rules):
     said = [] if said is None else said
-    return passes.lower(
+    return lowering.lower(
         module, graphs.TARGET, scope=Scope(FusionRules(**rules), refusal, said.append)
     )
 
@@ -89,7 +89,7 @@ def arrays(module, seed=0):
 
 def same(module, other):
     given = arrays(module)
-    expected = graphs.expected(passes.lower(module, graphs.TARGET), given)
+    expected = graphs.expected(lowering.lower(module, graphs.TARGET), given)
     assert np.abs(expected).max() > 0.01
     np.testing.assert_allclose(graphs.run(other, given), expected, rtol=1e-5, atol=1e-6)
 
@@ -186,7 +186,7 @@ def test_a_normalization_and_its_product_are_joined_and_kept_apart_by_the_same_p
 def test_rules_that_match_nothing_change_nothing(make):
     module = make()
     said: list[str] = []
-    before = passes.lower(module, graphs.TARGET)
+    before = lowering.lower(module, graphs.TARGET)
     ruled = lowered(module, said, join=[["nn.max_pool2d", "matmul"]], apart=[["erf", "matmul"]])
     assert len(said) == 2
     tvm.ir.assert_structural_equal(before, ruled)
@@ -255,7 +255,7 @@ def test_pieces_are_tried_too():
     module = convolutions()
     said: list[str] = []
     bare = Scope(FusionRules(join=[RFC]), lambda _: "it has loops", said.append, try_all=True)
-    split = passes.lower(module, graphs.TARGET, scope=bare)
+    split = lowering.lower(module, graphs.TARGET, scope=bare)
     assert names(split) == [("nn.conv2d",), ("nn.relu",), ("nn.conv2d",)]
     assert len(said) == 2
 
@@ -295,7 +295,7 @@ def test_where_all_have_to_be_scheduled_what_tvm_fused_is_split_too():
     module = convolutions()
     said: list[str] = []
     bare = Scope(FusionRules(), lambda _: "it has loops", said.append, try_all=True)
-    split = passes.lower(module, graphs.TARGET, scope=bare)
+    split = lowering.lower(module, graphs.TARGET, scope=bare)
     assert names(split) == [("nn.conv2d",), ("nn.relu",), ("nn.conv2d",)]
     assert said == ["one function of nn.conv2d, nn.relu is split again: it has loops (2 times)"]
     same(module, split)
@@ -322,7 +322,7 @@ def test_on_a_gpu_what_can_be_scheduled_stays_as_it_is():
         return None if default.plan(workload, cuda_graphs.CONDITIONS) else "no"
 
     tried = Scope(FusionRules(), refusal, said.append, try_all=True)
-    before, after = (passes.lower(module, cuda_graphs.TARGET, scope=s) for s in (None, tried))
+    before, after = (lowering.lower(module, cuda_graphs.TARGET, scope=s) for s in (None, tried))
     tvm.ir.assert_structural_equal(before, after)
     assert said == []
 

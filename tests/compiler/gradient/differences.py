@@ -5,7 +5,7 @@ import tvm
 from tvm import te
 
 import autopipe
-from autopipe.compiler.walls import gate
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
 
 HOST = tvm.target.Target({"kind": "llvm"})
 STEP = 1e-6
@@ -31,7 +31,7 @@ def reads(outputs):
 def compiled(inputs, outputs):
     """Return the computes as a function of arrays, by the operations that have them."""
     used = [one for one in inputs if any(one.same_as(other) for other in reads(outputs))]
-    library = gate.kernel(tvm.IRModule({"main": te.create_prim_func([*used, *outputs])}), HOST)
+    library = compile_kernel(tvm.IRModule({"main": te.create_prim_func([*used, *outputs])}), HOST)
 
     def run(arrays):
         given = [arrays[one.op] for one in used]

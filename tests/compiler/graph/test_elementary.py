@@ -9,7 +9,7 @@ from tvm import relax, te, tirx
 from tvm.s_tir import Schedule
 from tvm.s_tir.analysis import verify_well_formed
 
-from autopipe.compiler import module_io, passes
+from autopipe.compiler import lowering, module_io
 from autopipe.compiler.graph import elementary
 from tests.compiler.graphs import TARGET
 from tests.support.table import each_row
@@ -233,7 +233,7 @@ def test_vectors_call_nothing_and_agree_with_scalars(name):
 @pytest.mark.parametrize("allowed", [True, False])
 def test_lowering_marks_functions_where_it_may(allowed):
     module = relax_gelu()
-    lowered = passes.lower(module, TARGET, fast_algorithms=allowed)
+    lowered = lowering.lower(module, TARGET, fast_algorithms=allowed)
     ((_, function),) = module_io.prim_funcs(lowered)
     assert "erf" in function.script()
     changed = elementary.expand(lowered)

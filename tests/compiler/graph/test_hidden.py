@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from autopipe.compiler import passes
-from autopipe.compiler.graph import hidden, weights
+from autopipe.compiler import lowering
+from autopipe.compiler.graph import hidden
+from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from tests.compiler import graphs
 from tests.compiler.proof import COMPARED, SAME, prove
 from tests.compiler.random_graphs import graphs as random_graphs
@@ -47,11 +48,11 @@ def computed(module, arrays, target=graphs.TARGET):
 def converted(module, layout):
     """Convert layouts, check that this changes no number, and that op information is right."""
     warnings: list[str] = []
-    result = passes.optimize(module, 1, layout, graphs.TARGET, warnings.append)
-    counts = prove(passes.lower(result.module, graphs.TARGET))
+    result = lowering.optimize(module, 1, layout, graphs.TARGET, warnings.append)
+    counts = prove(lowering.lower(result.module, graphs.TARGET))
     assert counts[SAME] + counts[COMPARED] == counts["tasks"]
     arrays = [np.abs(array) for array in graphs.arguments(module)]
-    packed = weights.evaluate(result.transform, arrays[1:], graphs.TARGET, lambda module: module)
+    packed = evaluate_weights(result.transform, arrays[1:], graphs.TARGET, lambda module: module)
     expected = computed(module, arrays, graphs.PLAIN)
     for ours, theirs in zip(computed(result.module, [arrays[0], *packed]), expected, strict=True):
         size = np.abs(theirs[np.isfinite(theirs)]).max(initial=1)

@@ -6,9 +6,9 @@ import tvm
 from tvm import relax
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.compiler import module_io, passes, tasks
-from autopipe.compiler.graph import weights
+from autopipe.compiler import lowering, module_io, tasks
 from autopipe.compiler.library import build, runtime
+from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.walls import elf
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
@@ -18,8 +18,8 @@ from tests.compiler import graphs
 
 
 def built(module):
-    optimized = passes.optimize(module, 1, graphs.NHWC, graphs.TARGET, print)
-    lowered = passes.lower(optimized.module, graphs.TARGET)
+    optimized = lowering.optimize(module, 1, graphs.NHWC, graphs.TARGET, print)
+    lowered = lowering.lower(optimized.module, graphs.TARGET)
     scheduled = {
         name: default.schedule(tasks.workload(function).module, graphs.TARGET)
         for name, function in module_io.prim_funcs(lowered)
@@ -34,7 +34,7 @@ def test_the_library_computes_what_the_module_says(tmp_path):
     build.export(result, tmp_path / "lib.so")
     values = arrays[1:]
     for work in (optimized.transform, result.packing):
-        values = weights.evaluate(work, values, graphs.TARGET, lambda m: m)
+        values = evaluate_weights(work, values, graphs.TARGET, lambda m: m)
     packed = {f"w{i}": value for i, value in enumerate(values)}
     module_io.save_weights(packed, tmp_path / "weights.safetensors")
     signature = Signature(
@@ -70,7 +70,7 @@ def test_a_copy_that_changes_a_shape_alone_is_a_view_however_it_was_scheduled(tm
             out = builder.emit_output(relax.op.nn.softmax(halves))
         builder.emit_func_output(out)
     module = tvm.IRModule({"main": builder.get()["main"].with_attr("num_input", 1)})
-    lowered = passes.lower(module, graphs.TARGET)
+    lowered = lowering.lower(module, graphs.TARGET)
     workloads = {
         name: tasks.workload(function).module for name, function in module_io.prim_funcs(lowered)
     }

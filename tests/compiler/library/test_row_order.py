@@ -9,8 +9,8 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import op, transform
 
+from autopipe.compiler.codegen.compile_kernels import compile_model
 from autopipe.compiler.library.row_order import along_rows
-from autopipe.compiler.walls import gate
 
 TARGET = tvm.target.Target({"kind": "llvm"})
 """The reference's own: every processor of this architecture."""
@@ -53,7 +53,7 @@ def legal(make, shapes):
 def run(module, inputs):
     """Return the result of a module on arrays."""
     with TARGET, tvm.transform.PassContext(opt_level=3):
-        machine = relax.VirtualMachine(gate.model(module, TARGET), tvm.cpu())
+        machine = relax.VirtualMachine(compile_model(module, TARGET), tvm.cpu())
     return machine["main"](*map(tvm.runtime.tensor, inputs)).numpy()
 
 

@@ -5,7 +5,8 @@ import platform
 import pytest
 import tvm
 
-from autopipe.compiler.walls import gate, linked, module, text
+from autopipe.compiler.codegen.compile_kernels import compile_kernel, export_library
+from autopipe.compiler.walls import linked, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.libraries import LIBRARIES
 from autopipe.libraries.library import CBlas
@@ -40,8 +41,8 @@ def take_away(monkeypatch):
 def attack(how, folder):
     """Compile, link and load what makes a file where it is loaded."""
     made = hostile.importing(STARTS[how], folder / "marker")
-    library = gate.kernel(made, graphs.TARGET)
-    gate.export(tvm.runtime.Executable(library), folder / "lib.so")
+    library = compile_kernel(made, graphs.TARGET)
+    export_library(tvm.runtime.Executable(library), folder / "lib.so")
     return tvm.runtime.load_module(str(folder / "lib.so"))
 
 

@@ -6,7 +6,8 @@ import subprocess
 import pytest
 import tvm
 
-from autopipe.compiler.walls import elf, gate, linked
+from autopipe.compiler.codegen.compile_kernels import compile_kernel, export_library
+from autopipe.compiler.walls import elf, linked
 from autopipe.compiler.walls.foreign import ForeignCode
 from tests.compiler import graphs
 from tests.compiler.walls import hostile
@@ -116,9 +117,9 @@ def test_an_object_that_does_more_than_to_compute_is_refused(what, tmp_path):
 def built(tmp_path_factory):
     """Return a sound object and a sound library."""
     folder = tmp_path_factory.mktemp("built")
-    kernel = gate.kernel(hostile.doubled()[0].mod, graphs.TARGET)
+    kernel = compile_kernel(hostile.doubled()[0].mod, graphs.TARGET)
     kernel.write_to_file(str(folder / "code.o"), "o")
-    gate.export(tvm.runtime.Executable(kernel), folder / "lib.so")
+    export_library(tvm.runtime.Executable(kernel), folder / "lib.so")
     return (folder / "code.o").read_bytes(), (folder / "lib.so").read_bytes()
 
 

@@ -6,8 +6,9 @@ import tvm_ffi
 from tvm import te, topi
 from tvm.s_tir import Schedule
 
-from autopipe.compiler import passes
-from autopipe.compiler.walls import gate, module
+from autopipe.compiler import lowering
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
+from autopipe.compiler.walls import module
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import ModelError
 from tests.compiler import graphs
@@ -20,7 +21,7 @@ def test_a_module_that_brings_code_along_is_refused(what, monkeypatch):
     made = hostile.MODULES[what]()
     monkeypatch.setattr(tvm.tirx, "build", lambda *_: pytest.fail("code was generated"))
     with pytest.raises(ForeignCode, match=r"^(function|the module) .*"):
-        gate.kernel(made, graphs.TARGET)
+        compile_kernel(made, graphs.TARGET)
 
 
 def test_a_refusal_is_one_line_however_long_the_code_is():
@@ -97,14 +98,14 @@ def test_constants_are_folded_behind_the_walls(monkeypatch):
 @pytest.mark.parametrize(
     "step",
     [
-        lambda model: passes.optimize(model, 1, {}, graphs.TARGET, print),
-        lambda model: passes.lower(model, graphs.TARGET),
+        lambda model: lowering.optimize(model, 1, {}, graphs.TARGET, print),
+        lambda model: lowering.lower(model, graphs.TARGET),
     ],
     ids=["optimize", "lower"],
 )
 def test_a_model_that_brings_code_along_is_unusable(step, monkeypatch):
     bad = hostile.MODULES["graph that loads"]()
-    monkeypatch.setattr(tvm.transform, "Sequential", lambda *_: pytest.fail("a pass has run"))
+    monkeypatch.setattr(tvm.transform, "module_pass", lambda *_: pytest.fail("a pass has run"))
     with pytest.raises(ModelError, match=r"^the model brings code along: function main has the"):
         step(bad)
 
@@ -119,7 +120,7 @@ def test_what_can_not_be_walked_through_is_refused(monkeypatch):
 
 
 def test_no_other_code_of_ours_generates_code(request):
-    """All ways to machine code lead through the gate."""
+    """All ways to machine code lead through the code inspection."""
     ours = request.config.rootpath / "autopipe"
     direct = ("tvm.compile(", "tirx.build(", "relax.build(", "tvm.build(", "export_library(")
     found = {
@@ -127,7 +128,7 @@ def test_no_other_code_of_ours_generates_code(request):
         for file in ours.rglob("*.py")
         if any(way in file.read_text("utf-8") for way in direct)
     }
-    assert found == {"compiler/walls/gate.py"}
+    assert found == {"compiler/codegen/compile_kernels.py"}
 
 
 def test_a_schedule_is_looked_through_as_it_is_traced():

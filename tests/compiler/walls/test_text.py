@@ -2,8 +2,9 @@
 
 import pytest
 
-from autopipe.compiler.tile_configuration import SYSTEM_CALL
-from autopipe.compiler.walls import gate, module, text
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
+from autopipe.compiler.codegen.configure_tiles import SYSTEM_CALL
+from autopipe.compiler.walls import module, text
 from autopipe.compiler.walls.foreign import ForeignCode
 from tests.compiler import graphs
 from tests.compiler.walls import hostile
@@ -13,7 +14,7 @@ from tests.support.table import each_row
 @pytest.fixture(scope="module")
 def sound():
     """Return the LLVM IR of a kernel."""
-    return gate.kernel(hostile.doubled()[0].mod, graphs.TARGET).inspect_source("ll")
+    return compile_kernel(hostile.doubled()[0].mod, graphs.TARGET).inspect_source("ll")
 
 
 DEFINED = "define void @{name}() {{\nentry:\n  ret void\n}}"
@@ -79,7 +80,7 @@ def test_a_line_that_does_more_than_to_compute_is_refused(what, sound):
 def test_imported_assembly_is_refused_behind_the_first_look(what, monkeypatch):
     monkeypatch.setattr(module, "look_through", lambda _: None)
     with pytest.raises(ForeignCode, match="assembly"):
-        gate.kernel(hostile.importing(hostile.LLVM[what]), graphs.TARGET)
+        compile_kernel(hostile.importing(hostile.LLVM[what]), graphs.TARGET)
 
 
 @pytest.mark.fault("I2")
@@ -87,7 +88,7 @@ def test_imported_assembly_is_refused_behind_the_first_look(what, monkeypatch):
 def test_calls_by_name_are_refused_behind_the_first_look(name, monkeypatch):
     monkeypatch.setattr(module, "look_through", lambda _: None)
     with pytest.raises(ForeignCode, match=f"calls '{name}'"):
-        gate.kernel(hostile.calling(name, "id"), graphs.TARGET)
+        compile_kernel(hostile.calling(name, "id"), graphs.TARGET)
 
 
 def test_texts_in_constants_and_names_are_no_code(sound):

@@ -8,7 +8,7 @@ import tvm_ffi
 from tvm import te, topi
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 
-from autopipe.compiler.walls import gate
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.errors import StageError
 from autopipe.measure import check
 from autopipe.schedules.conditions import Conditions
@@ -210,7 +210,7 @@ def test_pairs_of_bfloat16_are_added_in_float32(case, lanes, monkeypatch):
     module, made = module_of(*case), conditions(BF16)
     found = planned(module, made)
     assert f'"instruction": "vdpbf16ps", "lanes": {lanes}' in found.schedule
-    assembly = gate.kernel(found.module, made.target).inspect_source("asm")
+    assembly = compile_kernel(found.module, made.target).inspect_source("asm")
     assert assembly.count("\tvdpbf16ps\t") > 1
     monkeypatch.setattr(check, "gate", emulated)
     check.checked(module, found.module, made.target)

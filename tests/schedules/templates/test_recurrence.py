@@ -10,7 +10,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler import open_sizes
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.graph.buffer_layouts import without_layouts
+from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
 from autopipe.measure import check
@@ -113,7 +113,7 @@ def test_two_steps_write_outputs_at_the_indices_of_their_states(form, knobs):
 def opened(form, free_batch, likely):
     """Return a layer whose steps are open, and its batch where that is asked for."""
     sizes = {"steps": 0} | ({"batch": 0} if free_batch else {})
-    workload = without_layouts(module(form.model_copy(update=sizes)))
+    workload = drop_buffer_layouts(module(form.model_copy(update=sizes)))
     known = [[1, likely, 9]] + [[1, form.batch, 6]] * free_batch
     return tvm.IRModule({"main": workload["main"].with_attr(open_sizes.SIZES, known)})
 

@@ -9,9 +9,9 @@ import tvm_ffi
 from numpy.lib.stride_tricks import sliding_window_view
 from tvm import te, topi
 
-from autopipe.compiler import module_io, passes, tasks
-from autopipe.compiler.graph import weights
+from autopipe.compiler import lowering, module_io, tasks
 from autopipe.compiler.library import build
+from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.measure.build import without_weights
 from autopipe.measure.check import checked
 from autopipe.schedules.analysis.filtering_cost import Blocking
@@ -308,8 +308,8 @@ def test_every_setting_of_the_knobs_is_right():
 def test_a_model_is_built_with_the_kernel_transformed():
     module = graphs.convolution(channels=16, size=18)
     values = graphs.arguments(module)
-    optimized = passes.optimize(module, 1, graphs.NHWC, TARGET, print)
-    lowered = passes.lower(optimized.module, TARGET)
+    optimized = lowering.optimize(module, 1, graphs.NHWC, TARGET, print)
+    lowered = lowering.lower(optimized.module, TARGET)
     choices = {}
     for name, function in module_io.prim_funcs(lowered):
         workload = tasks.workload(function).module
@@ -318,7 +318,7 @@ def test_a_model_is_built_with_the_kernel_transformed():
     built = build.build(lowered, choices, TARGET)
     kept = values[1:]
     for work in (optimized.transform, built.packing):
-        kept = weights.evaluate(work, kept, TARGET, lambda module: module)
+        kept = evaluate_weights(work, kept, TARGET, lambda module: module)
     assert max(array.size for array in kept) == 36 * 16 * 16
     machine = tvm.relax.VirtualMachine(built.executable, tvm.cpu())
     found = machine["main"](*map(tvm.runtime.tensor, [values[0], *kept])).numpy()

@@ -14,7 +14,7 @@ from tvm.s_tir import SBlock
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
 from autopipe.compiler.graph.calls import bindings, callee
-from autopipe.compiler.graph.legalize import legalize
+from autopipe.compiler.passes.legalize import legalize
 
 _OF_WEIGHTS: Final[Mapping[Kind, Moments]] = {"shift": Moments(0, 0.01), "scale": Moments(1, 1.04)}
 _ROOTS: Final = frozenset({"sqrt", "rsqrt", "log"})

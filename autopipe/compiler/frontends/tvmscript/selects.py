@@ -7,7 +7,7 @@ from tvm import relax
 
 from autopipe.compiler import indices
 from autopipe.compiler.graph.calls import bindings, callee
-from autopipe.compiler.graph.legalize import legalize
+from autopipe.compiler.passes.legalize import legalize
 
 
 def selects(module: tvm.IRModule) -> dict[str, int]:

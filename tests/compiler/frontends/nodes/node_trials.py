@@ -12,10 +12,10 @@ import tvm
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler import in_registers
+from autopipe.compiler.codegen import compile_kernels
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.graph.half import widen
-from autopipe.compiler.graph.scalars import plain_numbers
+from autopipe.compiler.passes.inline_scalars import inline_scalars
+from autopipe.compiler.passes.widen_to_float32 import widen_to_float32
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, run, save, value
 from tests.compiler.frontends.nodes.random_layers import LAYERS
@@ -51,10 +51,12 @@ def try_node(op: str, seed: int, folder: Path) -> Trial:
         imported = load(save(made, folder), {}, None, None)
     except ModelError as error:
         return Trial("refused", str(error).split("model.onnx: ", 1)[-1], node)
-    module = plain_numbers(imported.module)  # as a build does it, and the next
-    imported = replace(imported, module=widen(module, tvm.target.Target({"kind": "llvm"})))
+    module = inline_scalars(imported.module)  # as a build does it, and the next
+    imported = replace(
+        imported, module=widen_to_float32(module, tvm.target.Target({"kind": "llvm"}))
+    )
     feeds = {value.name: node.inputs[value.name] for value in imported.inputs}
-    found = compiled(imported, feeds, tir_pipeline=in_registers.PIPELINE)
+    found = compiled(imported, feeds, tir_pipeline=compile_kernels.STATIC)
     reasons = {name: difference(found, expected) for name, expected in wanted.items()}
     if not all(reasons.values()):
         return Trial("right", "", node)

@@ -1,0 +1,107 @@
+"""The only calls of TVM's code generation: all code that is compiled here was inspected.
+
+No other file of autopipe calls it. TVM calls it itself to fold constants, as `tirx.build`.
+Importing this module puts `compile_kernel` in the place of `tirx.build`, and registers the pass
+lists of kernels with TVM, which takes them by name.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Final
+
+import tvm
+from tvm.s_tir.pipeline import default_s_tir_pipeline
+from tvm.support import cc
+from tvm.tirx.compilation_pipeline import register_tir_pipeline
+
+from autopipe.compiler.named_pass import KernelPass, run_passes
+from autopipe.compiler.open_sizes import is_dynamic, open_variables
+from autopipe.compiler.pass_lists import (
+    HOST_KERNELS,
+    HOST_KERNELS_DYNAMIC,
+    KERNELS,
+    MACHINE_DYNAMIC,
+)
+from autopipe.compiler.walls import linked, module, text
+from autopipe.compiler.walls.foreign import ForeignCode
+
+STATIC: Final = "autopipe.static"
+DYNAMIC: Final = "autopipe.dynamic"
+"""Names of the pass lists of kernels, as `tvm.tirx.build` takes them."""
+
+
+def compile_kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+    """Compile the PrimFuncs of a module to a TVM runtime module. Raises ForeignCode."""
+    module.look_through(scheduled)
+    library = tvm.tirx.build(scheduled, target, pipeline=_pipeline_name(scheduled))
+    text.look_through(library)
+    return library
+
+
+def compile_model(model: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    """Compile a model to an executable that is safe to run. Raises ForeignCode."""
+    module.look_through(model)
+    if is_dynamic(model):
+        with target:
+            model = run_passes(model, MACHINE_DYNAMIC, None)
+        executable = tvm.compile(model, target=target, relax_pipeline=None, tir_pipeline=DYNAMIC)
+    else:
+        executable = tvm.compile(model, target=target, tir_pipeline=STATIC)
+    text.look_through(executable.mod)
+    return executable
+
+
+def _pipeline_name(scheduled: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
+    """Return the pass list for kernels: the dynamic one if a size is dynamic."""
+    alone = isinstance(scheduled, tvm.tirx.PrimFunc)
+    functions = [scheduled] if alone else scheduled.functions.values()
+    return DYNAMIC if any(map(open_variables, functions)) else STATIC
+
+
+def kernel_pipeline(
+    host_passes: Sequence[KernelPass],
+) -> tuple[object, Callable[[], object], object]:
+    """Return TVM's passes for kernels, host code and device code, with ours before them."""
+    kernels, host, device = default_s_tir_pipeline()
+    ours = [one.to_tvm() for one in KERNELS]
+    last = [one.to_tvm() for one in host_passes]
+    sequence = tvm.transform.Sequential
+    return sequence([*ours, kernels]), lambda: sequence([*last, host()]), device
+
+
+def export_library(
+    executable: "tvm.runtime.Executable | tvm.runtime.Module",
+    path: Path,
+    options: Sequence[str] = (),
+    linker: str | None = None,
+) -> None:
+    """Write a library, linked by the compiler at a path, or by the one that TVM finds.
+
+    Raises ForeignCode, and RuntimeError if it cannot be linked.
+    """
+    told: dict[str, Any] = {"options": list(options)} if options else {}
+    if linker is not None:
+        told["cc"] = linker
+    executable.export_library(str(path), fcompile=_linked, **told)
+
+
+@wraps(cc.create_shared)  # TVM reads attributes of it
+def _linked(output: str, objects: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - as TVM calls it
+    for file in objects:
+        linked.look_at_object(Path(file).read_bytes(), Path(file).name)
+    cc.create_shared(output, objects, **options)
+    try:
+        linked.look_at_library(Path(output).read_bytes(), Path(output).name)
+    except ForeignCode:
+        Path(output).unlink()
+        raise
+
+
+def _compile_folded(function: tvm.tirx.PrimFunc, target: tvm.target.Target, *_: object) -> Any:  # noqa: ANN401 - tvm
+    return compile_kernel(function, target)
+
+
+register_tir_pipeline(STATIC, partial(kernel_pipeline, HOST_KERNELS))
+register_tir_pipeline(DYNAMIC, partial(kernel_pipeline, (*HOST_KERNELS_DYNAMIC, *HOST_KERNELS)))
+tvm.register_global_func("tirx.build", _compile_folded, override=True)

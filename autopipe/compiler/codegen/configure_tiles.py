@@ -1,0 +1,148 @@
+"""Configures registers of tiles (Intel's AMX) once for all blocks that a thread computes.
+
+Schedules configure and release the registers for each block, with all that is to be said in the
+call: 16 words. To do so takes as long as a whole block of few channels, so as the last step before
+code generation it moves out of the loop over blocks, to where each thread begins:
+
+    for block in parallel(56):                 in each thread:
+        llvm.x86.ldtilecfg(1, 0, ...)              autopipe_tiles_5c1e()
+        ...                                        for block in its share of 56:
+        llvm.x86.tilerelease()                         ...
+                                                   llvm.x86.tilerelease()
+
+A process that did not ask Linux for the registers is ended by SIGILL at its first tile. A package
+may be loaded by any program, so its library asks by itself: the function, in LLVM IR, does so by a
+system call the first time. Where Linux refuses, nothing is told here: the check of a package's
+features asks, too, before the library is loaded.
+
+The IR is a constant of this file but for the words. Modules that bring IR of their own are refused
+before.
+"""
+
+import hashlib
+from typing import Final
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.target import codegen
+
+from autopipe.compiler.target.cpu import ASKS
+
+CONFIGURE: Final = "llvm.x86.ldtilecfg"
+"""LLVM's name of the instruction that says how many rows and bytes each register has. Schedules
+call it with the words of a configuration; LLVM takes their address."""
+RELEASE: Final = "llvm.x86.tilerelease"
+
+_IMPORT: Final = "pragma_import_llvm"
+_LAUNCH: Final = "pragma_parallel_launch_point"
+"""What is in it runs in each thread; a parallel loop in it is shared among them."""
+_CALLS: Final = "tirx.call_llvm_intrin"
+
+SYSTEM_CALL: Final = (
+    'asm sideeffect "syscall", "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}"'
+    f"(i64 {ASKS[0]}, i64 {ASKS[1]}, i64 {ASKS[2]})"
+)
+"""The only assembly that kernels may have."""
+
+_BODY: Final = """
+@autopipe_tiles_asked = internal global i8 0
+@{name}_words = internal constant [16 x i32] [{words}], align 64
+define void @{name}() {{
+  %asked = load atomic i8, ptr @autopipe_tiles_asked monotonic, align 1
+  %first = icmp eq i8 %asked, 0
+  br i1 %first, label %ask, label %configure
+ask:
+  %answer = call i64 {system_call}
+  store atomic i8 1, ptr @autopipe_tiles_asked monotonic, align 1
+  br label %configure
+configure:
+  call void @{configure}(ptr @{name}_words)
+  ret void
+}}
+declare void @{configure}(ptr)
+"""
+
+
+def configure_tiles(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return a kernel that configures registers of tiles outside of its loops."""
+    if not _settings(function.body):
+        return function
+    body = tvm_ffi.structural_map(function.body, (tirx.For, _around))
+    for words in _settings(body):
+        told = ", ".join(f"i32 {word}" for word in words)
+        text = _BODY.format(
+            name=_name(words), words=told, system_call=SYSTEM_CALL, configure=CONFIGURE
+        )
+        body = tirx.AttrStmt(tirx.const(0, "int32"), _IMPORT, tvm.ir.StringImm(text), body)
+    return function.with_body(tvm_ffi.structural_map(body, (tvm.ir.Call, _called)))
+
+
+def _around(loop: tirx.For) -> tirx.Stmt:
+    """Return a loop with one configuration around it, if there is one in it.
+
+    Loops come innermost first, so it ends at the outermost one, or where threads begin.
+    """
+    settings = list(_settings(loop.body))
+    if len(settings) != 1 or _has_threads(loop.body):
+        return loop
+
+    def left(one: tirx.Evaluate) -> tirx.Stmt:
+        instruction = _is(one.value, CONFIGURE) or _is(one.value, RELEASE)
+        return tirx.Evaluate(tirx.const(0)) if instruction else one
+
+    bare = tirx.For(
+        loop.loop_var, loop.min, loop.extent, loop.kind,
+        tvm_ffi.structural_map(loop.body, (tirx.Evaluate, left)), loop.thread_binding,
+        loop.annotations, loop.step,
+    )  # fmt: skip
+    first = tirx.call_llvm_intrin("void", CONFIGURE, *map(tirx.const, settings[0]))
+    last = tirx.call_llvm_intrin("void", RELEASE)
+    whole = tirx.SeqStmt([tirx.Evaluate(first), bare, tirx.Evaluate(last)])
+    if loop.kind != tirx.ForKind.PARALLEL:
+        return whole
+    return tirx.AttrStmt(tirx.const(0, "int32"), _LAUNCH, tirx.const(1), whole)
+
+
+def _called(call: tvm.ir.Call) -> tvm.ir.Expr:
+    """Return a configuration as a call of a function of ours."""
+    if not _is(call, CONFIGURE):
+        return call
+    return tirx.call_extern("void", _name(_words(call)))
+
+
+def _settings(body: tirx.Stmt) -> dict[tuple[int, ...], None]:
+    """Return the words of all configurations in a body, each once."""
+    found: dict[tuple[int, ...], None] = {}
+
+    def look(call: tvm.ir.Call) -> None:
+        if _is(call, CONFIGURE):
+            found[_words(call)] = None
+
+    tvm_ffi.structural_walk(body, (tvm.ir.Call, look))
+    return found
+
+
+def _has_threads(body: tirx.Stmt) -> bool:
+    """Tell whether threads begin within a body."""
+    found: list[bool] = []
+    tvm_ffi.structural_walk(
+        body, (tirx.AttrStmt, lambda one: found.append(str(one.attr_key) == _LAUNCH))
+    )
+    return any(found)
+
+
+def _is(value: tvm.ir.Expr, name: str) -> bool:
+    """Tell whether an expression calls an instruction."""
+    if getattr(getattr(value, "op", None), "name", "") != _CALLS:
+        return False
+    return int(value.args[0]) == codegen.llvm_lookup_intrinsic_id(name)
+
+
+def _words(call: tvm.ir.Call) -> tuple[int, ...]:
+    return tuple(int(word) for word in call.args[1:])
+
+
+def _name(words: tuple[int, ...]) -> str:
+    """Return the name of the function for a configuration."""
+    return f"autopipe_tiles_{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}"

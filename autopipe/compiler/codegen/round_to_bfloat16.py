@@ -1,0 +1,149 @@
+"""Writes out what bfloat16 means in a kernel: where a number is rounded to it, it is rounded.
+
+TVM computes with bfloat16 in float32. It keeps buffers of a kernel's own in float32 as well, and
+drops casts on the way to them: what a kernel rounds between two of its blocks, it does not round.
+Here a cast becomes arithmetic on bits, to the nearest number and to an even one between two, and
+such buffers hold the bits:
+
+    rounded = alloc_buffer([64], "bfloat16")       rounded = alloc_buffer([64], "uint16")
+    rounded[i] = bfloat16(x[i])                    b = reinterpret(uint32, x[i])
+                                                   rounded[i] = (b + 0x7FFF + (b >> 16 & 1)) >> 16
+    y[i] = float32(rounded[i]) * w            ->   y[i] = float32(as_bfloat16(rounded[i])) * w
+
+Parameters keep their dtype. What is no number stays so, if it has no more bits set than processors
+and numpy set.
+"""
+
+from typing import Final
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock
+
+from autopipe.compiler.graph.arithmetic import let
+
+_SHORT: Final = "bfloat16"
+_WIDE: Final = "float32"
+_BITS: Final = "uint16"
+_WIDE_BITS: Final = "uint32"
+_ARITHMETIC: Final = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Max, tirx.Min)
+_CHOICE: Final = "prim.if_then_else"
+_REINTERPRET: Final = "tirx.reinterpret"
+
+
+def round_to_bfloat16(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return a kernel that rounds to bfloat16 wherever it says so."""
+    held = _own_buffers(function)
+
+    def renamed(var: tvm.ir.Var) -> tvm.ir.Var:
+        return next((bits for known, bits in held if known.same_as(var)), var)
+
+    def loaded(load: TensorLoad) -> tvm.ir.Expr:
+        if str(load.source.ty.dtype) != _BITS or not _is_short(load):
+            return load
+        read = tirx.BufferLoad(load.source, load.indices)
+        return tirx.reinterpret(_like(_SHORT, load), read)
+
+    def stored(store: tirx.BufferStore) -> tirx.Stmt:
+        if str(store.buffer.ty.dtype) != _BITS or not _is_short(store.value):
+            return store
+        return tirx.BufferStore(store.buffer, _bits(store.value), store.indices)
+
+    rounded = tvm_ffi.structural_map(function, (tirx.Cast, _rounded))
+    return tvm_ffi.structural_map(
+        rounded, [(tvm.ir.Var, renamed), (TensorLoad, loaded), (tirx.BufferStore, stored)]
+    )
+
+
+def _own_buffers(function: tirx.PrimFunc) -> list[tuple[tvm.ir.Var, tvm.ir.Var]]:
+    """Return the buffers of bfloat16 that are no parameters, each with one for its bits."""
+    held: list[tuple[tvm.ir.Var, tvm.ir.Var]] = []
+
+    def add(buffer: tvm.ir.Var) -> None:
+        if str(buffer.ty.dtype) == _SHORT:
+            held.append((buffer, _of_bits(buffer)))
+
+    def look(block: SBlock) -> None:
+        for buffer in block.alloc_buffers:
+            add(buffer)
+
+    def look_at_parts(block: SBlock) -> None:
+        for part in block.match_buffers:
+            if any(known.same_as(part.source.source) for known, _ in held):
+                add(part.buffer)
+
+    tvm_ffi.structural_walk(function, (SBlock, look))
+    tvm_ffi.structural_walk(function, (SBlock, look_at_parts))
+    return held
+
+
+def _of_bits(buffer: tvm.ir.Var) -> tvm.ir.Var:
+    """Return a buffer like this one for the bits of its numbers."""
+    kind = buffer.ty
+    return tirx.decl_buffer(
+        kind.shape, _BITS, buffer.name, strides=kind.strides, elem_offset=kind.elem_offset,
+        scope=buffer.scope(), data_alignment=kind.data_alignment, offset_factor=kind.offset_factor,
+    )  # fmt: skip
+
+
+def _bits(value: tvm.ir.Expr) -> tvm.ir.Expr:
+    """Return the bits of a bfloat16; TVM would compute an expression of such in float32."""
+    name = getattr(getattr(value, "op", None), "name", "")
+    kind = _like(_BITS, value)
+    if name == _CHOICE:
+        condition, one, other = value.args
+        return tirx.if_then_else(condition, _bits(one), _bits(other))
+    if name == _REINTERPRET and str(value.args[0].ty) == kind:
+        return value.args[0]
+    if isinstance(value, tirx.FloatImm) and float(value.value) == 0:
+        return tirx.const(0, _BITS)
+    if isinstance(value, TensorLoad) or name == _REINTERPRET:
+        return tirx.reinterpret(kind, value)
+    return _nearest(tirx.Cast(_like(_WIDE, value), value))
+
+
+def _rounded(cast: tirx.Cast) -> tvm.ir.Expr:
+    """Return the nearest bfloat16 to a float32."""
+    if not _is_short(cast) or not str(cast.value.ty).startswith(_WIDE):
+        return cast
+    return tirx.reinterpret(_like(_SHORT, cast), _nearest(cast.value))
+
+
+def _nearest(value: tvm.ir.Expr) -> tvm.ir.Expr:
+    """Return the bits of the nearest bfloat16 to a float32."""
+
+    def nearest(bits: tvm.ir.Expr) -> tvm.ir.Expr:
+        def same(value: int) -> tvm.ir.Expr:
+            lanes = int(tvm.runtime.DataType(str(bits.ty)).lanes)
+            number = tirx.const(value, _WIDE_BITS)
+            return number if lanes == 1 else tirx.Broadcast(number, lanes)
+
+        odd = tirx.bitwise_and(tirx.shift_right(bits, same(16)), same(1))
+        upper = tirx.shift_right(bits + same(0x7FFF) + odd, same(16))
+        return tirx.Cast(_like(_BITS, value), upper)
+
+    bits = tirx.reinterpret(_like(_WIDE_BITS, value), value)
+    return nearest(bits) if _computes(value) else let(bits, nearest)
+
+
+def _computes(value: tvm.ir.Expr) -> bool:
+    """Tell whether an expression computes with bfloat16: TVM widens nothing in what `let` binds."""
+    found: list[object] = []
+
+    def look(node: tvm.ir.Expr) -> None:
+        found.extend([node] if _is_short(node) else [])
+
+    tvm_ffi.structural_walk(value, [(kind, look) for kind in _ARITHMETIC])
+    return bool(found)
+
+
+def _is_short(value: tvm.ir.Expr) -> bool:
+    return str(value.ty).startswith(_SHORT)
+
+
+def _like(dtype: str, value: tvm.ir.Expr) -> str:
+    """Return a dtype with as many lanes as a value has."""
+    lanes = int(tvm.runtime.DataType(str(value.ty)).lanes)
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"

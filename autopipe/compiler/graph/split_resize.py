@@ -1,0 +1,85 @@
+"""Resizes images that become larger along one axis after the other, rows first.
+
+TVM finds the four neighbours of each pixel, and their shares, anew, from floats. What is found in
+a row is the same for all rows of the result that lie between the same two rows of the image, and so
+are the sums of neighbours in a row. So rows are resized first, and then pairs of rows are mixed.
+Both are done with the axis that is resized outside, so that neighbours are found once for a vector:
+the columns of an image are turned to the outside for it, and back. The sums are the same, in the
+same order.
+
+Example: 65 x 65 pixels of 21 channels to 257 x 257, in NCHW.
+
+    turned[x, c, y] = image[c, y, x]
+    wide[x, c, y] = mixed(turned[left(x), c, y], turned[right(x), c, y])      # 257 x 21 x 65
+    back[c, y, x] = wide[x, c, y]
+    large[c, y, x] = mixed(back[c, upper(y), x], back[c, lower(y), x])        # 21 x 257 x 257
+
+In NHWC the channels are a vector already, and TVM's form stays.
+"""
+
+import math
+from typing import Any, Final
+
+import tvm
+from tvm import relax, topi
+
+from autopipe.compiler.graph.literals import known_shape
+
+RESIZE: Final = "relax.image.resize2d"
+_EXACT: Final = "asymmetric"
+"""The mode of which TVM divides integers, in two dimensions alone."""
+
+
+def legalize_resize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Legalize a resize."""
+    axes = _axes(call)
+    if axes is None:
+        plain: relax.Expr = tvm.ir.Op.get(RESIZE).get_attr("FLegalize")(builder, call)
+        return plain
+    rows, columns = axes
+    turned = _turned(builder, call.args[0], (3, 0, 1, 2))
+    wide = builder.emit(_call(builder, turned, 0, columns, call.attrs))
+    return _call(builder, _turned(builder, wide, (1, 2, 3, 0)), 2, rows, call.attrs)
+
+
+def _turned(builder: relax.BlockBuilder, data: relax.Expr, order: tuple[int, ...]) -> relax.Expr:
+    made: relax.Expr = builder.emit(
+        builder.call_te(topi.transpose, data, order, primfunc_name_hint="transpose")
+    )
+    return made
+
+
+def _call(
+    builder: relax.BlockBuilder,
+    data: relax.Expr,
+    axis: int,
+    size: int,
+    attrs: Any,  # noqa: ANN401
+) -> relax.Expr:
+    made: relax.Expr = builder.call_te(
+        _along, data, axis, size, attrs, primfunc_name_hint="resize1d"
+    )
+    return made
+
+
+def _axes(call: relax.Call) -> tuple[int, int] | None:
+    """Return how many rows and columns there will be; None to leave the resize to TVM."""
+    attrs, before, after = call.attrs, known_shape(call.args[0]), known_shape(call)
+    if before is None or after is None or str(attrs.layout) != "NCHW":
+        return None
+    larger = after[2] > before[2] and after[3] != before[3]
+    exact = str(attrs.coordinate_transformation_mode) == _EXACT
+    linear = str(attrs.method) == "linear" and str(call.ty.dtype).startswith("float")
+    nearest = str(attrs.method) == "nearest_neighbor" and not exact
+    return (after[2], after[3]) if larger and (linear or nearest) else None
+
+
+def _along(data: Any, axis: int, size: int, attrs: Any) -> Any:  # noqa: ANN401 - TE has no types
+    """Resize along one axis; what comes before it and behind it is one axis each."""
+    shape = [int(extent) for extent in data.shape]
+    flat = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
+    made = topi.image.resize1d(
+        topi.reshape(data, flat), list(attrs.roi), [size], "NWC", str(attrs.method),
+        str(attrs.coordinate_transformation_mode), str(attrs.rounding_method),
+    )  # fmt: skip
+    return topi.reshape(made, [*shape[:axis], size, *shape[axis + 1 :]])

@@ -1,0 +1,107 @@
+"""A pass with a name and a reason, and how a list of them is run.
+
+Each pass is registered with TVM's pass infrastructure under its name, so that TVM's instruments see
+it. Passes of TVM keep TVM's names, such as `FoldConstant`; ours are verbs in lower case.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import tvm
+from tvm import tirx
+
+State_contra = TypeVar("State_contra", contravariant=True)
+"""The options of one run of a list, and what its passes report."""
+
+ModulePass = Callable[[tvm.IRModule], tvm.IRModule]
+KernelRewrite = Callable[[tirx.PrimFunc], tirx.PrimFunc]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPass(Generic[State_contra]):
+    """A pass over a module."""
+
+    name: str
+    reason: str
+    """Why it is run, in a line for the reference page."""
+    apply: Callable[[tvm.IRModule, State_contra], tvm.IRModule]
+    is_wanted: Callable[[State_contra], bool] = lambda _: True
+    condition: str = ""
+    """When it is run, for the reference page; empty if always."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPass:
+    """A pass that rewrites each kernel by itself."""
+
+    name: str
+    reason: str
+    rewrite: KernelRewrite
+
+    def to_tvm(self) -> tvm.transform.Pass:
+        """Return the pass as TVM runs it."""
+        return tirx.transform.prim_func_pass(
+            lambda function, *_: self.rewrite(function), opt_level=0, name=self.name
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Phase(Generic[State_contra]):
+    """Passes that follow each other for one purpose."""
+
+    name: str
+    passes: tuple[NamedPass[State_contra], ...]
+
+
+def tvm_pass(make: Callable[[], tvm.transform.Pass], reason: str) -> NamedPass[object]:
+    """Return a pass of TVM, under the name that TVM gives it."""
+    name = str(getattr(make, "__name__", make))
+    return NamedPass(name, reason, lambda module, _: make()(module))
+
+
+def module_pass(function: ModulePass, reason: str) -> NamedPass[object]:
+    """Return a pass that needs nothing but the module, under the name of its function."""
+    return NamedPass(
+        str(getattr(function, "__name__", "")), reason, lambda module, _: function(module)
+    )
+
+
+def kernel_pass(rewrite: KernelRewrite, reason: str) -> KernelPass:
+    """Return a pass over kernels, under the name of its function."""
+    return KernelPass(str(getattr(rewrite, "__name__", "")), reason, rewrite)
+
+
+def run_passes(
+    module: tvm.IRModule, phases: Iterable[Phase[State_contra]], state: State_contra
+) -> tvm.IRModule:
+    """Run the passes of all phases that are wanted, in order; each sees what the one before made.
+
+    Raises what a pass raises.
+    """
+    for phase in phases:
+        for one in phase.passes:
+            if one.is_wanted(state):
+                module = _run_pass(one, module, state)
+    return module
+
+
+def _run_pass(
+    one: NamedPass[State_contra], module: tvm.IRModule, state: State_contra
+) -> tvm.IRModule:
+    """Run a pass as one of TVM's. TVM raises errors of Python as its own: the first is kept."""
+    raised: list[Exception] = []
+
+    def apply(given: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        try:
+            return one.apply(given, state)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    try:
+        return tvm.transform.module_pass(apply, opt_level=0, name=one.name)(module)
+    except Exception:
+        if raised:
+            raise raised[0] from raised[0].__cause__
+        raise

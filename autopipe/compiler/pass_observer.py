@@ -1,0 +1,110 @@
+"""Watch passes while they run: their times, and the module after each.
+
+TVM calls an instrument before and after each pass. Passes of lists count, and not those that a pass
+of a list runs itself, such as for the kernels that constant folding compiles.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+import tvm
+from tvm.ir.instrument import pass_instrument
+
+_LISTS: Final = frozenset({"sequential", "_pipeline"})
+"""Names of TVM's passes that only run a list of others."""
+
+_current: ContextVar["PassObserver | None"] = ContextVar("observer", default=None)
+
+
+@dataclass(slots=True)
+class PassTime:
+    """How often a pass ran, and for how long."""
+
+    name: str
+    runs: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class PassObserver:
+    """Times of passes in the order of their first run, and where modules are written."""
+
+    folder: Path | None = None
+    """A file for each pass that changes the module; None writes none."""
+    times: dict[str, PassTime] = field(default_factory=dict)
+    _running: list[tuple[str, float]] = field(default_factory=list)
+    _last: str = ""
+    _files: int = 0
+
+    def begin(self, name: str, module: tvm.IRModule) -> None:
+        """Note that a pass begins."""
+        if self.folder is not None and not self._files and not self._inside():
+            self._write("input", _text(module))
+        self._running.append((name, perf_counter()))
+
+    def end(self, name: str, module: tvm.IRModule) -> None:
+        """Note that a pass ended, and write what it returned if that is another module."""
+        end = perf_counter()
+        _, begun = self._running.pop()
+        if name in _LISTS or self._inside():
+            return
+        time = self.times.setdefault(name, PassTime(name))
+        time.runs += 1
+        time.seconds += end - begun
+        if self.folder is not None and (text := _text(module)) != self._last:
+            self._write(name, text)
+
+    def _inside(self) -> bool:
+        """Tell whether a pass runs that is no list."""
+        return any(name not in _LISTS for name, _ in self._running)
+
+    def _write(self, name: str, text: str) -> None:
+        assert self.folder is not None  # noqa: S101 - asked before
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{self._files:03}_{name.replace('/', '_')}.txt"
+        path.write_text(text, encoding="utf-8")
+        self._last, self._files = text, self._files + 1
+
+
+@pass_instrument
+class _Instrument:
+    """Forwards what TVM reports."""
+
+    def __init__(self, observer: PassObserver) -> None:
+        self._observer = observer
+
+    def run_before_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
+        self._observer.begin(str(info.name), module)
+
+    def run_after_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
+        self._observer.end(str(info.name), module)
+
+
+@contextmanager
+def observe_passes(folder: Path | None = None) -> Iterator[PassObserver]:
+    """Watch all passes that run in a `pass_context` inside of this one."""
+    observer = PassObserver(folder)
+    token = _current.set(observer)
+    try:
+        yield observer
+    finally:
+        _current.reset(token)
+
+
+def pass_context(config: Mapping[str, object] | None = None) -> tvm.transform.PassContext:
+    """Return a context for passes of a build, which the current observer watches."""
+    observer = _current.get()
+    instruments = [] if observer is None else [_Instrument(observer)]
+    return tvm.transform.PassContext(
+        opt_level=3, config=dict(config or {}), instruments=instruments
+    )
+
+
+def _text(module: tvm.IRModule) -> str:
+    """Return a module as TVMScript, without the values of its constants."""
+    return str(module.script(show_meta=False))

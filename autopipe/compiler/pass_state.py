@@ -1,0 +1,70 @@
+"""The options of each list of passes, and what its passes report beside the module."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import relax
+
+from autopipe.compiler.fusion.neighbours import Pays
+from autopipe.compiler.fusion.scope import Scope
+from autopipe.compiler.node_labels import Label
+from autopipe.compiler.op_info import CallInfos
+from autopipe.compiler.passes.round_products import RoundedProducts
+from autopipe.tasks.op_info import OpInfo
+
+
+@dataclass(slots=True)
+class OptimizeState:
+    """Options and results of the passes before layouts are final."""
+
+    imported: tvm.IRModule
+    """The module before the first pass."""
+    inputs: int
+    """How many parameters of `main` are inputs; the rest are weights."""
+    target: tvm.target.Target
+    layout: Mapping[str, Sequence[str]]
+    """Desired layouts by op."""
+    warn: Callable[[str], None]
+    channels_last: bool = False
+    """Whether `layout` puts the channels of convolutions last."""
+    round_weights: bool = False
+    round_products: bool = False
+    products: RoundedProducts | None = None
+    """Products in bfloat16, and those that stay in float32; None if none are wanted."""
+    rounded_weights: tuple[int, ...] = ()
+    """Weights that were rounded to bfloat16, counted from 0."""
+    transform: tvm.IRModule = field(default_factory=tvm.IRModule)
+    """The work on weights that was lifted out of `main`."""
+
+
+@dataclass(slots=True)
+class LowerState:
+    """Options of lowering, and what is known of each kernel on the way."""
+
+    target: tvm.target.Target
+    fast_algorithms: bool
+    """Whether elementary functions may round differently from libm's."""
+    scope: Scope | None
+    """Which ops become one kernel; None where TVM decides."""
+    pays: Pays | None
+    """Whether neighbouring convolutions are faster as one kernel."""
+    ops: Mapping[str, relax.Expr] = field(default_factory=dict)
+    """The op of each variable of the graph, by its name."""
+    labels: Mapping[str, Label] = field(default_factory=dict)
+    """The nodes of the model that each variable is computed for, by its name."""
+    calls: CallInfos = field(default_factory=lambda: CallInfos({}, {}))
+    """The op of each kernel call before fusion."""
+    infos: Mapping[str, OpInfo] = field(default_factory=dict)
+    """The ops of each kernel behind fusion, by its name."""
+
+
+@dataclass(slots=True)
+class LinkState:
+    """Schedules that are put into a lowered module, and the work on weights they ask for."""
+
+    target: tvm.target.Target
+    scheduled: Mapping[str, tvm.IRModule]
+    """A module with the scheduled `main` of each kernel, by the name of the kernel."""
+    packing: tvm.IRModule = field(default_factory=tvm.IRModule)
+    """Layouts of weights that the schedules ask for."""

@@ -1,0 +1,81 @@
+"""Puts what computes a size before what has it.
+
+TVM's fusion orders bindings by the tensors that they read. A size is no tensor:
+
+    counted = call_tir(count, x)                   counted = call_tir(count, x)
+    y = call_tir(fill, x): Tensor([n])      ->     match_cast(to_shape(counted), Shape([n]))
+    match_cast(to_shape(counted), Shape([n]))      y = call_tir(fill, x): Tensor([n])
+
+On the left, memory for `y` would be asked for before `n` is known.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from autopipe.compiler.graph.calls import graph_functions
+from autopipe.compiler.open_sizes import FOUND_SIZES
+
+
+def compute_sizes_first(module: tvm.IRModule) -> tvm.IRModule:
+    """Return a module in whose `main` each size that is computed is known where it is used.
+
+    All other bindings stay in their order.
+    """
+    changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    for variable, function in graph_functions(module):
+        if FOUND_SIZES not in (function.attrs or {}):
+            continue
+        blocks = [_ordered(block) for block in function.body.blocks]
+        body = relax.SeqExpr(blocks, function.body.body)
+        changed.update_func(
+            variable,
+            relax.Function(
+                function.params, body, function.ret_ty, function.is_pure, function.attrs,
+                function.span,
+            ),
+        )  # fmt: skip
+    return changed
+
+
+def _ordered(block: relax.BindingBlock) -> relax.BindingBlock:
+    bindings = list(block.bindings)
+    makers: dict[tvm.ir.Var, int] = {}
+    for place, binding in enumerate(bindings):
+        for var in _made(binding):
+            makers.setdefault(var, place)
+    order: list[int] = []
+    seen: set[int] = set()
+
+    def put(place: int) -> None:
+        seen.add(place)
+        for var in _read(bindings[place]):
+            if (maker := makers.get(var)) is not None and maker not in seen:
+                put(maker)
+        order.append(place)
+
+    for place in range(len(bindings)):
+        if place not in seen:
+            put(place)
+    if order == sorted(order):
+        return block
+    return type(block)([bindings[place] for place in order], block.span)
+
+
+def _made(binding: relax.Binding) -> Iterator[tvm.ir.Var]:
+    """Yield the variables that a binding defines: a tensor, or sizes too."""
+    yield binding.var
+    if isinstance(binding, relax.MatchCast):
+        yield from _variables(binding.ty)
+
+
+def _read(binding: relax.Binding) -> Sequence[tvm.ir.Var]:
+    return _variables(binding.value)
+
+
+def _variables(node: tvm.ir.Node) -> list[tvm.ir.Var]:
+    found: list[tvm.ir.Var] = []
+    tvm_ffi.structural_walk(node, (tvm.ir.Var, found.append))
+    return found

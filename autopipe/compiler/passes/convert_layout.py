@@ -1,0 +1,154 @@
+"""Converts the layouts of a Relax module, and reports which transposes are left.
+
+Example: `{"conv2d": ["NHWC", "HWIO"]}` turns data [1, 64, 56, 56] (NCHW) into [1, 56, 56, 64] and
+the kernel [64, 64, 3, 3] (OIHW) into [3, 3, 64, 64]. Between two convolutions no transpose is left,
+only one before the first and one behind the last; the kernel is transposed once, by the build.
+
+TVM's `ConvertLayout` propagates layouts through the graph. Ops without a layout of their own take
+the layout of their input. If it fails on a model, each op is converted by itself instead.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.hidden import hide, show
+from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.passes.legalize import legalize, unlowered
+from autopipe.errors import ModelError
+
+ONE_LAYOUT = {
+    "relax.nn.conv1d_transpose": ("NCW", "IOW"),
+    "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
+    "relax.nn.conv3d_transpose": ("NCDHW", "IODHW"),
+}
+"""Ops that TVM converts to any layout, but can compute in this layout of data and kernel only."""
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReport:
+    """The layouts that a module computes in."""
+
+    layouts: Mapping[str, Mapping[str, int]]
+    """Number of ops by op and data layout, such as `{"nn.conv2d": {"NHWC": 53}}`."""
+    transposes: int
+    """Number of transposes of activations; those of weights run once, at compile time."""
+
+
+def convert_layout(
+    module: tvm.IRModule, desired: Mapping[str, Sequence[str]], warn: Report
+) -> tvm.IRModule:
+    """Return the module with ops in the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
+    wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
+    module = rewrite(_FullRank(module), module)
+    try:
+        seen, hidden = hide(module)
+        converted = show(relax.transform.ConvertLayout(wishes)(seen), hidden)
+        converted = rewrite(_Materialize(converted, ONE_LAYOUT), converted)
+        stuck = unlowered(legalize(converted))
+        reason = f"there is no compute for {', '.join(stuck)} in the new layout"
+    except (ModelError, RuntimeError, LookupError, TypeError, ValueError) as error:
+        stuck = ["?"]
+        reason = str(error).strip().splitlines()[-1]
+    if not stuck:
+        return converted
+    warn(f"layouts are not propagated, each op is converted by itself: {reason}")
+    return rewrite(_Materialize(module, wishes), module)
+
+
+def layout_report(module: tvm.IRModule) -> LayoutReport:
+    """Count the layouts and transposes of the graph, after work on weights was lifted out of it."""
+    layouts: dict[str, Counter[str]] = {}
+    transposes = 0
+    for _, function in graph_functions(module):
+        for binding in bindings(function):
+            call = binding.value
+            if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+                continue
+            name = call.op.name.removeprefix("relax.")
+            layout = getattr(call.attrs, "data_layout", None) or getattr(call.attrs, "layout", None)
+            if layout:
+                layouts.setdefault(name, Counter())[str(layout)] += 1
+            transposes += name in ("permute_dims", "layout_transform")
+    return LayoutReport({op: dict(count) for op, count in sorted(layouts.items())}, transposes)
+
+
+def _rank(expr: relax.Expr) -> int:
+    ty = expr.ty
+    return int(ty.ndim) if isinstance(ty, relax.TensorType) else -1
+
+
+@mutator
+class _FullRank(PyExprMutator):
+    """Give both sides of a broadcast the same rank, which layout inference needs.
+
+    ONNX writes a scale per channel as (C, 1, 1). TVM can not carry a layout through the product of
+    that with (N, C, H, W), and puts a transpose before and after it.
+    """
+
+    BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        name = getattr(call.op, "name", "").removeprefix("relax.")
+        if name not in self.BINARY:
+            return call
+        left, right = (_rank(arg) for arg in call.args)
+        if min(left, right) < 1 or left == right:
+            return call
+        args = [self._widen(arg, max(left, right)) for arg in call.args]
+        return relax.Call(call.op, args, call.attrs)
+
+    def _widen(self, arg: relax.Expr, rank: int) -> relax.Expr:
+        missing = rank - _rank(arg)
+        if missing == 0:
+            return arg
+        wide = relax.op.expand_dims(arg, list(range(missing)))
+        return self.builder_.emit(wide)
+
+
+@mutator
+class _Materialize(PyExprMutator):
+    """Put transposes before and after each op that has a desired layout; change nothing else."""
+
+    def __init__(self, module: tvm.IRModule, wishes: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(module)
+        self._wishes = wishes
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        wish = self._wishes.get(getattr(call.op, "name", ""))
+        if wish is None:
+            return call
+        attrs = call.attrs
+        data = self._permute(call.args[0], str(attrs.data_layout), wish[0])
+        kernel = self._permute(call.args[1], str(attrs.kernel_layout), wish[-1])
+        operation = getattr(relax.op.nn, call.op.name.removeprefix("relax.nn."))
+        extra = {"output_padding": attrs.output_padding} if "transpose" in call.op.name else {}
+        result = self.builder_.emit(
+            operation(
+                data,
+                kernel,
+                strides=attrs.strides,
+                padding=attrs.padding,
+                dilation=attrs.dilation,
+                groups=attrs.groups,
+                data_layout=wish[0],
+                kernel_layout=wish[-1],
+                out_dtype=attrs.out_dtype,
+                **extra,
+            )
+        )
+        return relax.op.permute_dims(result, [wish[0].index(a) for a in str(attrs.out_layout)])
+
+    def _permute(self, arg: relax.Expr, old: str, new: str) -> relax.Expr:
+        if old == new:
+            return arg
+        return self.builder_.emit(relax.op.permute_dims(arg, [old.index(axis) for axis in new]))

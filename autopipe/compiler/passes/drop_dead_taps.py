@@ -1,0 +1,97 @@
+"""Leaves out the taps of convolutions that only ever read padding.
+
+A DeepLab head looks around with dilations of 12, 24 and 36. At 16 x 16 pixels, which is what is
+left of 256 x 256, a 3x3 kernel with dilation 36 and as much padding reads rows -36 to -21, 0 to 15
+and 36 to 51: only the middle row of taps meets the image, and the convolution is a 1x1.
+
+    conv2d(x, w[256, 960, 3, 3], padding 36, dilation 36)    becomes    conv2d(x, w[:, :, 1:2, 1:2])
+
+Taps at the start that are left out take one dilation of the padding before with them, those at the
+end one of the padding after, so results stay where they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.graph.convolutions import LAYOUTS, convolution_like, layouts_of
+from autopipe.compiler.graph.literals import known_shape
+from autopipe.compiler.graph.rewrite import rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTaps:
+    """Which taps along an axis read the image, and the padding that they need."""
+
+    begin: int
+    end: int
+    """One behind the last."""
+    pad: tuple[int, int]
+    """Before and after."""
+    dilation: int
+    """1 where one tap is left: nothing lies between them then."""
+
+    @classmethod
+    def of(
+        cls, size: int, taps: int, stride: int, dilation: int, pad: tuple[int, int]
+    ) -> "LiveTaps":
+        """Return those of an axis of `size` elements; all of them where nothing can be left out."""
+        span = size + sum(pad) - dilation * (taps - 1) - 1
+        last = span // stride * stride  # what the first tap of the last result adds to the first
+        live = [
+            tap for tap in range(taps)
+            if (at := tap * dilation - pad[0]) < size and at + last >= 0
+        ]  # fmt: skip
+        whole = cls(0, taps, pad, dilation)
+        if span < 0 or not live or len(live) == taps:
+            return whole
+        begin, end = live[0], live[-1] + 1
+        rest = pad[0] - begin * dilation, pad[1] - (taps - end) * dilation
+        if min(rest) < 0:
+            return whole
+        return cls(begin, end, rest, dilation if end - begin > 1 else 1)
+
+
+def drop_dead_taps(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with convolutions of the taps that read their image."""
+    return rewrite(_Convolutions(module), module)
+
+
+@mutator
+class _Convolutions(PyExprMutator):
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        axes = _axes(call)
+        if not axes:
+            return call
+        begin, end = [axis.begin for axis in axes], [axis.end for axis in axes]
+        spatial = list(range(2, 2 + len(axes)))
+        weight = self.builder_.emit(relax.op.strided_slice(call.args[1], spatial, begin, end))
+        befores, afters = zip(*(axis.pad for axis in axes), strict=True)
+        return convolution_like(
+            call, call.args[0], weight,
+            padding=[*befores, *afters], dilation=[axis.dilation for axis in axes],
+        )  # fmt: skip
+
+
+def _axes(call: relax.Call) -> Sequence[LiveTaps]:
+    """Return the live taps along each axis, none for what stays as it is."""
+    name, attrs = getattr(call.op, "name", ""), call.attrs
+    if name not in LAYOUTS or layouts_of(call) != LAYOUTS[name]:
+        return ()
+    data, weight = (known_shape(operand) for operand in call.args[:2])
+    if not (data and weight):
+        return ()
+    space, pads = len(data) - 2, [int(n) for n in attrs.padding]
+    found = [
+        LiveTaps.of(
+            data[2 + i], weight[2 + i], int(attrs.strides[i]), int(attrs.dilation[i]),
+            (pads[i], pads[i + space]),
+        )
+        for i in range(space)
+    ]  # fmt: skip
+    taps = [axis.end - axis.begin for axis in found]
+    return () if taps == list(weight[2:]) else found

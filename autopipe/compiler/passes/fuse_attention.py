@@ -1,0 +1,232 @@
+"""Makes one function of attention, whose scores then need no memory of their own.
+
+    heads = permute_dims(q, [0, 2, 1, 3])                  # q [1, 128, 12, 32]
+    turned = permute_dims(k, [0, 2, 3, 1])
+    scores = add(divide(matmul(heads, turned), 5.66), mask)
+    shares = softmax(scores)                               # [1, 12, 128, 128]
+    y = matmul(shares, permute_dims(v, [0, 2, 1, 3]))      # [1, 12, 128, 32]
+    z = permute_dims(y, [0, 2, 1, 3])
+->
+    z = fuse_attention(q, k, v, mask)                           # [1, 128, 12, 32]
+
+Scaling by numbers and a mask may be there or not. Operands that no `permute_dims` makes are read as
+they are. Nobody else may read what lies between, all is in single precision and of known sizes, and
+a head has so many queries that a template can work on several at a time.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.attention import AttentionForm, plain
+from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.literals import known_shape
+from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.node_labels import strip_label
+
+_FEWEST: Final = 8
+"""Queries, keys and numbers of a head below which vectors would stay half empty."""
+
+_LARGEST: Final = 1e30
+"""Numbers as large are no scale: queries are scaled before the product, so nothing may overflow."""
+
+_SCALED: Final = {"relax.multiply": 1, "relax.divide": -1}
+"""Ops that scale by a number, and the power of it that they multiply by."""
+
+
+def fuse_attention(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with attention in one call wherever the graph computes it."""
+    graphs = _Graphs(module)
+    found = dict(filter(None, map(graphs.pattern, graphs.values)))
+    if not found:
+        return module
+    return relax.transform.DeadCodeElimination()(rewrite(_Joined(module, found), module))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """Attention as the graph computes it."""
+
+    form: AttentionForm
+    operands: tuple[relax.Expr, ...]
+    """Queries, keys, values, and the mask, if there is one."""
+
+
+@mutator
+class _Joined(PyExprMutator):
+    """Binds the results of attention to calls of one function."""
+
+    def __init__(self, module: tvm.IRModule, found: Mapping[relax.Var, _Pattern]) -> None:
+        super().__init__(module)
+        self._found = found
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        pattern = self._found.get(binding.var)
+        if pattern is None:
+            super().visit_var_binding_(binding)
+            return
+        operands = [self.visit_expr(operand) for operand in pattern.operands]
+        call = self.builder_.call_te(
+            partial(plain, pattern.form), *map(_without_label, operands),
+            primfunc_name_hint="attention", primfunc_attrs=pattern.form.attributes,
+        )  # fmt: skip
+        given = [call.args[0], relax.Tuple(operands), *call.args[2:]]
+        value = self.builder_.normalize(relax.Call(call.op, given, call.attrs, call.ty_args))
+        self.builder_.emit_normalized(relax.VarBinding(self.visit_var_def(binding.var), value))
+
+
+def _without_label(operand: relax.Expr) -> relax.Expr:
+    """Return an operand after whose name TVM may call a buffer."""
+    if not isinstance(operand, relax.Var):
+        return operand
+    return relax.Var(strip_label(operand.name), operand.ty)
+
+
+class _Graphs:
+    """What variables of all functions of a graph are bound to, and how often they are read."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        functions = [function for _, function in graph_functions(module)]
+        bound = [binding for function in functions for binding in bindings(function)]
+        self.values = {b.var: b.value for b in bound if isinstance(b, relax.VarBinding)}
+        self._readers: dict[relax.Var, list[relax.Var | None]] = defaultdict(list)
+        for binding in bound:
+            for variable in relax.analysis.free_vars(binding.value):
+                self._readers[variable].append(binding.var)
+        for function in functions:
+            for variable in relax.analysis.free_vars(function.body.body):
+                self._readers[variable].append(None)
+
+    def pattern(self, variable: relax.Var) -> tuple[relax.Var, _Pattern] | None:
+        """Return the attention that ends with a product, and what its result is bound to."""
+        call = self._op(variable, "relax.matmul")
+        softmax = None if call is None else self._once(call.args[0], "relax.nn.softmax")
+        shape = known_shape(variable)
+        if call is None or softmax is None or shape is None:
+            return None
+        scores = self._scores(softmax.args[0])
+        if scores is None or int(softmax.attrs.axis) not in {-1, len(shape) - 1}:
+            return None
+        last, result = variable, tuple(range(len(shape)))
+        (reader, *others) = self._readers[variable] or [None]
+        turned = None if others or reader is None else self._op(reader, "relax.permute_dims")
+        if reader is not None and turned is not None:
+            last, result = reader, _axes(turned)
+        found = self._whole(scores, call.args[1], result)
+        return None if found is None else (last, found)
+
+    def _scores(self, value: relax.Expr) -> "_Scores | None":
+        """Return how scores are computed, from the last step to the first."""
+        mask, scale = None, 1.0
+        while 1 / _LARGEST < abs(scale) < _LARGEST:
+            if (call := self._once(value, "relax.matmul")) is not None:
+                return _Scores(call, scale, mask)
+            if (call := self._once(value, *_SCALED)) is not None:
+                scale *= _number(call.args[1]) ** _SCALED[call.op.name]
+                value = call.args[0]
+                continue
+            call = self._once(value, "relax.add")
+            if call is None or mask is not None or scale != 1:  # or a mask that is scaled
+                return None
+            value, mask = self._apart(call)
+        return None
+
+    def _apart(self, call: relax.Call) -> tuple[relax.Expr, relax.Expr]:
+        """Return the scores and the mask that a call adds: scores are made by products."""
+        left, right = call.args
+        shapes = known_shape(left), known_shape(call)
+        return (left, right) if shapes[0] == shapes[1] and self._made(left) else (right, left)
+
+    def _whole(
+        self, scores: "_Scores", value: relax.Expr, result: tuple[int, ...]
+    ) -> _Pattern | None:
+        rank = len(result)
+        query, query_order = self._read(scores.product.args[0])
+        key, turned = self._read(scores.product.args[1])
+        values, value_order = self._read(value)
+        if not len(query_order) == len(turned) == len(value_order) == rank > 2:  # noqa: PLR2004 - a matrix has 2
+            return None
+        swap = {rank - 1: rank - 2, rank - 2: rank - 1}  # the second operand of a product
+        form = AttentionForm(
+            query=query_order, key=tuple(swap.get(axis, axis) for axis in turned),
+            value=value_order, result=result, scale=scores.scale, masked=scores.mask is not None,
+        )  # fmt: skip
+        operands = (query, key, values, *([] if scores.mask is None else [scores.mask]))
+        return _Pattern(form, operands) if _fits(scores, value, operands) else None
+
+    def _read(self, value: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]]:
+        """Return what an operand is read from, and the order of its axes there."""
+        call = self._op(value, "relax.permute_dims")
+        if call is None:
+            return value, tuple(range(len(known_shape(value) or ())))
+        axes = _axes(call)
+        return call.args[0], tuple(axes.index(axis) for axis in range(len(axes)))
+
+    def _op(self, value: relax.Expr, *names: str) -> relax.Call | None:
+        """Return the call of one of some ops that a variable is bound to, or None."""
+        call = self.values.get(value) if isinstance(value, relax.Var) else None
+        if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+            return None
+        return call if call.op.name in names else None
+
+    def _once(self, value: relax.Expr, *names: str) -> relax.Call | None:
+        """Return the same, if nobody else reads the variable."""
+        readers = self._readers.get(value, ()) if isinstance(value, relax.Var) else ()
+        return self._op(value, *names) if len(readers) == 1 else None
+
+    def _made(self, value: relax.Expr) -> bool:
+        """Tell whether a value is made of a product, scaled or not."""
+        return self._once(value, "relax.matmul", *_SCALED) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """A product of queries and keys, and what becomes of it before the softmax."""
+
+    product: relax.Call
+    scale: float
+    mask: relax.Expr | None
+
+
+def _fits(scores: _Scores, value: relax.Expr, operands: tuple[relax.Expr, ...]) -> bool:
+    """Tell whether outer axes are alike, nothing is too small, and all is in single precision."""
+    query, turned = (known_shape(side) for side in scores.product.args)
+    values, whole = known_shape(value), known_shape(scores.product)
+    if query is None or turned is None or values is None or whole is None:
+        return False
+    alike = query[:-2] == turned[:-2] == values[:-2] and 0 not in query
+    large = min(*query[-2:], turned[-1], values[-1]) >= _FEWEST
+    single = all(str(operand.ty.dtype) == "float32" for operand in operands)
+    return alike and large and single and _covers(scores.mask, whole)
+
+
+def _covers(mask: relax.Expr | None, whole: tuple[int, ...]) -> bool:
+    """Tell whether a mask, if there is one, has as many axes as the scores, as long or 1."""
+    if mask is None:
+        return True
+    shape = known_shape(mask)
+    return (
+        shape is not None
+        and len(shape) == len(whole)
+        and all(part in {1, extent} for part, extent in zip(shape, whole, strict=True))
+    )
+
+
+def _axes(call: relax.Call) -> tuple[int, ...]:
+    """Return the axes of a `permute_dims`; without any they are reversed."""
+    rank = len(known_shape(call) or ())
+    given = call.attrs.axes
+    return tuple(reversed(range(rank))) if given is None else tuple(int(a) % rank for a in given)
+
+
+def _number(value: relax.Expr) -> float:
+    """Return the only number of a constant; one that is too large to scale by if it is none."""
+    if not isinstance(value, tvm.ir.GenericConst) or value.value.numpy().size != 1:
+        return _LARGEST
+    return float(value.value.numpy().reshape(())) or _LARGEST

@@ -1,0 +1,47 @@
+"""Fuse ops to groups of one kernel each, and keep what is known of each op.
+
+Fusion names variables anew. So ops and labels are read by name before it, and are found again by
+what a call computes.
+"""
+
+import tvm
+
+from autopipe.compiler import op_info
+from autopipe.compiler.call_labels import CallLabels
+from autopipe.compiler.fusion.mergeable import mergeable
+from autopipe.compiler.fusion.scope import fuse
+from autopipe.compiler.pass_state import LowerState
+from autopipe.compiler.passes.legalize import unlowered
+from autopipe.errors import ModelError
+
+
+def name_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
+    """Give each variable a unique name; `state` keeps the op and the label of each."""
+    module, state.ops, state.labels = op_info.name_ops(module)
+    return module
+
+
+def match_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
+    """Find the op that each call of a legalized kernel computes; the module stays as it is.
+
+    Raises ModelError for ops that have no kernel.
+    """
+    if stuck := unlowered(module):
+        raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
+    state.calls = op_info.parts(module, state.ops)
+    return module
+
+
+def fuse_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
+    """Return the module with a function for each group of ops that becomes one kernel."""
+    labels = CallLabels(module, state.labels)
+    fused = mergeable(
+        module, lambda given: fuse(given, state.ops, state.calls, state.scope, state.pays)
+    )
+    state.infos = op_info.describe(fused, state.calls)
+    return labels.apply(fused)
+
+
+def describe_kernels(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
+    """Return the module with the ops of each kernel as an attribute of it."""
+    return op_info.carry(module, state.infos)

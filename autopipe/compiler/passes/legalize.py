@@ -1,0 +1,64 @@
+"""Turns Relax ops into PrimFuncs. Tuning, build and the work on weights all do it here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import tvm
+from tvm import relax
+from tvm.relax import backend, transform
+
+from autopipe.compiler import (  # noqa: F401 - they register how ops are legalized
+    extremes,
+    filling,
+    float_order,
+    integer_division,
+    wrapping_integers,
+)
+from autopipe.compiler.graph import split_resize
+from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.errors import ModelError
+
+_OF_SHAPES: Final = frozenset({"shape_of", "tensor_to_shape"})
+"""Ops that the virtual machine has itself: they ask for sizes and compute nothing."""
+
+_GIVES_UP: Final = "TVM can not compute an op as this model uses it"
+
+
+def legalize(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with its ops as calls of PrimFuncs, for the current target of TVM.
+
+    Raises ModelError if TVM's code for an op is broken, as for `nn.pixel_shuffle`.
+    """
+    sequence = tvm.transform.Sequential(
+        [
+            # `LegalizeOps` leaves alone what every kind of target computes in its own way
+            backend.DispatchSampling(),
+            backend.DispatchSortScan(),
+            transform.LegalizeOps({split_resize.RESIZE: split_resize.legalize_resize}),
+        ]
+    )
+    try:
+        return sequence(module)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(f"{_GIVES_UP}: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise ModelError if TVM fails on an op, such as `max` of boolean values."""
+    try:
+        yield
+    except tvm.error.InternalError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ModelError(f"{_GIVES_UP}: {reason}") from error
+
+
+def unlowered(legalized: tvm.IRModule) -> list[str]:
+    """Return the ops that did not become PrimFuncs, although TVM can compute them."""
+    functions = (function for _, function in graph_functions(legalized))
+    calls = (binding.value for function in functions for binding in bindings(function))
+    ops = {call.op for call in calls if isinstance(call, relax.Call)}
+    names = (op.name for op in ops if isinstance(op, tvm.ir.Op) and op.has_attr("FLegalize"))
+    found = {name.removeprefix("relax.") for name in names if "relax.call_" not in name}
+    return sorted(found - _OF_SHAPES)

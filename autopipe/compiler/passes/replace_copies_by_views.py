@@ -1,0 +1,83 @@
+"""Makes views of copies that change nothing but the shape.
+
+    y = call_tir(reshape, x): [batch, length, 4, 32]    ->    y = reshape(x, [batch, length, 4, 32])
+
+TVM does so as the last step before code generation. By then schedules have made loops that its
+analysis does not see through, so it is done here, with the functions as they were before they are
+scheduled. In some of them that analysis fails; these stay copies.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Final
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm_ffi import structural_walk
+
+from autopipe.compiler.graph.calls import callee, graph_functions
+from autopipe.compiler.module_io import prim_funcs
+
+RESHAPE: Final = "relax.reshape"
+"""The op that is left; the build makes no kernel of it."""
+
+
+def replace_copies_by_views(module: tvm.IRModule) -> tvm.IRModule:
+    """Return a lowered module with views in the place of such copies, and without their kernels."""
+    copies = {name: at for name, function in prim_funcs(module)
+              if (at := _copied(function)) is not None}  # fmt: skip
+    if not copies:
+        return module
+    changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    called: set[str] = set()
+    for variable, function in graph_functions(module):
+        written = _Views(module, copies).visit_expr(function)
+        changed.update_func(variable, written)
+        called |= _called(written)
+    unused = copies.keys() - called
+    left = {
+        var: body for var, body in changed.functions_items() if str(var.name_hint) not in unused
+    }
+    return tvm.IRModule(left, attrs=module.attrs)
+
+
+def _copied(function: tvm.tirx.PrimFunc) -> int | None:
+    """Return the position of the only input, if a function copies it in the order of memory."""
+    tensors = [param for param in function.params if isinstance(param.ty, tvm.tirx.BufferType)]
+    if len(tensors) != 2 or tensors[0].ty.dtype != tensors[1].ty.dtype:  # noqa: PLR2004 - in and out
+        return None
+    # the first half of a tensor is in the order of memory, too
+    before, after = (prod(param.ty.shape, start=1) for param in tensors)
+    if not tvm.sym.Analyzer().can_prove_equal(before, after):
+        return None
+    try:
+        copies = relax.analysis.has_reshape_pattern(function)
+    except tvm.error.InternalError:
+        return None
+    positions = (at for at, param in enumerate(function.params) if param.same_as(tensors[0]))
+    return next(positions) if copies else None
+
+
+def _called(function: relax.Function) -> set[str]:
+    found: list[tvm.ir.GlobalVar] = []
+    structural_walk(function, (tvm.ir.GlobalVar, found.append))
+    return {str(variable.name_hint) for variable in found}
+
+
+@mutator
+class _Views(PyExprMutator):
+    """Replaces calls of copies, but for results of the model, which must not be its inputs."""
+
+    def __init__(self, module: tvm.IRModule, copies: Mapping[str, int]) -> None:
+        super().__init__(module)
+        self._copies = copies
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        call = binding.value
+        at = self._copies.get(callee(call) or "")
+        if at is None or not isinstance(binding.var, relax.DataflowVar):
+            super().visit_var_binding_(binding)
+            return
+        source, shape = self.visit_expr(call.args[1].fields[at]), call.ty_args[0].shape
+        self.set_var_remap(binding.var, self.builder_.emit(relax.op.reshape(source, shape)))

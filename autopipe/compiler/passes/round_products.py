@@ -1,0 +1,180 @@
+"""Has matrix products and convolutions multiply in bfloat16, and add up in float32.
+
+Both operands are rounded to bfloat16: weights once, at compile time, and activations where they are
+produced, or where they are packed. A product of two such numbers is exact in float32.
+
+Example: `conv2d(x, w)` of x [1, 64, 56, 56] and w [64, 64, 3, 3], both float32, becomes
+
+    conv2d(astype(x, "bfloat16"), astype(w, "bfloat16"), out_dtype="float32")
+
+What the dot-product instruction does not fit stays in float32, and its reason is told: it adds
+pairs of neighbouring products, to four sums at least. Channels that make no pairs get some of zeros
+beside them, where the image gets its border as well: the first layer of a network reads three.
+
+    conv2d(x [1, 3, 224, 224], w [64, 3, 7, 7], padding=3)
+    conv2d(pad(x) [1, 4, 230, 230], pad(w) [64, 4, 7, 7], padding=0)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.graph.calls import bindings
+from autopipe.compiler.graph.convolutions import LAYOUTS, convolution_like, layouts_of
+from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.passes.round_weights import calls, moved
+
+_WIDE: Final = "float32"
+_SHORT: Final = "bfloat16"
+_PRODUCT: Final = "relax.matmul"
+_CONVOLUTION: Final = "relax.nn.conv2d"
+_OTHERS: Final = frozenset(f"relax.nn.conv{kind}" for kind in (
+    "1d", "3d", "1d_transpose", "2d_transpose", "3d_transpose"
+))  # fmt: skip
+_SUMS: Final = 4
+"""Least sums of an instruction: results side by side have to be a multiple of it."""
+_PAIR: Final = 2
+_GROUP: Final = 4
+"""Channels of a group: a pixel of four fills eight bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WideProduct:
+    """A product that stays in float32."""
+
+    op: str
+    """What it is, such as `matmul`."""
+    weight: int | None
+    """Its weight, counted from 0; null where both operands are computed."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedProducts:
+    """A module, and which of its products are of bfloat16."""
+
+    module: tvm.IRModule
+    short: int
+    """Products whose operands are rounded."""
+    kept: tuple[WideProduct, ...]
+
+
+def round_products(module: tvm.IRModule, inputs: int, *, channels_last: bool) -> RoundedProducts:
+    """Return the module with products of bfloat16 in `main`, and what stays in float32.
+
+    `main` takes `inputs` inputs and then the weights. Convolutions are rounded if their layout will
+    have the channels last; another one has no pairs that lie side by side.
+    """
+    weights = list(module["main"].params[inputs:])
+    came_from = moved(module["main"], weights)
+    places = {weight: place for place, weight in enumerate(weights)}
+    chosen: list[relax.Call] = []
+    kept: list[WideProduct] = []
+    for binding in bindings(module["main"]):
+        call = binding.value
+        if not calls(call, {_PRODUCT, _CONVOLUTION} | _OTHERS) or not _is_wide(call):
+            continue
+        reason = next(_reasons(call, came_from, channels_last=channels_last), None)
+        if reason is None:
+            chosen.append(call)
+        else:
+            held = (places[came_from[arg]] for arg in reversed(call.args) if arg in came_from)
+            op = call.op.name.rpartition(".")[2]
+            kept.append(WideProduct(op, next(held, None), reason))
+    rounded = rewrite(_RoundedOperands(module, chosen), module) if chosen else module
+    return RoundedProducts(rounded, len(chosen), tuple(kept))
+
+
+def _is_wide(call: relax.Call) -> bool:
+    return all(str(value.ty.dtype) == _WIDE for value in (*call.args, call))
+
+
+def _reasons(
+    call: relax.Call, held: Mapping[relax.Var, relax.Var], *, channels_last: bool
+) -> Iterator[str]:
+    """Yield why a product can not be one of bfloat16."""
+    op = call.op.name
+    if op in _OTHERS:
+        yield f"{op.rpartition('.')[2]} is not computed in bfloat16"
+        return
+    data, weight = call.args
+    if weight not in held:
+        yield "its right operand is no weight"
+    elif data in held:
+        yield "both of its operands are weights"
+    elif op == _PRODUCT:
+        yield from _of_matrices(weight)
+    else:
+        yield from _of_windows(call, weight, channels_last=channels_last)
+
+
+def _of_matrices(weight: relax.Expr) -> Iterator[str]:
+    if weight.ty.ndim < _PAIR:
+        yield "its weight is a vector"
+        return
+    depth, columns = _size(weight, -2), _size(weight, -1)
+    yield from _of_extents(depth, "rows of its weight", columns, "columns")
+
+
+def _of_windows(call: relax.Call, weight: relax.Expr, *, channels_last: bool) -> Iterator[str]:
+    if int(call.attrs.groups) != 1:
+        yield f"it has {int(call.attrs.groups)} groups"
+    elif layouts_of(call) != LAYOUTS[_CONVOLUTION]:
+        yield f"its layout is {' and '.join(layouts_of(call))}"
+    elif not channels_last:
+        yield "`layout` does not say `conv2d: [NHWC, HWIO]`"
+    else:
+        depth, columns = _size(weight, 1), _size(weight, 0)
+        paired = None if depth is None else depth + _missing(depth)
+        yield from _of_extents(paired, "channels in", columns, "channels out")
+
+
+def _of_extents(depth: int | None, added: str, columns: int | None, made: str) -> Iterator[str]:
+    if depth is None or columns is None:
+        yield "the sizes of its weight are open"
+    elif depth % _PAIR:
+        yield f"{depth} {added} make no pairs"
+    elif columns % _SUMS:
+        yield f"{columns} {made} are no multiple of {_SUMS}"
+
+
+def _missing(channels: int) -> int:
+    """Return how many channels of zeros make pairs of those that there are, in groups of four."""
+    return -channels % _GROUP if channels % _PAIR else 0
+
+
+def _size(value: relax.Expr, axis: int) -> int | None:
+    size = value.ty.shape.values[axis] if value.ty.shape is not None else None
+    return int(size) if isinstance(size, tvm.tirx.IntImm) else None
+
+
+@mutator
+class _RoundedOperands(PyExprMutator):
+    """Rounds the operands of chosen products."""
+
+    def __init__(self, module: tvm.IRModule, chosen: list[relax.Call]) -> None:
+        super().__init__(module)
+        self._chosen = chosen
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        chosen = any(call.same_as(one) for one in self._chosen)
+        call = self.visit_expr_post_order(call)
+        if not chosen:
+            return call
+        data, weight = call.args
+        changes: dict[str, list[int]] = {}
+        missing = 0 if call.op.name == _PRODUCT else _missing(int(weight.ty.shape[1]))
+        if missing:
+            top, left, bottom, right = map(int, call.attrs.padding)
+            beside = [0, 0, 0, missing]
+            data = relax.op.nn.pad(data, [*beside, top, bottom, left, right])
+            weight = relax.op.nn.pad(weight, [*beside, 0, 0, 0, 0])
+            changes = {"padding": [0, 0, 0, 0]}
+        short = [self.builder_.emit(relax.op.astype(arg, _SHORT)) for arg in (data, weight)]
+        if call.op.name == _PRODUCT:
+            return relax.op.matmul(*short, out_dtype=_WIDE)
+        return convolution_like(call, *short, out_dtype=_WIDE, **changes)

@@ -1,0 +1,145 @@
+"""Cuts dilated convolutions into regions of the image in which the same taps read it.
+
+A DeepLab head at 16 x 16 pixels has a 3x3 kernel with dilation 12 and as much padding. Rows 0 to 3
+of the result read the taps 1 and 2 (rows 0 to 3 and 12 to 15 of the image, the other tap is above
+it), rows 4 to 11 only tap 1, and rows 12 to 15 the taps 0 and 1. Columns are the same. So each of
+nine regions is a convolution without padding of its own part of the kernel, and these multiply a
+quarter as often:
+
+    rows and columns   4 to 11: 8 of them, 1 tap; 0 to 3 and 12 to 15: 4 of them, 2 taps each
+    one axis           8 * 1 + 4 * 2 + 4 * 2 = 24 of 16 * 3 = 48 taps
+    both               24 * 24 = 576 of 48 * 48 = 2304
+
+    conv2d(x, w, padding 12, dilation 12) becomes concat of
+        conv2d(x, w[:, :, 1:3, 1:3], dilation 12), conv2d(x[:, :, :, 4:12], w[:, :, 1:3, 1:2]), ...
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.graph.convolutions import LAYOUTS, convolution_like, layouts_of
+from autopipe.compiler.graph.literals import known_shape
+from autopipe.compiler.graph.rewrite import rewrite
+
+_PARTS: Final = 3
+"""Most regions along an axis: more are small convolutions, each of which reads its weights."""
+
+_LIVE: Final = 0.35
+"""Part of the taps that may be live. Where more are, minimal filtering multiplies as seldom."""
+
+_SAVED: Final = 1 << 22
+"""Fewest multiply-adds saved, 0.1 ms of a core, that pay for further calls of kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRegion:
+    """Neighbouring results along an axis, and the taps that read the image for all of them."""
+
+    results: int
+    """How many there are."""
+    taps: range
+    rows: range
+    """The elements of the image that they read, from the first to the last."""
+
+    @property
+    def work(self) -> int:
+        """Products of a result and a tap."""
+        return self.results * len(self.taps)
+
+
+def regions_of(size: int, taps: int, dilation: int, pad: tuple[int, int]) -> list[LiveRegion]:
+    """Return the regions of an axis of `size` elements with stride 1, in order.
+
+    Returns none where a result reads nothing but padding.
+    """
+
+    def live(result: int) -> tuple[int, ...]:
+        first = result - pad[0]
+        return tuple(tap for tap in range(taps) if 0 <= first + tap * dilation < size)
+
+    found = []
+    for read, group in groupby(range(size + sum(pad) - dilation * (taps - 1)), live):
+        results = list(group)
+        if not read:
+            return []
+        first = results[0] - pad[0] + read[0] * dilation
+        last = results[-1] - pad[0] + read[-1] * dilation
+        kept, rows = range(read[0], read[-1] + 1), range(first, last + 1)
+        found.append(LiveRegion(len(results), kept, rows))
+    return found
+
+
+def split_by_live_regions(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with convolutions cut where few taps of the others read the image."""
+    return rewrite(_Regions(module), module)
+
+
+@mutator
+class _Regions(PyExprMutator):
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        axes = _axes(call)
+        return self._cut(call, axes, []) if axes else call
+
+    def _cut(
+        self, call: relax.Call, axes: Sequence[Sequence[LiveRegion]], at: list[LiveRegion]
+    ) -> relax.Expr:
+        """Return the results of all regions of the axes that are left, `at` one of the others."""
+        if not axes:
+            return self._convolve(call, at)
+        axis = 2 + len(at)
+        parts = [self._cut(call, axes[1:], [*at, region]) for region in axes[0]]
+        return self.builder_.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
+
+    def _convolve(self, call: relax.Call, regions: Sequence[LiveRegion]) -> relax.Expr:
+        """Return the results of one region."""
+        data, weight = call.args
+        data = self._part(data, [region.rows for region in regions])
+        weight = self._part(weight, [region.taps for region in regions])
+        steps = [
+            dilation if len(region.taps) > 1 else 1
+            for dilation, region in zip(call.attrs.dilation, regions, strict=True)
+        ]
+        padding = [0] * 2 * len(regions)
+        made = convolution_like(call, data, weight, padding=padding, dilation=steps)
+        return self.builder_.emit(made)
+
+    def _part(self, tensor: relax.Expr, parts: Sequence[range]) -> relax.Expr:
+        """Return a part of the spatial axes of an image or a kernel."""
+        if [len(part) for part in parts] == list(known_shape(tensor) or ())[2:]:
+            return tensor
+        axes = list(range(2, 2 + len(parts)))
+        begin, end = [part.start for part in parts], [part.stop for part in parts]
+        return self.builder_.emit(relax.op.strided_slice(tensor, axes, begin, end))
+
+
+def _axes(call: relax.Call) -> list[list[LiveRegion]]:
+    """Return the regions along each axis, or [] for what stays whole."""
+    name, attrs = getattr(call.op, "name", ""), call.attrs
+    if name not in LAYOUTS or layouts_of(call) != LAYOUTS[name]:
+        return []
+    data, weight = (known_shape(operand) for operand in call.args[:2])
+    plain = attrs.groups == 1 and all(int(stride) == 1 for stride in attrs.strides)
+    if not (data and weight and plain):
+        return []
+    space, pads = len(data) - 2, [int(n) for n in attrs.padding]
+    axes = [
+        regions_of(data[2 + i], weight[2 + i], int(attrs.dilation[i]), (pads[i], pads[i + space]))
+        for i in range(space)
+    ]
+    if not all(0 < len(regions) <= _PARTS for regions in axes):
+        return []
+    everything = math.prod(
+        taps * sum(region.results for region in regions)
+        for taps, regions in zip(weight[2:], axes, strict=True)
+    )
+    live = math.prod(sum(region.work for region in regions) for regions in axes)
+    saved = (everything - live) * data[0] * weight[0] * weight[1]
+    return axes if live <= _LIVE * everything and saved >= _SAVED else []

@@ -1,0 +1,73 @@
+"""Transpose an image before it is resized to a larger one, in place of the result.
+
+    large = resize2d(image, [257, 257], "NHWC")         small = permute_dims(image, [0, 3, 1, 2])
+    y = permute_dims(large, [0, 3, 1, 2])         ->    y = resize2d(small, [257, 257], "NCHW")
+
+Where nothing else reads the large result, the small image is moved in its place.
+"""
+
+import math
+from collections import Counter
+from functools import partial
+from typing import Any, Final
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.graph.calls import graph_functions
+from autopipe.compiler.graph.literals import known_shape
+from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.split_resize import RESIZE
+
+_TO_NCHW: Final = [0, 3, 1, 2]
+
+
+def transpose_before_resize(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with transposes behind images that become larger done before these."""
+    reads: Counter[str] = Counter()
+    for _, function in graph_functions(module):
+        relax.analysis.post_order_visit(function.body, partial(_count, reads))
+    return rewrite(_Turning(module, reads), module)
+
+
+def _count(reads: Counter[str], node: Any) -> None:  # noqa: ANN401 - an expression
+    """Count what reads a variable, by its name; several of one name count as one."""
+    parts = node.args if isinstance(node, relax.Call) else ()
+    parts = node.fields if isinstance(node, relax.Tuple) else parts
+    parts = [node.body] if isinstance(node, relax.SeqExpr) else parts
+    reads.update(part.name for part in parts if isinstance(part, relax.Var))
+
+
+@mutator
+class _Turning(PyExprMutator):
+    def __init__(self, module: tvm.IRModule, reads: Counter[str]) -> None:
+        super().__init__(module)
+        self._reads = reads
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        if getattr(call.op, "name", "") != "relax.permute_dims":
+            return self.visit_expr_post_order(call)
+        alone = isinstance(call.args[0], relax.Var) and self._reads[call.args[0].name] == 1
+        call = self.visit_expr_post_order(call)
+        if not alone:
+            return call
+        order = [int(axis) for axis in call.attrs.axes or ()]
+        made = self.lookup_binding(call.args[0])
+        if not isinstance(made, relax.Call) or order != _TO_NCHW:
+            return call
+        if getattr(made.op, "name", "") != RESIZE:
+            return call
+        attrs, (data, size) = made.attrs, made.args
+        if str(attrs.layout) != "NHWC" or _elements(data) >= _elements(made):
+            return call
+        return relax.op.image.resize2d(
+            self.builder_.emit(relax.op.permute_dims(data, order)), size, list(attrs.roi), "NCHW",
+            str(attrs.method), str(attrs.coordinate_transformation_mode),
+            str(attrs.rounding_method), float(attrs.cubic_alpha), int(attrs.cubic_exclude),
+            float(attrs.extrapolation_value), str(made.ty.dtype),
+        )  # fmt: skip
+
+
+def _elements(value: relax.Expr) -> int:
+    return math.prod(known_shape(value) or (0,))

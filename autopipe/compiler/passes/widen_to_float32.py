@@ -1,0 +1,149 @@
+"""Computes models of float16 or bfloat16 in float32 where the processor has no such arithmetic.
+
+Without this pass LLVM would convert each number before and after each operation. The model still
+takes and returns 16-bit numbers, but computes in float32 in between, which is also more exact.
+Weights are converted to float32 once, at compile time. Where the model itself casts to 16 bits,
+from any other type, it is cast: 70000 becomes an infinity in float16.
+
+Example: `y = relu(matmul(x, w))` in float16 becomes
+
+    x32 = astype(x, "float32"); w32 = astype(w, "float32")
+    y = astype(relu(matmul(x32, w32)), "float16")
+"""
+
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.target.codegen import llvm_cpu_has_features
+
+from autopipe.compiler.graph.calls import graph_functions
+from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.target.target import backend_of
+
+HALVES: Final = ("float16", "bfloat16")
+_BRAIN: Final = HALVES[1]
+_WIDE: Final = "float32"
+_CAST: Final = tvm.ir.Op.get("relax.astype")
+_ARITHMETIC: Final = ("avx512fp16", "fullfp16")
+"""LLVM's names of the features with which a processor computes in float16."""
+
+
+def widen_to_float32(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Return the module, computing in float32 where the target has no half arithmetic."""
+    halves = HALVES[1:] if _computes_in_half(target) else HALVES
+    held = any(_holds(value.ty, halves) for value in _values(module))
+    if not (held and backend_of(target).processor):
+        return module
+    return rewrite(_Widen(module, halves), module)
+
+
+def _computes_in_half(target: tvm.target.Target) -> bool:
+    return any(llvm_cpu_has_features(feature, target) for feature in _ARITHMETIC)
+
+
+def _values(module: tvm.IRModule) -> list[relax.Expr]:
+    found: list[relax.Expr] = []
+    for _, function in graph_functions(module):
+        relax.analysis.post_order_visit(function, found.append)
+    return [value for value in found if isinstance(value, relax.Expr) and value.ty is not None]
+
+
+def _holds(kind: Any, halves: tuple[str, ...]) -> bool:  # noqa: ANN401 - a type of any sort
+    if isinstance(kind, relax.TupleType):
+        return any(_holds(field, halves) for field in kind.fields)
+    return isinstance(kind, relax.TensorType) and str(kind.dtype) in halves
+
+
+@mutator
+class _Widen(PyExprMutator):
+    """Computes in float32 between parameters and results."""
+
+    def __init__(self, module: tvm.IRModule, halves: tuple[str, ...]) -> None:
+        super().__init__(module)
+        self._halves = halves
+        self._results: dict[relax.Var, relax.Var] = {}
+
+    def visit_var_(self, var: relax.Var) -> relax.Expr:
+        return self._wide(super().visit_var_(var))
+
+    def visit_dataflow_var_(self, var: relax.DataflowVar) -> relax.Expr:
+        return self._wide(super().visit_dataflow_var_(var))
+
+    def visit_generic_const_(self, constant: tvm.ir.GenericConst) -> relax.Expr:
+        if not _holds(constant.ty, self._halves):
+            return constant
+        return relax.const(constant.value.numpy().astype(_WIDE), _WIDE)
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        args = [self.visit_expr(arg) for arg in call.args]
+        if call.op == _CAST and _holds(call.ty, self._halves):
+            return self._rounded(args[0], call.args[0].ty.dtype, call.ty.dtype)
+        if isinstance(call.op, tvm.ir.Op) and not call.op.name.startswith("relax.call_"):
+            return relax.Call(call.op, args, self._widened(call.attrs), call.ty_args)
+        narrow = [self._like(*pair) for pair in zip(args, call.args, strict=True)]
+        made = relax.Call(call.op, narrow, call.attrs, call.ty_args)
+        return self._wide(self.builder_.emit(made))
+
+    def _rounded(self, value: relax.Expr, before: object, dtype: object) -> relax.Expr:
+        """Return a value of type `before` in the model, cast to `dtype`, in float32.
+
+        TVM casts whole numbers to bfloat16 without rounding them, so they become float32 first.
+        """
+        if before == dtype:
+            return value
+        if dtype == _BRAIN:
+            value = self.builder_.emit(relax.op.astype(value, _WIDE))
+        return relax.op.astype(self.builder_.emit(relax.op.astype(value, dtype)), _WIDE)
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        super().visit_var_binding_(binding)
+        if isinstance(binding.var, relax.DataflowVar) or not _holds(binding.var.ty, self._halves):
+            return
+        result = self._like(self.visit_expr(binding.var), binding.var)
+        in_dataflow = self.builder_.current_block_is_dataflow()
+        emit = self.builder_.emit_output if in_dataflow else self.builder_.emit
+        self._results[binding.var] = emit(result)
+
+    def visit_seq_expr_(self, body: relax.SeqExpr) -> relax.Expr:
+        made = super().visit_seq_expr_(body)
+        return relax.SeqExpr(made.blocks, self._results.get(body.body, made.body))
+
+    def _wide(self, value: relax.Expr) -> relax.Expr:
+        if not isinstance(value.ty, relax.TensorType) or not _holds(value.ty, self._halves):
+            return value
+        return self.builder_.emit(relax.op.astype(value, _WIDE))
+
+    def _like(self, value: relax.Expr, original: relax.Expr) -> relax.Expr:
+        """Return a value, cast to the dtypes of `original`."""
+        kind = original.ty
+        if not _holds(kind, self._halves):
+            return value
+        if isinstance(kind, relax.TensorType):
+            return self.builder_.emit(relax.op.astype(value, kind.dtype))
+        parts = [relax.TupleGetItem(value, at) for at in range(len(kind.fields))]
+        return relax.Tuple(
+            [
+                self.builder_.emit(relax.op.astype(self.builder_.emit(part), field.dtype))
+                if _holds(field, self._halves)
+                else part
+                for part, field in zip(parts, kind.fields, strict=True)
+            ]
+        )
+
+    def _widened(self, attrs: Any) -> Any:  # noqa: ANN401 - attributes of any op
+        """Return the attributes of an op with float32 in the place of 16-bit types."""
+        if attrs is None:
+            return attrs
+        info = type(attrs).__tvm_ffi_type_info__
+        values = {field.name: getattr(attrs, field.name) for field in info.fields}
+        halves = {name for name, value in values.items() if _is_half(value, self._halves)}
+        if not halves:
+            return attrs
+        return tvm.ir.make_node(info.type_key, **values | dict.fromkeys(halves, _WIDE))
+
+
+def _is_half(value: object, halves: tuple[str, ...]) -> bool:
+    return isinstance(value, tvm_ffi.dtype) and str(value) in halves
