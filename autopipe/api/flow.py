@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -28,7 +28,7 @@ from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
 from autopipe.pipeline.plan import Plan, build_plan, require
-from autopipe.pipeline.stage import Stage
+from autopipe.pipeline.stage import NO_PASS_OUTPUT, PassOutput, Stage
 from autopipe.processes.interrupt import exit_code
 from autopipe.report.wording import without_traceback
 from autopipe.signing.signers import Signers
@@ -62,6 +62,7 @@ class Flow:
     locking: Locking
     history: History
     """What the pipeline file ran last."""
+    passes: PassOutput = NO_PASS_OUTPUT
 
 
 def run(  # noqa: PLR0913 -- one for each option of the command
@@ -77,13 +78,15 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     reproducible: bool = False,
     signers: Signers | None = None,
     build: str | None = None,
+    passes: PassOutput = NO_PASS_OUTPUT,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> dict[str, Artifact]:
     """Run a pipeline file, publish its package, and return the artifact of each stage by name.
 
     A run with `overrides`, such as `tuning.budget.trials=64`, or only `until` a stage, writes no
     lock. `lock_timeout` limits the seconds to wait for other processes. `reproducible` builds again
-    and compares. A lock that is followed is signed by one of `signers`. Raises AutopipeError.
+    and compares. A lock that is followed is signed by one of `signers`. With `passes`, stages that
+    run passes of the compiler do so again, and show them. Raises AutopipeError.
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
     start, code, reason, package, lock = time.monotonic(), 0, None, None, None
@@ -94,8 +97,9 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             _sharing(flow, file.absolute().parent, emit) as remote,
         ):
             _check_owner(flow, output)
+            shown = replace(flow, passes=passes)
             with name_bisect(file, flow.pipeline.target, build=build, store=store):
-                artifacts = _run(flow, force, emit, remote, told=not overrides)
+                artifacts = _run(shown, force, emit, remote, told=not overrides)
             if reproducible:
                 Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
@@ -261,7 +265,14 @@ def _run(
 ) -> dict[str, Artifact]:
     """Run the stages of an opened flow, as its lock has them."""
     executor = Executor(
-        flow.store, flow.host, flow.isolate, emit, remote, _inspection(flow, emit), flow.history
+        flow.store,
+        flow.host,
+        flow.isolate,
+        emit,
+        remote,
+        _inspection(flow, emit),
+        flow.history,
+        flow.passes,
     )
     triple = str(flow.host.facts([Facet.TARGET])[Facet.TARGET]["mtriple"])  # a lock may name it
     cross.check_linker(flow.pipeline.target, flow.plan, triple)
@@ -274,7 +285,13 @@ def _run(
     flow.locking.require(lambda: _tasks(executor, flow.plan))
     if told and (stale := flow.locking.stale()):
         emit(Warn(stage="lock", message=stale))
-    return executor.run(flow.plan, force=force)
+    return executor.run(flow.plan, force={*force, *_showing(flow)})
+
+
+def _showing(flow: Flow) -> Iterator[str]:
+    """Yield the stages that run again to show their passes."""
+    if flow.passes.is_wanted:
+        yield from (step.name for step in flow.plan.steps if step.stage.runs_passes)
 
 
 def _inspection(flow: Flow, emit: Callable[[Event], None]) -> Look:

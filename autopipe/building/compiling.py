@@ -16,6 +16,7 @@ from autopipe.building.choice import Choices
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build
 from autopipe.compiler.library.kernel_compiler import NotCompiled
+from autopipe.compiler.pass_observer import add_measured_passes, measured_passes
 from autopipe.compiler.tasks import labelled
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.environment.toolchain import Linker
@@ -96,18 +97,19 @@ def _whole(
             raise
         except AutopipeError as error:
             return {"failed": asdict(of_ours(error))}
-        return {"ok": done}
+        return {"ok": {"modules": done, "passes": measured_passes()}}
 
     seconds = contained.SECONDS + _EACH * len(choices.asked)
     with Child(lambda: compiled, seconds=seconds) as child:
         done, refused = sorted_out(child.ask())
     if refused is not None:
         raise refused.error()
+    add_measured_passes(done["passes"])
     return {
         label: CompiledModule(
             module_io.from_json(text), tuple(map(KernelFunction.model_validate, functions))
         )
-        for label, (text, functions) in done.items()
+        for label, (text, functions) in done["modules"].items()
     }
 
 

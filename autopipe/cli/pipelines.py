@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autopipe.api.builds import PlannedBuild
     from autopipe.lock.locking import Mode
     from autopipe.pipeline.forecast import Outlook
+    from autopipe.pipeline.stage import PassOutput
     from autopipe.report.document import RunReport
     from autopipe.signing.signers import Signers
 
@@ -46,6 +47,15 @@ Only = Annotated[
 Force = Annotated[
     list[str] | None,
     typer.Option("--force", metavar="STAGE", help="Run this stage again; may be repeated"),
+]
+DumpIr = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump-ir", metavar="DIR", help="Write the module after each pass that changes it"
+    ),
+]
+PassTimesOption = Annotated[
+    bool, typer.Option("--print-pass-times", help="Show how long each pass of the compiler took")
 ]
 Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
 Locked = Annotated[
@@ -90,6 +100,8 @@ def run(  # noqa: PLR0913 -- one for each option
     reproducible: Reproducible = False,
     reports: Reports = None,
     lock_timeout: LockTimeout = None,
+    dump_ir: DumpIr = None,
+    print_pass_times: PassTimesOption = False,
     signers: SignersFile = None,
     identity: Identity = None,
     revoked: Revoked = None,
@@ -102,7 +114,7 @@ def run(  # noqa: PLR0913 -- one for each option
     asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
     options = _RunOptions(
         overrides or (), store, output, until, force or (), mode_of(asked), lock_timeout,
-        reproducible, signers_of(signers, identity, revoked),
+        reproducible, signers_of(signers, identity, revoked), dump_ir, print_pass_times,
     )  # fmt: skip
     with ExitStack() as stack:
         emit = stack.enter_context(report.make(json=as_json, quiet=quiet))
@@ -129,6 +141,9 @@ class _RunOptions:
     lock_timeout: float | None
     reproducible: bool
     signers: "Signers | None"
+    dump_ir: Path | None
+    """Where the module is written after each pass that changes it."""
+    print_pass_times: bool
 
     def run_files(
         self,
@@ -174,8 +189,17 @@ class _RunOptions:
                 build.file, build=build.name, overrides=self.overrides, store=self.store,
                 output=self.output, until=self.until, force=self.force, mode=self.mode,
                 lock_timeout=self.lock_timeout, reproducible=self.reproducible,
-                signers=self.signers, emit=emit,
+                signers=self.signers, passes=self._passes(build), emit=emit,
             )  # fmt: skip
+
+    def _passes(self, build: "PlannedBuild") -> "PassOutput":
+        """Return what is shown of the passes of a build; of several, each has a folder."""
+        from autopipe.pipeline.stage import PassOutput
+
+        folder = self.dump_ir and self.dump_ir.absolute()
+        if folder is not None and build.name is not None:
+            folder /= build.name
+        return PassOutput(folder, self.print_pass_times)
 
 
 def plan(  # noqa: PLR0913 -- one for each option

@@ -4,7 +4,7 @@ TVM calls an instrument before and after each pass. Passes of lists count, and n
 of a list runs itself, such as for the kernels that constant folding compiles.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -53,11 +53,15 @@ class PassObserver:
         _, begun = self._running.pop()
         if name in _LISTS or self._inside():
             return
-        time = self.times.setdefault(name, PassTime(name))
-        time.runs += 1
-        time.seconds += end - begun
+        self.add(name, 1, end - begun)
         if self.folder is not None and (text := _text(module)) != self._last:
             self._write(name, text)
+
+    def add(self, name: str, runs: int, seconds: float) -> None:
+        """Add the time of one or several runs of a pass."""
+        time = self.times.setdefault(name, PassTime(name))
+        time.runs += runs
+        time.seconds += seconds
 
     def _inside(self) -> bool:
         """Tell whether a pass runs that is no list."""
@@ -94,6 +98,20 @@ def observe_passes(folder: Path | None = None) -> Iterator[PassObserver]:
         yield observer
     finally:
         _current.reset(token)
+
+
+def measured_passes() -> list[tuple[str, int, float]]:
+    """Return name, runs and seconds of each pass that was observed, as values for JSON."""
+    observer = _current.get()
+    times = observer.times.values() if observer is not None else ()
+    return [(one.name, one.runs, one.seconds) for one in times]
+
+
+def add_measured_passes(measured: Iterable[tuple[str, int, float]]) -> None:
+    """Add what `measured_passes` returned in another process to the current observer."""
+    if (observer := _current.get()) is not None:
+        for name, runs, seconds in measured:
+            observer.add(name, runs, seconds)
 
 
 def pass_context(config: Mapping[str, object] | None = None) -> tvm.transform.PassContext:

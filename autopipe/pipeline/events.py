@@ -128,6 +128,23 @@ class TuningProgress(_Event, frozen=True):
     """Machines of a farm that measure; null where this one does."""
 
 
+class PassTime(BaseModel, frozen=True, extra="forbid"):
+    """How long a pass of the compiler took."""
+
+    name: str
+    runs: int
+    seconds: float
+    """Of all runs together."""
+
+
+class PassTimes(_Event, frozen=True):
+    """How long each pass of a stage took, in the order of their first run."""
+
+    event: Literal["pass_times"] = "pass_times"
+    stage: str
+    passes: tuple[PassTime, ...]
+
+
 class Measured(_Event, frozen=True):
     """What a stage found and the store does not keep.
 
@@ -211,7 +228,7 @@ class BuildsFinished(_Event, frozen=True):
 
 Event = (
     StageStarted | StageCached | StageSkipped | StageResumed | StageFinished | StageFailed
-    | Progress | TuningProgress | Measured | Tuned | Warn | RunFinished | BuildStarted
+    | Progress | TuningProgress | PassTimes | Measured | Tuned | Warn | RunFinished | BuildStarted
     | BuildsFinished
 )  # fmt: skip
 

@@ -23,7 +23,7 @@ from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Isolate, Killed
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
-from autopipe.pipeline.stage import Context
+from autopipe.pipeline.stage import NO_PASS_OUTPUT, Context, PassOutput
 from autopipe.processes.interrupt import exit_code
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import Document, digest
@@ -66,6 +66,7 @@ class Executor:
     """Looks at what is there after each stage, cached or not; may raise GateError."""
     history: History | None = None
     """Remembers what the pipeline file ran last; null where a run is nobody's."""
+    passes: PassOutput = NO_PASS_OUTPUT
 
     def run(self, plan: Plan, *, force: Collection[str] = ()) -> dict[str, Artifact]:
         """Run every step in order and return the artifact of each, by stage name."""
@@ -137,6 +138,7 @@ class Executor:
             records=self.store.root / "records" / "records.sqlite",
             emit=self.emit,
             forced=fresh,
+            passes=self.passes,
         )
         try:
             summary = self._attempt(step, ctx, key)

@@ -11,7 +11,7 @@ from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import little
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.stage import Context, Stage
+from autopipe.pipeline.stage import Context, PassOutput, Stage
 from autopipe.processes.ceiling import ceiling, hold
 
 Emit = Callable[[Event], None]
@@ -38,6 +38,10 @@ def pack(stage: Stage, ctx: Context) -> Message:
         "facts": {facet.value: dict(facts) for facet, facts in ctx.facts.items()},
         **{name: os.fspath(getattr(ctx, name)) for name in ("out", "work", "records")},
         "forced": ctx.forced,
+        "passes": {
+            "folder": ctx.passes.folder and os.fspath(ctx.passes.folder),
+            "times": ctx.passes.times,
+        },
     }
 
 
@@ -54,6 +58,7 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
         records=Path(argument["records"]),
         emit=emit,
         forced=argument["forced"],
+        passes=_pass_output(**argument["passes"]),
     )
     limit = hold(ceiling())
     try:
@@ -63,6 +68,10 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
         if found is error:
             raise
         raise found from error
+
+
+def _pass_output(folder: str | None, times: bool) -> PassOutput:  # noqa: FBT001 - of JSON
+    return PassOutput(None if folder is None else Path(folder), times)
 
 
 def _hungry(error: Exception, limit: int) -> StageError | None:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from autopipe.config import Frozen, Pipeline
 from autopipe.environment.facet import Facet
@@ -22,6 +22,24 @@ class Need:
 
     kind: Kind
     optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PassOutput:
+    """What a run shows of the compiler's passes beside its results. It is in no key."""
+
+    folder: Path | None = None
+    """Where the module is written after each pass that changes it, in a folder for each stage."""
+    times: bool = False
+    """Whether the time of each pass is reported."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether stages that run passes have to run for it."""
+        return self.folder is not None or self.times
+
+
+NO_PASS_OUTPUT: Final = PassOutput()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,7 @@ class Context:
     """Tells the reporter."""
     forced: bool = False
     """Whether the user wants it to run again, whatever is known from before."""
+    passes: PassOutput = NO_PASS_OUTPUT
 
 
 class Stage(Frozen, ABC, frozen=True):
@@ -59,6 +78,9 @@ class Stage(Frozen, ABC, frozen=True):
     cached: ClassVar[bool] = True
     """False for a stage that measures: its result is never served as a new one. It runs where what
     it needs has changed, or by force, and is skipped otherwise."""
+
+    runs_passes: ClassVar[bool] = False
+    """Whether it runs passes of the compiler, which `PassOutput` shows."""
 
     seconds: ClassVar[float | None] = 30 * 60.0
     """How long it may take at most, whatever a model makes it do; None where a budget says."""

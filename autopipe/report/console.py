@@ -9,6 +9,7 @@ from autopipe.pipeline.events import (
     BuildStarted,
     Event,
     Measured,
+    PassTimes,
     Progress,
     RunFinished,
     StageCached,
@@ -20,7 +21,7 @@ from autopipe.pipeline.events import (
     TuningProgress,
     Warn,
 )
-from autopipe.report.builds import list_builds
+from autopipe.report.event_table import table_of
 from autopipe.report.output import Output
 from autopipe.report.summary import RunSummary
 from autopipe.report.wording import progress, wording
@@ -61,7 +62,7 @@ class Console:
                     self._live.tell(progress(event))
             case Measured():
                 pass  # the line of the stage's end says it
-            case Warn() | StageResumed():  # the stage goes on below it
+            case Warn() | StageResumed() | PassTimes():  # the stage goes on below it
                 self._erase()
                 self._write(event)
                 if self._live is not None:
@@ -92,7 +93,7 @@ class Console:
     def _write(self, event: Event) -> None:
         code = _COLORS.get(type(event))
         columns = shutil.get_terminal_size().columns - 1
-        for line in list_builds(event) if isinstance(event, BuildsFinished) else ():
+        for line in table_of(event):
             self._out.write(f"{fold(line, columns)}\n")
         text = fold(wording(event), columns)
         self._out.write(f"\x1b[{code}m{text}\x1b[0m\n" if self._color and code else f"{text}\n")

@@ -3,7 +3,6 @@
 import time
 
 from autopipe.pipeline.events import (
-    BuildsFinished,
     Event,
     Measured,
     Progress,
@@ -11,8 +10,8 @@ from autopipe.pipeline.events import (
     TuningProgress,
     Warn,
 )
-from autopipe.report.builds import list_builds
 from autopipe.report.escape import escape, line_of
+from autopipe.report.event_table import table_of
 from autopipe.report.output import Output
 from autopipe.report.summary import RunSummary
 from autopipe.report.wording import PATH_LIMIT, wording
@@ -40,8 +39,7 @@ class Plain:
             if now < self._next:
                 return
             self._next = now + INTERVAL
-        table = list_builds(event) if isinstance(event, BuildsFinished) else ()
-        for line in (*table, wording(event), *summary):
+        for line in (*table_of(event), wording(event), *summary):
             self._out.write(line_of(line, _LONGEST) + "\n")
 
 

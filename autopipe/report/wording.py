@@ -7,6 +7,7 @@ from autopipe.pipeline.events import (
     BuildStarted,
     Event,
     Measured,
+    PassTimes,
     Progress,
     RunFinished,
     StageCached,
@@ -30,7 +31,7 @@ PATH_LIMIT = 5000
 """A path is shown whole; the system allows no longer one."""
 
 
-def wording(event: Event) -> str:  # noqa: C901 -- a case an event
+def wording(event: Event) -> str:  # noqa: C901, PLR0912 -- a case an event
     """Say what happened, in ASCII but for names and messages."""
     match event:
         case StageStarted(stage=stage):
@@ -47,6 +48,9 @@ def wording(event: Event) -> str:  # noqa: C901 -- a case an event
             text = row(stage, "failed")
         case Progress() | TuningProgress():
             text = row(event.stage, progress(event))
+        case PassTimes(stage=stage, passes=passes):
+            spent = sum(one.seconds for one in passes)
+            text = row(stage, "passes", f"{seconds(spent)} in {len(passes)} passes")
         case Measured(stage=stage):
             text = row(stage, "measured")
         case Tuned(stage=stage):

@@ -23,6 +23,7 @@ from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.records.proofs import claimed
+from autopipe.stages.shown_passes import show_passes
 from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class BuildStage(Stage, frozen=True):
         "tasks": Need(Kind.TASKS),
         "tune": Need(Kind.RECORDS, optional=True),
     }
+    runs_passes: ClassVar[bool] = True
     reads: ClassVar[frozenset[Facet]] = frozenset(
         {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN, Facet.LIBRARIES, Facet.EXTENSIONS}
     )
@@ -96,7 +98,8 @@ class BuildStage(Stage, frozen=True):
             paths = {one.label: ctx.out / one.library for one in sized}
             paths[""] = ctx.out / LIBRARY
             linker = Linker.of(self.linker, self.sysroot)
-            compiled = compile_model(lowered, choices, failures, paths, linker)
+            with show_passes(ctx, self.name):
+                compiled = compile_model(lowered, choices, failures, paths, linker)
         packing = {label: one.packing for label, one in compiled.items()}
         functions = {label: one.functions for label, one in compiled.items()}
         _map_nodes(ctx, tasks, {label: path.name for label, path in paths.items()}, functions)

@@ -9,6 +9,7 @@ from autopipe.config.dimension import Dimension, likely
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.stages.shown_passes import show_passes
 from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class LowerStage(Stage, frozen=True):
     version: ClassVar[int] = 13
     produces: ClassVar[Kind] = Kind.LOWERED
     needs: ClassVar[dict[str, Need]] = {"optimize": Need(Kind.MODULE)}
+    runs_passes: ClassVar[bool] = True
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
 
     fast_algorithms: bool
@@ -63,7 +65,7 @@ class LowerStage(Stage, frozen=True):
         module = module_io.load_module(ctx.inputs["optimize"] / "module.json")
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         sized = SizedModules.of(likely(self.dimensions))
-        with refusals(conditions) as refusal:
+        with refusals(conditions) as refusal, show_passes(ctx, self.name):
             scope = self._scope(ctx, conditions.target, refusal)
             lowered = self._noted(self._lowered(module, conditions, scope))
             module_io.save_module(lowered, ctx.out / WHOLE)

@@ -9,6 +9,7 @@ from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.stages.shown_passes import show_passes
 from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class OptimizeStage(Stage, frozen=True):
     version: ClassVar[int] = 11
     produces: ClassVar[Kind] = Kind.MODULE
     needs: ClassVar[dict[str, Need]] = {"import": Need(Kind.MODEL)}
+    runs_passes: ClassVar[bool] = True
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
 
     layout: dict[str, tuple[str, ...]]
@@ -53,15 +55,16 @@ class OptimizeStage(Stage, frozen=True):
             cpu.check_products(ctx.facts[Facet.TARGET])
         source = ctx.inputs["import"]
         model = ImportedModel.read(source)
-        optimized = lowering.optimize(
-            module_io.load_module(source / "module.json"),
-            model.arguments,
-            self.layout,
-            tvm_target(ctx.facts[Facet.TARGET]),
-            lambda message: ctx.emit(Warn(stage=self.name, message=message)),
-            round_weights=self.weights is not None,
-            round_products=self.compute is not None,
-        )
+        with show_passes(ctx, self.name):
+            optimized = lowering.optimize(
+                module_io.load_module(source / "module.json"),
+                model.arguments,
+                self.layout,
+                tvm_target(ctx.facts[Facet.TARGET]),
+                lambda message: ctx.emit(Warn(stage=self.name, message=message)),
+                round_weights=self.weights is not None,
+                round_products=self.compute is not None,
+            )
         rounded = [model.weights[at] for at in optimized.rounded]
         module_io.save_module(optimized.module, ctx.out / "module.json")
         module_io.save_module(optimized.transform, ctx.out / "transform.json")

@@ -1,0 +1,14 @@
+"""The table that an event has beside its line."""
+
+from collections.abc import Iterable
+
+from autopipe.pipeline.events import BuildsFinished, Event, PassTimes
+from autopipe.report.builds import list_builds
+from autopipe.report.pass_times import list_pass_times
+
+
+def table_of(event: Event) -> Iterable[str]:
+    """Return the lines of the table, none for most events."""
+    if isinstance(event, BuildsFinished):
+        return list_builds(event)
+    return list_pass_times(event) if isinstance(event, PassTimes) else ()
