@@ -100,14 +100,6 @@ def _fuse_attention(module: tvm.IRModule, _: LowerState) -> tvm.IRModule:
     return _label_merged(fuse_attention(module), module)
 
 
-def _add_weight_check(module: tvm.IRModule, _: LinkState) -> tvm.IRModule:
-    return add_weight_check(module) if takes_every_size(module) else module
-
-
-def _mark_elementary(module: tvm.IRModule, _: LowerState) -> tvm.IRModule:
-    return elementary.mark(module)
-
-
 INFERENCE: Final[Phase[OptimizeState]] = Phase(
     "inference",
     (
@@ -254,7 +246,7 @@ LOWER: Final[tuple[Phase[LowerState], ...]] = (
             NamedPass(
                 "mark_elementary",
                 "elementary functions may become arithmetic, which LLVM vectorizes",
-                _mark_elementary,
+                lambda module, _: elementary.mark(module),
                 lambda state: state.fast_algorithms and backend_of(state.target).processor,
                 "on a processor, with `numerics.fast_algorithms`",
             ),
@@ -291,7 +283,7 @@ LINK: Final[tuple[Phase[LinkState], ...]] = (
             NamedPass(
                 "add_weight_check",
                 "weights are compared with their shapes once, and not by each kernel",
-                _add_weight_check,
+                lambda module, _: add_weight_check(module) if takes_every_size(module) else module,
                 condition="every size follows from the inputs",
             ),
             module_pass(add_kernel, "a model without kernels would have no object file"),
@@ -304,32 +296,29 @@ def _keep_call(_: relax.BlockBuilder, call: relax.Call) -> relax.Call:
     return call
 
 
-def _legalize_rest() -> tvm.transform.Pass:
-    """Return TVM's pass that leaves views as they are: `replace_copies_by_views` made them."""
-    return transform.LegalizeOps({RESHAPE: _keep_call})
-
+_AS_TVM: Final = "as in TVM's list `default`"
 
 MACHINE_DYNAMIC: Final[tuple[Phase[None], ...]] = (
     Phase(
         "virtual machine, dynamic shapes",
         (
-            tvm_pass(relax.backend.DispatchSampling, "as in TVM's list `default`"),
-            tvm_pass(relax.backend.DispatchSortScan, "as in TVM's list `default`"),
+            tvm_pass(relax.backend.DispatchSampling, _AS_TVM),
+            tvm_pass(relax.backend.DispatchSortScan, _AS_TVM),
             NamedPass(
                 "LegalizeOps",
                 "views stay views; TVM's list would make copies of them",
-                lambda module, _: _legalize_rest()(module),
+                lambda module, _: transform.LegalizeOps({RESHAPE: _keep_call})(module),
             ),
-            tvm_pass(transform.ToNonDataflow, "as in TVM's list `default`"),
-            tvm_pass(transform.RemovePurityChecking, "as in TVM's list `default`"),
-            tvm_pass(transform.CallTIRRewrite, "as in TVM's list `default`"),
-            tvm_pass(transform.StaticPlanBlockMemory, "as in TVM's list `default`"),
-            tvm_pass(transform.LowerAllocTensor, "as in TVM's list `default`"),
-            tvm_pass(transform.KillAfterLastUse, "as in TVM's list `default`"),
-            tvm_pass(transform.LowerRuntimeBuiltin, "as in TVM's list `default`"),
-            tvm_pass(transform.ComputePrimValue, "as in TVM's list `default`"),
-            tvm_pass(transform.VMShapeLower, "as in TVM's list `default`"),
-            tvm_pass(transform.AttachGlobalSymbol, "as in TVM's list `default`"),
+            tvm_pass(transform.ToNonDataflow, _AS_TVM),
+            tvm_pass(transform.RemovePurityChecking, _AS_TVM),
+            tvm_pass(transform.CallTIRRewrite, _AS_TVM),
+            tvm_pass(transform.StaticPlanBlockMemory, _AS_TVM),
+            tvm_pass(transform.LowerAllocTensor, _AS_TVM),
+            tvm_pass(transform.KillAfterLastUse, _AS_TVM),
+            tvm_pass(transform.LowerRuntimeBuiltin, _AS_TVM),
+            tvm_pass(transform.ComputePrimValue, _AS_TVM),
+            tvm_pass(transform.VMShapeLower, _AS_TVM),
+            tvm_pass(transform.AttachGlobalSymbol, _AS_TVM),
             module_pass(share_shapes, "a shape is made once in a call, and not for each tensor"),
             module_pass(order_size_stores, "the same model gives the same bytes"),
         ),

@@ -1,0 +1,74 @@
+"""The page of all passes, from the lists that the compiler runs."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+_HEAD: Final = """\
+# Passes
+
+What is done between the imported graph and machine code, in order. `make gen` writes this page from
+`autopipe/compiler/pass_lists.py`. Passes of TVM have TVM's names, such as `FoldConstant`; ours are
+functions in `autopipe/compiler/passes/` and `autopipe/compiler/codegen/`, most in a file of their
+name.
+
+`autopipe run FILE --dump-ir DIR` writes the module after each pass that changes it, numbered and
+named, in a folder for each stage. `--print-pass-times` shows how long each pass took. Both run the
+stages *optimize*, *lower* and *build* again, and change no result. The times are those of passes
+alone: LLVM's are not in them.
+"""
+
+_DEFAULT: Final = """
+For static shapes the virtual machine takes TVM's list `default`. `StaticPlanBlockMemory` is where
+memory is planned.
+"""
+
+_TVM: Final = """
+Then TVM's own list `s_tir` follows, from `CanonicalizeLoop` to `BF16StorageLegalize`.
+"""
+
+_LLVM: Final = """
+At last TVM's `LowerTVMBuiltin` and `LowerIntrin` follow, and LLVM makes machine code.
+"""
+
+
+def write_passes_page() -> str:
+    """Return the text of the page. Imports TVM."""
+    from autopipe.compiler import pass_lists as lists
+
+    parts = [
+        _HEAD,
+        *_phases("Stage *optimize*: ops in their final layouts", lists.OPTIMIZE),
+        *_phases("Stage *lower*: ops to kernels", lists.LOWER),
+        *_phases("Stage *build*: kernels and their schedules to a model", lists.LINK),
+        *_phases("Stage *build*: code for the virtual machine", lists.MACHINE_DYNAMIC),
+        _DEFAULT,
+        "\n## Stage *build*: kernels as they are scheduled\n",
+        *_kernels(lists.KERNELS),
+        _TVM,
+        "\n## Stage *build*: kernels as LLVM gets them\n",
+        *_kernels(lists.HOST_KERNELS_DYNAMIC, "a size is dynamic"),
+        *_rows((one.name, one.reason, "") for one in lists.HOST_KERNELS),
+        _LLVM,
+    ]
+    return "".join(parts)
+
+
+def _phases(title: str, phases: Sequence[Any]) -> Iterator[str]:
+    yield f"\n## {title}\n"
+    for phase in phases:
+        yield f"\n### {phase.name.capitalize()}\n"
+        yield _HEADER
+        yield from _rows((one.name, one.reason, one.condition) for one in phase.passes)
+
+
+_HEADER: Final = "\n| pass | reason | only if |\n|---|---|---|\n"
+
+
+def _kernels(passes: Sequence[Any], condition: str = "") -> Iterator[str]:
+    yield _HEADER
+    yield from _rows((one.name, one.reason, condition) for one in passes)
+
+
+def _rows(rows: Any) -> Iterator[str]:  # noqa: ANN401 - tuples of three texts
+    for name, reason, condition in rows:
+        yield f"| `{name}` | {reason} | {condition} |\n"

@@ -1,0 +1,95 @@
+"""The lists of passes, and what shows them."""
+
+from itertools import pairwise
+
+import pytest
+import tvm
+from tvm import relax
+
+from autopipe.compiler import lowering, pass_lists
+from autopipe.compiler.library.build import build
+from autopipe.compiler.named_pass import NamedPass, Phase, module_pass, run_passes
+from autopipe.compiler.pass_observer import observe_passes, pass_context
+from autopipe.errors import ModelError
+from tests.compiler import graphs
+
+LISTS = {
+    "optimize": pass_lists.OPTIMIZE,
+    "lower": pass_lists.LOWER,
+    "link": pass_lists.LINK,
+    "machine": pass_lists.MACHINE_DYNAMIC,
+}
+KERNELS = (pass_lists.KERNELS, pass_lists.HOST_KERNELS_DYNAMIC, pass_lists.HOST_KERNELS)
+
+
+def doubled():
+    x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            total = builder.emit_output(relax.op.add(x, x))
+        builder.emit_func_output(total)
+    return builder.get()
+
+
+def build_model(folder=None):
+    """Return the observer of a whole build."""
+    with observe_passes(folder) as observer:
+        optimized = lowering.optimize(doubled(), 1, {}, graphs.TARGET, print)
+        build(lowering.lower(optimized.module, graphs.TARGET), {}, graphs.TARGET)
+    return observer
+
+
+def test_each_pass_has_a_name_and_a_reason():
+    passes = [one for phases in LISTS.values() for phase in phases for one in phase.passes]
+    passes += [one for each in KERNELS for one in each]
+    assert len(passes) > 60
+    assert all(one.name.isidentifier() and one.reason for one in passes)
+
+
+def test_a_build_runs_every_pass_of_its_lists_under_its_name():
+    seen = build_model().times
+    lists = [pass_lists.OPTIMIZE, pass_lists.LOWER, pass_lists.LINK]
+    passes = [one for phases in lists for phase in phases for one in phase.passes]
+    conditional = {one.name for one in passes if one.condition}
+    wanted = {one.name for one in passes} - conditional
+    wanted |= {one.name for one in (*pass_lists.KERNELS, *pass_lists.HOST_KERNELS)}
+    assert wanted <= seen.keys()
+    assert "fuse_attention" in seen
+    assert not {"round_products", "convert_layout", "assume_nonnegative_sizes"} & seen.keys()
+
+
+def test_what_a_pass_runs_itself_is_not_listed():
+    normalize = relax.transform.Normalize()
+    named = NamedPass("outer", "calls another", lambda module, _: normalize(module))
+    with observe_passes() as observer, pass_context():
+        run_passes(doubled(), [Phase("all", (named,))], None)
+    assert list(observer.times) == ["outer"]
+    assert observer.times["outer"].runs == 1
+
+
+def test_a_file_is_written_for_each_pass_that_changes_the_module(tmp_path):
+    folder = tmp_path / "ir"
+    build_model(folder)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names[0] == "000_input.txt"
+    assert [int(name.partition("_")[0]) for name in names] == list(range(len(names)))
+    texts = [(folder / name).read_text() for name in names]
+    assert all(before != after for before, after in pairwise(texts))
+    legalized = next(name for name in names if "legalize" in name)
+    assert "R.add" in texts[0]
+    assert "R.call_tir" in (folder / legalized).read_text()
+    assert "LowerTVMBuiltin" in names[-1]
+
+
+def test_nothing_is_watched_where_nobody_asks():
+    with pass_context() as context:
+        assert not context.instruments
+
+
+def test_an_error_of_a_pass_is_raised_as_it_is():
+    def fail(_: tvm.IRModule) -> tvm.IRModule:
+        raise ModelError("no such model")
+
+    with pytest.raises(ModelError, match=r"^no such model$"):
+        run_passes(doubled(), [Phase("all", (module_pass(fail, "fails"),))], None)
