@@ -3,5 +3,7 @@
 - `module` checks TIR before code generation.
 - `text` checks the LLVM IR that code generation made, and CUDA C++, before any of it runs.
 - `linked` checks object files before they are linked, and the linked library.
-- `gate` is the only way to machine code. It calls the other three.
+- `model_check` looks through a model before any of it is compiled.
+
+`codegen/compile_kernels.py` is the only way to machine code, and calls them.
 """

@@ -151,7 +151,7 @@ def test_instructions_add_products_of_bytes(monkeypatch):
     sch = blank(workload)
     recurrence.apply(sch, found, recurrence.fill(found, hardware))
     assert "vpdpbusd" in compiled(sch.mod, target).inspect_source("asm")
-    monkeypatch.setattr(check, "gate", emulated)
+    monkeypatch.setattr(check, "compile_kernel", emulated.kernel)
     checked(workload, sch.mod, target)
 
 

@@ -56,7 +56,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def anywhere(monkeypatch):
-    monkeypatch.setattr(check, "gate", emulated)
+    monkeypatch.setattr(check, "compile_kernel", emulated.kernel)
 
 
 def halves():
