@@ -13,12 +13,11 @@ from autopipe.compiler.pass_observer import observe_passes, pass_context
 from autopipe.errors import ModelError
 from tests.compiler import graphs
 
-LISTS = {
-    "optimize": pass_lists.OPTIMIZE,
-    "lower": pass_lists.LOWER,
-    "link": pass_lists.LINK,
-    "machine": pass_lists.MACHINE_DYNAMIC,
-}
+PASSES = [
+    *(one for phase in pass_lists.OPTIMIZE for one in phase.passes),
+    *(one for phase in pass_lists.LOWER for one in phase.passes),
+    *(one for phase in pass_lists.LINK for one in phase.passes),
+]
 KERNELS = (pass_lists.KERNELS, pass_lists.HOST_KERNELS_DYNAMIC, pass_lists.HOST_KERNELS)
 
 
@@ -41,18 +40,17 @@ def build_model(folder=None):
 
 
 def test_each_pass_has_a_name_and_a_reason():
-    passes = [one for phases in LISTS.values() for phase in phases for one in phase.passes]
-    passes += [one for each in KERNELS for one in each]
-    assert len(passes) > 60
-    assert all(one.name.isidentifier() and one.reason for one in passes)
+    machine = [one for phase in pass_lists.MACHINE_DYNAMIC for one in phase.passes]
+    named = {one.name: one.reason for one in PASSES} | {one.name: one.reason for one in machine}
+    named |= {one.name: one.reason for each in KERNELS for one in each}
+    assert len(named) > 50
+    assert all(name.isidentifier() and reason for name, reason in named.items())
 
 
 def test_a_build_runs_every_pass_of_its_lists_under_its_name():
     seen = build_model().times
-    lists = [pass_lists.OPTIMIZE, pass_lists.LOWER, pass_lists.LINK]
-    passes = [one for phases in lists for phase in phases for one in phase.passes]
-    conditional = {one.name for one in passes if one.condition}
-    wanted = {one.name for one in passes} - conditional
+    conditional = {one.name for one in PASSES if one.condition}
+    wanted = {one.name for one in PASSES} - conditional
     wanted |= {one.name for one in (*pass_lists.KERNELS, *pass_lists.HOST_KERNELS)}
     assert wanted <= seen.keys()
     assert "fuse_attention" in seen
@@ -61,7 +59,9 @@ def test_a_build_runs_every_pass_of_its_lists_under_its_name():
 
 def test_what_a_pass_runs_itself_is_not_listed():
     normalize = relax.transform.Normalize()
-    named = NamedPass("outer", "calls another", lambda module, _: normalize(module))
+    named: NamedPass[object] = NamedPass(
+        "outer", "calls another", lambda module, _: normalize(module)
+    )
     with observe_passes() as observer, pass_context():
         run_passes(doubled(), [Phase("all", (named,))], None)
     assert list(observer.times) == ["outer"]
