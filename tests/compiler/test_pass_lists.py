@@ -1,6 +1,7 @@
 """The lists of passes, and what shows them."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import tvm
@@ -13,7 +14,7 @@ from autopipe.compiler.pass_observer import observe_passes, pass_context
 from autopipe.errors import ModelError
 from tests.compiler import graphs
 
-PASSES = [
+PASSES: list[NamedPass[Any]] = [
     *(one for phase in pass_lists.OPTIMIZE for one in phase.passes),
     *(one for phase in pass_lists.LOWER for one in phase.passes),
     *(one for phase in pass_lists.LINK for one in phase.passes),
@@ -40,7 +41,9 @@ def build_model(folder=None):
 
 
 def test_each_pass_has_a_name_and_a_reason():
-    machine = [one for phase in pass_lists.MACHINE_DYNAMIC for one in phase.passes]
+    machine: list[NamedPass[Any]] = [
+        one for phase in pass_lists.MACHINE_DYNAMIC for one in phase.passes
+    ]
     named = {one.name: one.reason for one in PASSES} | {one.name: one.reason for one in machine}
     named |= {one.name: one.reason for each in KERNELS for one in each}
     assert len(named) > 50
