@@ -285,13 +285,8 @@ def _run(
     flow.locking.require(lambda: _tasks(executor, flow.plan))
     if told and (stale := flow.locking.stale()):
         emit(Warn(stage="lock", message=stale))
-    return executor.run(flow.plan, force={*force, *_showing(flow)})
-
-
-def _showing(flow: Flow) -> Iterator[str]:
-    """Yield the stages that run again to show their passes."""
-    if flow.passes.is_wanted:
-        yield from (step.name for step in flow.plan.steps if step.stage.runs_passes)
+    shown = [one.name for one in flow.plan.steps if one.stage.runs_passes]
+    return executor.run(flow.plan, force={*force, *(shown if flow.passes.is_wanted else ())})
 
 
 def _inspection(flow: Flow, emit: Callable[[Event], None]) -> Look:
