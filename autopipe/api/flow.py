@@ -97,9 +97,10 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             _sharing(flow, file.absolute().parent, emit) as remote,
         ):
             _check_owner(flow, output)
-            shown = replace(flow, passes=passes)
             with name_bisect(file, flow.pipeline.target, build=build, store=store):
-                artifacts = _run(shown, force, emit, remote, told=not overrides)
+                artifacts = _run(
+                    replace(flow, passes=passes), force, emit, remote, told=not overrides
+                )
             if reproducible:
                 Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
