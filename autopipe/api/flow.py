@@ -13,7 +13,7 @@ from autopipe.api.next_step import name_bisect
 from autopipe.api.publish import publish
 from autopipe.config import Pipeline
 from autopipe.config.load import load
-from autopipe.environment.environment import Environment, Host, Stack, requirement, version
+from autopipe.environment.environment import Environment, Host, Stack, describe_tvm_misfit
 from autopipe.environment.facet import Facet
 from autopipe.environment.toolchain import is_foreign
 from autopipe.errors import ConfigError, SetupError, StoreError
@@ -85,8 +85,8 @@ def run(  # noqa: PLR0913 -- one for each option of the command
 
     A run with `overrides`, such as `tuning.budget.trials=64`, or only `until` a stage, writes no
     lock. `lock_timeout` limits the seconds to wait for other processes. `reproducible` builds again
-    and compares. A lock that is followed is signed by one of `signers`. With `passes`, stages that
-    run passes of the compiler do so again, and show them. Raises AutopipeError.
+    and compares. A lock that is followed is signed by one of `signers`. Stages run again to show
+    `passes`. Raises AutopipeError.
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
     start, code, reason, package, lock = time.monotonic(), 0, None, None, None
@@ -97,10 +97,9 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             _sharing(flow, file.absolute().parent, emit) as remote,
         ):
             _check_owner(flow, output)
+            flow = replace(flow, passes=passes)  # noqa: PLW2901 - with what is shown
             with name_bisect(file, flow.pipeline.target, build=build, store=store):
-                artifacts = _run(
-                    replace(flow, passes=passes), force, emit, remote, told=not overrides
-                )
+                artifacts = _run(flow, force, emit, remote, told=not overrides)
             if reproducible:
                 Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
@@ -286,8 +285,8 @@ def _run(
     flow.locking.require(lambda: _tasks(executor, flow.plan))
     if told and (stale := flow.locking.stale()):
         emit(Warn(stage="lock", message=stale))
-    shown = [one.name for one in flow.plan.steps if one.stage.runs_passes]
-    return executor.run(flow.plan, force={*force, *(shown if flow.passes.is_wanted else ())})
+    shown = flow.passes.stages(one.stage for one in flow.plan.steps)
+    return executor.run(flow.plan, force={*force, *shown})
 
 
 def _inspection(flow: Flow, emit: Callable[[Event], None]) -> Look:
@@ -339,14 +338,5 @@ def _examine(zygote: Zygote, store: Store) -> Stack:
             raise SetupError(
                 f"TVM can not be started ({reason}), {OUT_OF_MEMORY}? {little()}"
             ) from error
-        raise SetupError(misfit(reason)) from error
+        raise SetupError(describe_tvm_misfit(reason)) from error
     return cast("Mapping[str, str]", stack)
-
-
-def misfit(reason: str) -> str:
-    """Say that TVM and tvm-ffi do not fit each other, and what to install."""
-    return (
-        f"apache-tvm {version('apache-tvm')} does not work with apache-tvm-ffi "
-        f"{version('apache-tvm-ffi')} ({reason}): "
-        f"pip install {requirement('apache-tvm')} {requirement('apache-tvm-ffi')}"
-    )

@@ -141,6 +141,15 @@ def requirement(package: str) -> str:
     return next((match[0].strip() for match in map(pattern.match, lines) if match), package)
 
 
+def describe_tvm_misfit(reason: str) -> str:
+    """Return a message that TVM and tvm-ffi do not fit each other, with what to install."""
+    return (
+        f"apache-tvm {version('apache-tvm')} does not work with apache-tvm-ffi "
+        f"{version('apache-tvm-ffi')} ({reason}): "
+        f"pip install {requirement('apache-tvm')} {requirement('apache-tvm-ffi')}"
+    )
+
+
 def _tvm(stack: Stack) -> dict[str, object]:
     return {
         "tvm": version("apache-tvm"),

@@ -5,7 +5,7 @@ declaration, and `run` is its behaviour. Nothing else reaches it, and nothing el
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
@@ -37,6 +37,10 @@ class PassOutput:
     def is_wanted(self) -> bool:
         """Whether stages that run passes have to run for it."""
         return self.folder is not None or self.times
+
+    def stages(self, stages: "Iterable[Stage]") -> frozenset[str]:
+        """Return the names of the stages that have to run again for it."""
+        return frozenset(one.name for one in stages if self.is_wanted and one.runs_passes)
 
 
 NO_PASS_OUTPUT: Final = PassOutput()
