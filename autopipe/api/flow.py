@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -83,23 +83,20 @@ def run(  # noqa: PLR0913 -- one for each option of the command
 ) -> dict[str, Artifact]:
     """Run a pipeline file, publish its package, and return the artifact of each stage by name.
 
-    A run with `overrides`, such as `tuning.budget.trials=64`, or only `until` a stage, writes no
-    lock. `lock_timeout` limits the seconds to wait for other processes. `reproducible` builds again
-    and compares. A lock that is followed is signed by one of `signers`. Stages run again to show
-    `passes`. Raises AutopipeError.
+    A run with `overrides`, or only `until` a stage, writes no lock. `lock_timeout` is in seconds.
+    `reproducible` builds again and compares. `signers` sign a lock. Raises AutopipeError.
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
     start, code, reason, package, lock = time.monotonic(), 0, None, None, None
     asked = overrides, store, until, force, mode, Patience(waiting(emit), lock_timeout), signers
     try:
         with (
-            opened(file, *asked, build=build, ask=True) as flow,
+            opened(file, *asked, build=build, ask=True, passes=passes) as flow,
             _sharing(flow, file.absolute().parent, emit) as remote,
+            name_bisect(file, flow.pipeline.target, build=build, store=store),
         ):
             _check_owner(flow, output)
-            flow = replace(flow, passes=passes)  # noqa: PLW2901 - with what is shown
-            with name_bisect(file, flow.pipeline.target, build=build, store=store):
-                artifacts = _run(flow, force, emit, remote, told=not overrides)
+            artifacts = _run(flow, force, emit, remote, told=not overrides)
             if reproducible:
                 Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
@@ -205,6 +202,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     *,
     build: str | None = None,
     ask: bool = False,
+    passes: PassOutput = NO_PASS_OUTPUT,
 ) -> Iterator[Flow]:
     """Open the store of a pipeline file, with the stages that are asked for as a plan.
 
@@ -220,7 +218,8 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
         )
         steps = build_plan(locking.stages(stages, force), until=until)
         history = History.of(store, file, pipeline.name, build)
-        yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking, history)
+        locked = locking.environment(host)
+        yield Flow(pipeline, steps, store, locked, zygote, locking, history, passes)
 
 
 def _zygote(tmp: Path) -> Zygote:

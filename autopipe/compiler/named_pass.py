@@ -47,7 +47,7 @@ class KernelPass:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase(Generic[State_contra]):
+class PassPhase(Generic[State_contra]):
     """Passes that follow each other for one purpose."""
 
     name: str
@@ -73,7 +73,7 @@ def kernel_pass(rewrite: KernelRewrite, reason: str) -> KernelPass:
 
 
 def run_passes(
-    module: tvm.IRModule, phases: Iterable[Phase[State_contra]], state: State_contra
+    module: tvm.IRModule, phases: Iterable[PassPhase[State_contra]], state: State_contra
 ) -> tvm.IRModule:
     """Run the passes of all phases that are wanted, in order; each sees what the one before made.
 

@@ -34,7 +34,7 @@ from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.named_pass import (
     KernelPass,
     NamedPass,
-    Phase,
+    PassPhase,
     kernel_pass,
     module_pass,
     tvm_pass,
@@ -100,7 +100,7 @@ def _fuse_attention(module: tvm.IRModule, _: LowerState) -> tvm.IRModule:
     return _label_merged(fuse_attention(module), module)
 
 
-INFERENCE: Final[Phase[OptimizeState]] = Phase(
+INFERENCE: Final[PassPhase[OptimizeState]] = PassPhase(
     "inference",
     (
         tvm_pass(transform.CanonicalizeBindings, "a value has one name, so that patterns match"),
@@ -119,7 +119,7 @@ INFERENCE: Final[Phase[OptimizeState]] = Phase(
     ),
 )
 
-ROUNDED_PRODUCTS: Final[Phase[OptimizeState]] = Phase(
+ROUNDED_PRODUCTS: Final[PassPhase[OptimizeState]] = PassPhase(
     "products in bfloat16",
     (
         NamedPass(
@@ -132,10 +132,10 @@ ROUNDED_PRODUCTS: Final[Phase[OptimizeState]] = Phase(
     ),
 )
 
-OPTIMIZE: Final[tuple[Phase[OptimizeState], ...]] = (
+OPTIMIZE: Final[tuple[PassPhase[OptimizeState], ...]] = (
     INFERENCE,
     ROUNDED_PRODUCTS,
-    Phase(
+    PassPhase(
         "convolutions",
         (
             module_pass(drop_dead_taps, "a tap of a kernel that reads nothing but padding is zero"),
@@ -144,7 +144,7 @@ OPTIMIZE: Final[tuple[Phase[OptimizeState], ...]] = (
             ),
         ),
     ),
-    Phase(
+    PassPhase(
         "layouts",
         (
             NamedPass(
@@ -161,7 +161,7 @@ OPTIMIZE: Final[tuple[Phase[OptimizeState], ...]] = (
             module_pass(transpose_before_resize, "a transpose of the smaller image moves less"),
         ),
     ),
-    Phase(
+    PassPhase(
         "clean-up",
         (
             tvm_pass(transform.Normalize, "rewrites left nested expressions"),
@@ -171,7 +171,7 @@ OPTIMIZE: Final[tuple[Phase[OptimizeState], ...]] = (
             tvm_pass(transform.DeadCodeElimination, "what nothing reads is dropped"),
         ),
     ),
-    Phase(
+    PassPhase(
         "weights",
         (
             NamedPass(
@@ -195,8 +195,8 @@ OPTIMIZE: Final[tuple[Phase[OptimizeState], ...]] = (
     ),
 )
 
-LOWER: Final[tuple[Phase[LowerState], ...]] = (
-    Phase(
+LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
+    PassPhase(
         "ops to kernels",
         (
             NamedPass(
@@ -221,7 +221,7 @@ LOWER: Final[tuple[Phase[LowerState], ...]] = (
             tvm_pass(transform.FoldConstant, "kernels of constants are computed here"),
         ),
     ),
-    Phase(
+    PassPhase(
         "fusion",
         (
             NamedPass("fuse_ops", "a chain of ops is one kernel, without memory between", fuse_ops),
@@ -230,7 +230,7 @@ LOWER: Final[tuple[Phase[LowerState], ...]] = (
             NamedPass("describe_kernels", "each kernel states its ops and nodes", describe_kernels),
         ),
     ),
-    Phase(
+    PassPhase(
         "kernels for schedules",
         (
             tvm_pass(
@@ -254,8 +254,8 @@ LOWER: Final[tuple[Phase[LowerState], ...]] = (
     ),
 )
 
-LINK: Final[tuple[Phase[LinkState], ...]] = (
-    Phase(
+LINK: Final[tuple[PassPhase[LinkState], ...]] = (
+    PassPhase(
         "schedules",
         (
             module_pass(replace_copies_by_views, "a copy that keeps the order of memory is a view"),
@@ -267,14 +267,14 @@ LINK: Final[tuple[Phase[LinkState], ...]] = (
             ),
         ),
     ),
-    Phase(
+    PassPhase(
         "weights",
         (
             module_pass(split_packing, "schedules pack weights, which is done once, by the build"),
             NamedPass("lift_packing", "packing is a module of its own", _lift_packing),
         ),
     ),
-    Phase(
+    PassPhase(
         "calls",
         (
             module_pass(
@@ -298,8 +298,8 @@ def _keep_call(_: relax.BlockBuilder, call: relax.Call) -> relax.Call:
 
 _AS_TVM: Final = "as in TVM's list `default`"
 
-MACHINE_DYNAMIC: Final[tuple[Phase[None], ...]] = (
-    Phase(
+MACHINE_DYNAMIC: Final[tuple[PassPhase[None], ...]] = (
+    PassPhase(
         "virtual machine, dynamic shapes",
         (
             tvm_pass(relax.backend.DispatchSampling, _AS_TVM),

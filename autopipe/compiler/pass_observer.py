@@ -22,7 +22,7 @@ _current: ContextVar["PassObserver | None"] = ContextVar("observer", default=Non
 
 
 @dataclass(slots=True)
-class PassTime:
+class MeasuredPass:
     """How often a pass ran, and for how long."""
 
     name: str
@@ -36,7 +36,7 @@ class PassObserver:
 
     folder: Path | None = None
     """A file for each pass that changes the module; None writes none."""
-    times: dict[str, PassTime] = field(default_factory=dict)
+    times: dict[str, MeasuredPass] = field(default_factory=dict)
     _running: list[tuple[str, float]] = field(default_factory=list)
     _last: str = ""
     _files: int = 0
@@ -59,7 +59,7 @@ class PassObserver:
 
     def add(self, name: str, runs: int, seconds: float) -> None:
         """Add the time of one or several runs of a pass."""
-        time = self.times.setdefault(name, PassTime(name))
+        time = self.times.setdefault(name, MeasuredPass(name))
         time.runs += runs
         time.seconds += seconds
 

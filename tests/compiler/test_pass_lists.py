@@ -9,7 +9,7 @@ from tvm import relax
 
 from autopipe.compiler import lowering, pass_lists
 from autopipe.compiler.library.build import build
-from autopipe.compiler.named_pass import NamedPass, Phase, module_pass, run_passes
+from autopipe.compiler.named_pass import NamedPass, PassPhase, module_pass, run_passes
 from autopipe.compiler.pass_observer import observe_passes, pass_context
 from autopipe.errors import ModelError
 from tests.compiler import graphs
@@ -66,7 +66,7 @@ def test_what_a_pass_runs_itself_is_not_listed():
         "outer", "calls another", lambda module, _: normalize(module)
     )
     with observe_passes() as observer, pass_context():
-        run_passes(doubled(), [Phase("all", (named,))], None)
+        run_passes(doubled(), [PassPhase("all", (named,))], None)
     assert list(observer.times) == ["outer"]
     assert observer.times["outer"].runs == 1
 
@@ -95,4 +95,4 @@ def test_an_error_of_a_pass_is_raised_as_it_is():
         raise ModelError("no such model")
 
     with pytest.raises(ModelError, match=r"^no such model$"):
-        run_passes(doubled(), [Phase("all", (module_pass(fail, "fails"),))], None)
+        run_passes(doubled(), [PassPhase("all", (module_pass(fail, "fails"),))], None)
