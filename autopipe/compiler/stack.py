@@ -3,7 +3,7 @@
 Each function runs in a child process, because TVM and tvm-ffi of unfitting releases crash.
 """
 
-import inspect
+import platform
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -58,11 +58,12 @@ def machine() -> dict[str, str]:
 
 def fit(_argument: Argument, _emit: Emit) -> str:
     """Make a database and a search in the same way as tuning does."""
-    stack = inspect.stack
-    inspect.stack = lambda *_: stack(0)  # the intrinsics are registered in a third of the time
     import tvm
     from tvm.s_tir import meta_schedule as ms
 
+    from autopipe.compiler.patches import load_cpu_intrinsics
+
+    load_cpu_intrinsics(platform.machine())
     module = _module()
     tvm.ir.save_json(module)
     target = tvm.target.Target({"kind": "llvm", "num-cores": 1})

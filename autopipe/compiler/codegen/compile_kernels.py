@@ -23,6 +23,7 @@ from autopipe.compiler.pass_lists import (
     KERNELS,
     MACHINE_DYNAMIC,
 )
+from autopipe.compiler.patches import replace_build
 from autopipe.compiler.walls import linked, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
 
@@ -104,4 +105,4 @@ def _compile_folded(function: tvm.tirx.PrimFunc, target: tvm.target.Target, *_: 
 
 register_tir_pipeline(STATIC, partial(kernel_pipeline, HOST_KERNELS))
 register_tir_pipeline(DYNAMIC, partial(kernel_pipeline, (*HOST_KERNELS_DYNAMIC, *HOST_KERNELS)))
-tvm.register_global_func("tirx.build", _compile_folded, override=True)
+replace_build(_compile_folded)

@@ -20,7 +20,7 @@ from autopipe.compiler.library.kernel_threads import KernelThreads, shorten_spin
 from autopipe.compiler.library.loaded_model import LoadedModel, aligned, last_line
 from autopipe.compiler.library.model_instances import ModelInstances
 from autopipe.compiler.library.open_model import OpenModel
-from autopipe.compiler.without_torch import without_torch
+from autopipe.compiler.patches import omit_torch
 from autopipe.errors import SetupError, StageError
 from autopipe.libraries import loading
 from autopipe.runtime.weights import ALIGNMENT, map_bytes, read_header, view_weight
@@ -171,7 +171,7 @@ def _check(machine: "Module", library: str, weights: Sequence[object]) -> None:
 
 @cache
 def _load_runtime() -> None:
-    with without_torch():
+    with omit_torch():
         from tvm_ffi.libinfo import load_lib_ctypes
 
     spec = find_spec("tvm")

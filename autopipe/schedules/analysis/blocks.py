@@ -12,9 +12,9 @@ from tvm.sym import Analyzer
 
 from autopipe.compiler.graph.literals import sizes
 from autopipe.compiler.open_sizes import OpenSizes, least, most
-from autopipe.schedules import type_hints
+from autopipe.compiler.patches import cache_type_hints
 
-type_hints.remember()  # every template looks at blocks
+cache_type_hints()  # every template looks at blocks
 
 SPATIAL: Final = tvm.tirx.IterVar.DataPar
 """The kind of an axis whose iterations do not depend on each other."""

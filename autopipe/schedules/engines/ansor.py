@@ -13,13 +13,13 @@ from typing import Any, Final
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
+from autopipe.compiler.patches import load_cpu_intrinsics
 from autopipe.environment.toolchain import machine_of
 from autopipe.errors import StageError
 from autopipe.measure.build import without_weights
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.covering import covers
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
-from autopipe.schedules.engines.intrinsics import register_cpu_intrinsics
 from autopipe.schedules.engines.sketch_model import SketchModel
 from autopipe.schedules.replay import apply, dump
 from autopipe.tasks.task import Task
@@ -50,7 +50,7 @@ class Ansor:
         """Take the number of cores that the search itself may use."""
         target = conditions.target
         triple = (target.host or target).attrs.get("mtriple")
-        register_cpu_intrinsics(machine_of(str(triple) if triple else None))
+        load_cpu_intrinsics(machine_of(str(triple) if triple else None))
         self._cores = conditions.hardware.cores
         self._lessons: Lessons | None = None
 

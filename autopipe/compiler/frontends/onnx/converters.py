@@ -44,6 +44,7 @@ from autopipe.compiler.frontends.onnx.one_hot import compute_one_hot
 from autopipe.compiler.frontends.onnx.open.converters import opened
 from autopipe.compiler.frontends.onnx.open.extents import Extents
 from autopipe.compiler.frontends.onnx.recurrent import converters as recurrent
+from autopipe.compiler.patches import replace_converters
 
 # ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
 
@@ -224,12 +225,7 @@ def replaced(
     `extents` has what is known of open sizes; None where there are none. `converted` records what
     each node becomes.
     """
-    original = onnx_frontend._get_convert_map
-    converters = {**original(), **OURS, **of_control()}
+    converters = {**onnx_frontend._get_convert_map(), **OURS, **of_control()}
     converters = converters if extents is None else opened(converters, extents)
-    table = named(converters, ConvertedNodes() if converted is None else converted)
-    onnx_frontend._get_convert_map = lambda: table
-    try:
+    with replace_converters(named(converters, converted or ConvertedNodes())):
         yield
-    finally:
-        onnx_frontend._get_convert_map = original

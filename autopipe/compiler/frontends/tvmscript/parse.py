@@ -10,8 +10,8 @@ from typing import Any, Final
 import tvm
 
 from autopipe.compiler import module_io
-from autopipe.compiler.call_stack import unread
 from autopipe.compiler.frontends.tvmscript import checks, gate, vocabulary
+from autopipe.compiler.patches import skip_call_stack
 from autopipe.errors import ModelError
 from autopipe.processes.sandbox import contained
 
@@ -52,7 +52,7 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever TVM makes of it
 
     words = dict(zip(vocabulary.IMPORTS.values(), (ir, relax, tirx), strict=True))
     try:
-        with unread():
+        with skip_call_stack():
             return tvm_parse(text, words, check_well_formed=False)
     except RecursionError:
         raise ModelError("1: nested too deeply") from None
