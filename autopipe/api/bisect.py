@@ -112,7 +112,8 @@ def find_slow_kernel(
 ) -> SlowKernels:  # fmt: skip
     """Rank the kernels of a build by the time that they lose against their bound, or `against`.
 
-    `to` takes the worst. Raises ConfigError for a name that no case has, StoreError, StageError.
+    `to` takes the worst, if one loses any. Raises ConfigError for a name that no case has,
+    StoreError, StageError.
     """
     artifacts = target.artifacts
     nodes = NodeMap.read(artifacts["build"])
@@ -136,8 +137,7 @@ def find_slow_kernel(
             ranked = rank_by_reference(
                 profile, kernels, given.name, nodes=nodes.nodes, runtime=against, times=times
             )
-        if to is not None and ranked.kernels:
-            worst = ranked.kernels[0]
+        if to is not None and (worst := ranked.worst) is not None:
             request = _request(target, work, given, to)
             _save_call(request, worst.position, worst.nodes, timed=True)
     return ranked

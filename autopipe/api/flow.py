@@ -88,6 +88,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
     start, code, reason, package, lock = time.monotonic(), 0, None, None, None
+    unlocked = None
     asked = overrides, store, until, force, mode, Patience(waiting(emit), lock_timeout), signers
     try:
         with (
@@ -103,13 +104,18 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             package = _publish(flow, artifacts, output)
             if until is None and not overrides:
                 lock = flow.locking.write(artifacts, flow.store)
+            elif until is None and mode is Mode.AUTO:
+                unlocked = "no lock is written with --set"
             return artifacts
     except BaseException as error:
         code, reason = exit_code(error), without_traceback(str(error)) or type(error).__name__
         raise
     finally:
         spent, wrote = time.monotonic() - start, lock and str(lock)
-        emit(RunFinished(exit_code=code, seconds=spent, error=reason, package=package, lock=wrote))
+        emit(RunFinished(
+            exit_code=code, seconds=spent, error=reason, package=package, lock=wrote,
+            unlocked=unlocked,
+        ))  # fmt: skip
 
 
 def plan(  # noqa: PLR0913 -- one for each option of the command

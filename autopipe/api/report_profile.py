@@ -24,6 +24,7 @@ def attach_profile(report: RunReport, profile: Profile) -> RunReport:
         library=profile.library, threads=profile.threads, runs=profile.runs, whole=profile.whole,
         sum=sum(call.seconds for call in profile.calls if call.kernel),
         gflops=profile.peaks.gflops, gbps=profile.peaks.gbps, kernels=tuple(kernels),
+        disturbed=profile.disturbed,
     )  # fmt: skip
     return report.model_copy(update={"profile": summed})
 

@@ -36,6 +36,14 @@ class SlowKernels(Part, frozen=True):
     whole: float
     """Seconds of a run that nothing watches."""
     kernels: tuple[SlowKernel, ...]
+    disturbed: str | None = None
+    """What took the processor meanwhile, if anything did."""
+
+    @property
+    def worst(self) -> SlowKernel | None:
+        """Return the kernel that loses most time; None where none loses any."""
+        losing = (one for one in self.kernels if one.seconds > one.wanted)
+        return next(losing, None)
 
 
 def rank_by_bound(profile: Profile, kernels: frozenset[str], case: str) -> SlowKernels:
@@ -86,11 +94,11 @@ def slow_lines(made: SlowKernels) -> Iterator[str]:
     if not made.kernels:
         yield f"no kernel can be compared with {made.against}"
         return
-    worst = made.kernels[0]
-    lost = worst.seconds - worst.wanted
-    if lost <= 0:
+    worst = made.worst
+    if worst is None:
         yield f"none loses time against its {made.against}, as far as kernels can be compared"
         return
+    lost = worst.seconds - worst.wanted
     share = lost / made.whole if made.whole else 0.0
     yield escape(
         f"kernel {name_kernel(worst.kernel)} ({_nodes(worst)}) loses most: "
@@ -124,4 +132,7 @@ def _slow(calls: _Calls, wanted: float) -> SlowKernel:
 
 def _ranked(profile: Profile, against: str, found: Sequence[SlowKernel], case: str) -> SlowKernels:
     ranked = sorted(found, key=lambda one: one.wanted - one.seconds)
-    return SlowKernels(case=case, against=against, whole=profile.whole, kernels=tuple(ranked))
+    return SlowKernels(
+        case=case, against=against, whole=profile.whole, kernels=tuple(ranked),
+        disturbed=profile.disturbed,
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autopipe.cli.options import BuildName, File, Json, Set, StoreRoot
-from autopipe.cli.terminal import show, show_json
+from autopipe.cli.terminal import complain_of_load, show, show_json
 from autopipe.errors import ConfigError, GateError
 
 if TYPE_CHECKING:
@@ -84,11 +84,12 @@ def _find_slow(
     from autopipe.bisection.slow_kernels import slow_lines
 
     made = find_slow_kernel(target, case=case, to=to, against=against)
+    complain_of_load(made.disturbed)
     if as_json:
         show_json(made.document())
     else:
         show(slow_lines(made))
-        show(_written(to))
+        show(_written(to if made.worst is not None else None))
 
 
 def _written(to: Path | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autopipe.cli.options import BuildName, Json, Set, StoreRoot
-from autopipe.cli.terminal import show, show_json
+from autopipe.cli.terminal import complain_of_load, show, show_json
 from autopipe.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def profile(  # noqa: PLR0913 -- one for each option
     if against is not None and reference is None:
         raise ConfigError("--against needs the model: name its ONNX file with --model")
     made = profile_build(found, inputs=inputs or (), sizes=sizes or (), threads=threads, runs=runs)
+    complain_of_load(made.disturbed)
     compared = None if against is None or reference is None else _compare(made, found, reference)
     if trace is not None:
         _write_trace(trace, made)

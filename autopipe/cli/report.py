@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from autopipe.cli.options import BuildName, Set, StoreRoot
-from autopipe.cli.terminal import show
+from autopipe.cli.terminal import complain_of_load, show
 from autopipe.errors import ConfigError
 
 _PIPELINE = (".yaml", ".yml")
@@ -74,7 +74,9 @@ def report(  # noqa: PLR0913 -- one for each option
         from autopipe.api.report_profile import attach_profile
 
         built = find_target(target, store=store, overrides=overrides or (), build=build)
-        reports = (attach_profile(reports[0], profile_build(built)),)
+        profiled = profile_build(built)
+        complain_of_load(profiled.disturbed)
+        reports = (attach_profile(reports[0], profiled),)
     write_whole_file(page, html(*reports))
     show([f"wrote {page}"])
 

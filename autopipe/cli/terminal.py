@@ -60,6 +60,12 @@ def complain(message: str) -> None:
     Output(sys.stderr).write(escape_lines(message, 2000) + "\n")
 
 
+def complain_of_load(disturbed: str | None) -> None:
+    """Warn, on stderr, of times that were measured while something took the processor."""
+    if disturbed is not None:
+        complain(f"warning: profile: {disturbed}; profile again on a quiet machine")
+
+
 def complain_of(error: Exception, about: str = "") -> None:
     """Print what ended a command: the message, or the traceback of a bug.
 

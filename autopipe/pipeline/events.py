@@ -192,6 +192,8 @@ class RunFinished(_Event, frozen=True):
     """Path of the packaged file, if one was made."""
     lock: str | None = None
     """Path of the lock, if it was written."""
+    unlocked: str | None = None
+    """Why no lock was written, where a run of the pipeline file as it is would have one."""
 
 
 class BuildResult(BaseModel, frozen=True, extra="forbid", defer_build=True):

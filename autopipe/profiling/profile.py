@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.artifacts.document import Part
 from autopipe.artifacts.model_nodes import KernelCall, LibraryNodes, NodeMap
+from autopipe.benchmarking.conditions import disturbance
 from autopipe.profiling.quartile import lower_quartile
 
 
@@ -85,6 +87,8 @@ class Profile(Part, frozen=True):
     """In the order of their first calls."""
     calls: tuple[ProfiledCall, ...]
     """One run, in order."""
+    disturbed: str | None = None
+    """What took the processor meanwhile, if anything did."""
 
     @property
     def difference(self) -> float:
@@ -98,11 +102,12 @@ def build_profile(answer: Mapping[str, Any], nodes: NodeMap, runs: int, peaks: P
     library = nodes.named(str(answer["library"]))
     calls = tuple(_profiled(measured, library, nodes))
     total = sum(call.seconds for call in calls)
+    found = disturbance(RoundConditions(**answer["conditions"]), answer["threads"])
     return Profile(
         library=str(answer["library"]), shapes=answer["shapes"], threads=answer["threads"],
         runs=runs, whole=lower_quartile(answer["whole"]), call=answer["call"], sum=total,
         peaks=peaks,
-        rows=tuple(_rows(calls, total)), calls=calls,
+        rows=tuple(_rows(calls, total)), calls=calls, disturbed=found and str(found),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ Kernels are called by the watch itself, so that the time of one is that of its c
 a call costs without a kernel is measured and taken off. The whole is timed with no watch set.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,6 +13,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from autopipe.benchmarking.conditions import glance
+from autopipe.benchmarking.quota import quota
 from autopipe.compiler.library.model_instances import Instance
 from autopipe.compiler.library.prepared_run import PreparedRun
 from autopipe.compiler.library.runtime import load_artifact
@@ -181,6 +184,7 @@ def _watch_once(run: PreparedRun, watch: _RunWatch) -> list[WatchedCall]:
 
 
 def _answer(request: call.Answer) -> call.Answer:
+    cpus = os.sched_getaffinity(0)  # before a runtime pins this thread to one of them
     path, threads = Path(request["path"]), request["threads"]
     opened = open_package(path, threads=threads) if path.is_file() else load_artifact(path, threads)
     model = cast("Instance", opened)  # one of several has no part in this
@@ -193,10 +197,13 @@ def _answer(request: call.Answer) -> call.Answer:
     while time.perf_counter() < end:
         model(arrays)
     run, count = PreparedRun(model), int(request["runs"])
+    before = glance(cpus)
     calls, whole = _watched(run, frozenset(request["bodies"]), count)
     called = lower_quartile([_seconds(lambda: model(arrays)) for _ in range(count)])
+    conditions = before.until(glance(cpus), len(cpus), quota())
     return {
         "calls": list(map(asdict, calls)), "whole": whole, "call": called, "library": run.library,
+        "conditions": conditions.model_dump(),
         "threads": threads or model.signature.threads, "shapes": _shapes(arrays),
     }  # fmt: skip
 

@@ -202,6 +202,8 @@ class ProfileReport(Frozen, frozen=True):
     """Bytes that a copy reads and writes, in billions a second."""
     kernels: tuple[KernelTime, ...]
     """In the order of their first calls."""
+    disturbed: str | None = None
+    """What took the processor meanwhile, if anything did."""
 
 
 class PackageReport(Frozen, frozen=True):

@@ -123,4 +123,5 @@ def _end(event: RunFinished) -> str:
         reason = (event.error or "").partition("\n")[0]
         return f"{text}: {escape(reason)}" if reason else text
     made = [escape(path, PATH_LIMIT) for path in (event.package, event.lock) if path is not None]
-    return f"done in {seconds(event.seconds)}" + (f": {', '.join(made)}" if made else "")
+    unlocked = f"; {escape(event.unlocked)}" if event.unlocked else ""
+    return f"done in {seconds(event.seconds)}" + (f": {', '.join(made)}" if made else "") + unlocked

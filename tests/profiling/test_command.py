@@ -8,6 +8,7 @@ import pytest
 
 from autopipe.api import flow
 from autopipe.api.profile import find_target
+from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.errors import ConfigError, PackageError
 from autopipe.packaging.manifest import NODES
 from tests.compiler.frontends.models import dense, model, node, save, tensor, value
@@ -79,7 +80,7 @@ def test_a_package_is_profiled_by_node(built, tmp_path):
     assert told["shapes"] == {"x": [1, 4, 16, 16]}
     events = json.loads(trace.read_text())["traceEvents"]
     names = [event["name"] for event in events if event["ph"] == "X"]
-    assert names == [one["symbol"] for one in told["calls"]]
+    assert names == [name_kernel(one["symbol"]) for one in told["calls"]]
 
 
 def test_a_pipeline_file_is_its_last_build_and_stands_beside_onnxruntime(built):

@@ -45,11 +45,13 @@ CALLS = [
 ]  # fmt: skip
 
 
-def profiled(calls=CALLS, functions=(MAIN,), whole=20.5e-6):
+def profiled(calls=CALLS, functions=(MAIN,), whole=20.5e-6, others=0.0):
     library = LibraryNodes(
         library="lib.so", functions=functions, work=(KernelWork(kernel="conv", flops=1e6),)
     )
     answer = {"calls": calls, "whole": [whole], "call": 3e-5, "library": "lib.so", "threads": 2,
+              "conditions": {"seconds": 1.0, "cpu": 1.9, "others": others, "stolen": 0.0,
+                             "cores": 2, "load_before": 0.1, "load_after": 0.1},
               "shapes": {"x": [1, 3]}}  # fmt: skip
     return build_profile(answer, NodeMap(nodes=NODES, libraries=(library,)), 5, PEAKS)
 
@@ -65,6 +67,11 @@ def test_calls_of_one_kernel_are_told_apart_by_their_order():
     assert rows[2].gflops == pytest.approx(100)
     assert rows[2].gbps == pytest.approx(0.4)
     assert rows[4].gflops is None
+
+
+def test_what_took_the_processor_meanwhile_is_told():
+    assert profiled().disturbed is None
+    assert profiled(others=1.0).disturbed == "other programs took 50% of the processor"
 
 
 def test_a_kernel_that_a_loop_calls_names_all_its_nodes():

@@ -111,6 +111,10 @@ def test_tuning_says_only_what_is_known(stream):
         ),
         (events.RunFinished(exit_code=0, seconds=3), "done in 3 s"),
         (
+            events.RunFinished(exit_code=0, seconds=3, package="a.tar", unlocked="no lock"),
+            "done in 3 s: a.tar; no lock",
+        ),
+        (
             events.StageSkipped(stage="benchmark", reason="as it was"),
             "benchmark  not run  as it was",
         ),

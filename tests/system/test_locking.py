@@ -146,8 +146,9 @@ def test_an_update_is_of_the_whole_file(clone, part):
 
 def test_overrides_and_partial_runs_leave_the_lock_alone(warm):
     before = checked_in(warm)
-    run(warm, overrides=["verify.cases=1"])
-    run(warm, until="build", force=["build"])
+    told = run(warm, overrides=["verify.cases=1"])
+    assert (told[-1].lock, told[-1].unlocked) == (None, "no lock is written with --set")
+    assert run(warm, until="build", force=["build"])[-1].unlocked is None
     assert checked_in(warm) == before
 
 

@@ -29,7 +29,12 @@ def write_profile(view: BuildView) -> Markup:
         "where its operands lie in a cache, or where other programs slowed what was reached."
     )
     rows = (_row(view, one, profile.sum) for one in ordered)
-    return lines(element("p", told), table("Kernels of the built model", _HEADER, rows))
+    disturbed = f"Meanwhile {profile.disturbed}: times are longer than on a quiet machine."
+    return lines(
+        element("p", told),
+        element("p", disturbed, class_="warning") if profile.disturbed else None,
+        table("Kernels of the built model", _HEADER, rows),
+    )
 
 
 def _row(view: BuildView, measured: KernelTime, total: float) -> TableRow:
