@@ -2,7 +2,7 @@
 
 * AutopipeError
   - GateError      a check ran and said no: verify, a gate          exit 1
-      WrongBuildError  outputs of a build differ too much
+  - WrongBuildError  outputs of a build are not the model's         exit 1
   - ConfigError    the YAML or the command line is wrong            exit 2
   - ModelError     the model can not be used                        exit 3
   - TargetError    the target or its device can not be used         exit 3

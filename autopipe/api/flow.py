@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from autopipe.api import cross
 from autopipe.api.evidence import Evidence
@@ -87,8 +87,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     `reproducible` builds again and compares. `signers` sign a lock. Raises AutopipeError.
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
-    start, code, reason, package, lock = time.monotonic(), 0, None, None, None
-    unlocked = None
+    start, told = time.monotonic(), dict[str, Any](exit_code=0)
     asked = overrides, store, until, force, mode, Patience(waiting(emit), lock_timeout), signers
     try:
         with (
@@ -101,21 +100,16 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             if reproducible:
                 Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
-            package = _publish(flow, artifacts, output)
-            if until is None and not overrides:
-                lock = flow.locking.write(artifacts, flow.store)
-            elif until is None and mode is Mode.AUTO:
-                unlocked = "no lock is written with --set"
+            told["package"] = _publish(flow, artifacts, output)
+            if until is None:
+                told |= _lock(flow, artifacts, whole=not overrides)
             return artifacts
     except BaseException as error:
-        code, reason = exit_code(error), without_traceback(str(error)) or type(error).__name__
+        reason = without_traceback(str(error)) or type(error).__name__
+        told |= {"exit_code": exit_code(error), "error": reason}
         raise
     finally:
-        spent, wrote = time.monotonic() - start, lock and str(lock)
-        emit(RunFinished(
-            exit_code=code, seconds=spent, error=reason, package=package, lock=wrote,
-            unlocked=unlocked,
-        ))  # fmt: skip
+        emit(RunFinished(**told, seconds=time.monotonic() - start))
 
 
 def plan(  # noqa: PLR0913 -- one for each option of the command
@@ -226,6 +220,15 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
         history = History.of(store, file, pipeline.name, build)
         locked = locking.environment(host)
         yield Flow(pipeline, steps, store, locked, zygote, locking, history, passes)
+
+
+def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, whole: bool) -> dict[str, str | None]:
+    """Write the lock, or say why not; return fields of `RunFinished`."""
+    if whole:
+        lock = flow.locking.write(artifacts, flow.store)
+        return {"lock": None if lock is None else str(lock)}
+    why = "no lock is written with --set"
+    return {"unlocked": why if flow.locking.mode is Mode.AUTO else None}
 
 
 def _zygote(tmp: Path) -> Zygote:

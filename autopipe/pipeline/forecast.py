@@ -1,6 +1,6 @@
 """What a run would do, without running anything."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -15,6 +15,9 @@ from autopipe.store.canonical import Document, digest
 from autopipe.store.store import Store
 
 NEVER: Final = "never run before"
+
+_FEW: Final = 2
+"""Stages that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +106,16 @@ def _look(
     if not unknown:
         changes = [NEVER] if changes is None else changes or ["its result is gone"]
     elif changes == []:
-        results = "the result" if len(unknown) == 1 else "a result"
-        changes = [f"if {results} of {' or '.join(unknown)} changes, else {_known_state(step)}"]
+        changes = [f"if {_results(unknown)} changes, else {_known_state(step)}"]
     else:
         changes = [*(f"after {name}" for name in unknown), *(changes or ())]
     return _outlook(step, document, store, *changes), None
+
+
+def _results(stages: Sequence[str]) -> str:
+    """Name the results of stages, in a line of 80 columns."""
+    few = len(stages) <= _FEW
+    return f"the result of {' or '.join(stages)}" if few else f"one of its {len(stages)} inputs"
 
 
 def _known_state(step: Step) -> Literal["cached", "skipped"]:

@@ -1,5 +1,6 @@
-"""A profile as lines for people: whole in a pipe, and as wide as a terminal is in one."""
+"""A profile as lines for people: whole in a pipe, and folded to the width of a terminal in one."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -18,16 +19,15 @@ _TINY: Final = 0.05
 
 def profile_lines(profile: Profile, sort: SortKey, width: int | None) -> Iterator[str]:
     """Yield the table of a profile in `width` columns; None leaves lines whole."""
-    yield _cut(
-        f"{'share':>6} {'us':>9} {'calls':>5} {'GFLOPS':>7} {'GB/s':>6}  kernel: nodes", width
-    )
+    yield f"{'share':>6} {'us':>9} {'calls':>5} {'GFLOPS':>7} {'GB/s':>6}  kernel: nodes"
     for row in sort_rows(profile.rows, sort):
         rate = "" if row.gflops is None else f"{row.gflops:.1f}"
         moved = "" if row.gbps is None else f"{row.gbps:.1f}"
         head = f"{row.share:>6.1%} {row.seconds * 1e6:>9.1f} {row.calls:>5} {rate:>7} {moved:>6}  "
-        yield _cut(head + escape(_described(row), _WHOLE), width)
+        yield from _fold(head, escape(_described(row), _WHOLE), width)
     yield ""
-    yield from (_cut(line, width) for line in _summary(profile))
+    for line in _summary(profile):
+        yield from _fold("", line, width)
 
 
 def sort_rows(rows: Sequence[ProfileRow], key: SortKey) -> list[ProfileRow]:
@@ -41,23 +41,22 @@ def sort_rows(rows: Sequence[ProfileRow], key: SortKey) -> list[ProfileRow]:
 
 def comparison_lines(compared: ComparedProfile, width: int | None) -> Iterator[str]:
     """Yield a comparison, where the reference is ahead first."""
-    yield _cut(
-        f"{'ours us':>9} {'theirs us':>9} {'ratio':>6}  nodes, against {compared.runtime}", width
-    )
+    yield f"{'ours us':>9} {'theirs us':>9} {'ratio':>6}  nodes, against {compared.runtime}"
     for group in compared.groups:
         ratio = "" if group.ratio is None or not group.ours else f"{group.ratio:.2f}"
         names = (
             ", ".join(group.nodes) or f"only {compared.runtime}: {', '.join(group.theirs_nodes)}"
         )
         head = f"{group.ours * 1e6:>9.1f} {group.theirs * 1e6:>9.1f} {ratio:>6}  "
-        yield _cut(head + escape(names, _WHOLE), width)
+        yield from _fold(head, escape(names, _WHOLE), width)
     yield ""
-    yield _cut(
+    yield from _fold(
+        "",
         f"whole run: ours {compared.ours * 1e6:.1f} us, {compared.runtime} "
         f"{compared.theirs * 1e6:.1f} us: ratio {compared.ours / compared.theirs:.2f}",
         width,
     )
-    yield _cut("no time of theirs: they fuse it into another node's kernel, or fold it", width)
+    yield "no time of theirs: they fuse it into another node's kernel, or fold it"
 
 
 def _described(row: ProfileRow) -> str:
@@ -91,5 +90,12 @@ def _rest(profile: Profile, rest: float) -> str:
     return f"{share:+.1%}: watching slows {count} calls by {-rest / count * 1e6:.2f} us each"
 
 
-def _cut(line: str, width: int | None) -> str:
-    return line if width is None or len(line) <= width else f"{line[: width - 3]}..."
+def _fold(head: str, text: str, width: int | None) -> Iterator[str]:
+    """Yield a text behind its figures; what does not fit the width follows below its beginning."""
+    if width is None or len(head) + len(text) <= width:
+        yield head + text
+        return
+    indent = " " * (len(head) or 4)
+    yield from textwrap.wrap(
+        text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
+    )

@@ -98,8 +98,11 @@ def test_the_sum_is_compared_with_the_whole():
 
 def test_a_table_fits_a_terminal_and_is_whole_in_a_pipe():
     made = profiled()
-    cut, whole = (list(profile_lines(made, "time", width)) for width in (60, None))
-    assert max(map(len, cut)) == 60
+    folded, whole = (list(profile_lines(made, "time", width)) for width in (80, None))
+    assert max(map(len, folded)) <= 80
+    words = [" ".join(lines).split() for lines in (folded, whole)]
+    assert words[0] == words[1], "nothing is cut"
+    assert len(folded) > len(whole)
     assert any("transpose: added for conv1" in line for line in whole)
     assert not any("\x1b" in line for line in whole)
     assert sort_rows(made.rows, "name")[0].symbol == "add"
