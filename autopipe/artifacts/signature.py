@@ -61,6 +61,10 @@ CHECK: Final = "check_weights"
 """The function of a library that raises an error for other weights than its own; one whose kernels
 look at them has none."""
 
+MAIN_INTO: Final = "main_into"
+"""The function of a library that takes a tensor for each output besides, to write them to; one with
+small outputs or dynamic shapes has none."""
+
 
 def number_weight(place: int) -> str:
     """Return the name of a weight by its place in the file of a build."""

@@ -6,16 +6,20 @@ import tvm
 from tvm import relax
 
 from autopipe.artifacts.model_nodes import PACKED, KernelCall, KernelFunction, KernelWork
+from autopipe.artifacts.signature import MAIN_INTO
 from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.node_labels import Label, read_label, set_labels
 
 
 def kernel_functions(module: tvm.IRModule) -> tuple[KernelFunction, ...]:
-    """Return the kernel calls of each function of the graph, `main` first, in their order."""
+    """Return the kernel calls of each function of the graph, `main` first, in their order.
+
+    `main_into` is left out: its calls are those of `main`.
+    """
     found = []
     for variable, function in graph_functions(module):
         calls = tuple(_kernel_calls(function))
-        if calls:
+        if calls and variable.name_hint != MAIN_INTO:
             found.append(KernelFunction(name=str(variable.name_hint), calls=calls))
     return tuple(found)
 

@@ -42,6 +42,7 @@ from autopipe.compiler.named_pass import (
 from autopipe.compiler.node_labels import complete_labels, keep_merged
 from autopipe.compiler.open_sizes import takes_every_size
 from autopipe.compiler.pass_state import LinkState, LowerState, OptimizeState
+from autopipe.compiler.passes.add_destinations import add_destinations
 from autopipe.compiler.passes.add_kernel import add_kernel
 from autopipe.compiler.passes.add_weight_check import add_weight_check
 from autopipe.compiler.passes.compute_sizes_first import compute_sizes_first
@@ -286,6 +287,7 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
                 lambda module, _: add_weight_check(module) if takes_every_size(module) else module,
                 condition="every size follows from the inputs",
             ),
+            NamedPass("add_destinations", "large outputs are not copied", add_destinations),
             module_pass(add_kernel, "a model without kernels would have no object file"),
         ),
     ),

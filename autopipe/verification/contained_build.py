@@ -18,6 +18,7 @@ from autopipe.store import arrays
 from autopipe.verification.reference import SECONDS
 
 if TYPE_CHECKING:
+    from autopipe.compiler.library.loaded_model import LoadedModel
     from autopipe.compiler.library.open_model import OpenModel
 
 _LOADING: Final = 600.0
@@ -74,7 +75,7 @@ class ContainedBuild:
         """
         from safetensors.numpy import load_file
 
-        from autopipe.compiler.library.runtime import load_artifact
+        from autopipe.compiler.library.runtime import LoadedModel, load_artifact
 
         thread = ThreadPoolExecutor(max_workers=1)
         model = thread.submit(load_artifact, self._library).result()
@@ -82,7 +83,10 @@ class ContainedBuild:
         def run(generic: bool) -> str | None:  # noqa: FBT001 - JSON
             called = partial(cast("OpenModel", model), generic=True) if generic else model
             try:
-                outputs = thread.submit(called, load_file(self._inputs)).result()
+                inputs = load_file(self._inputs)
+                outputs = thread.submit(called, inputs).result()
+                if isinstance(model, LoadedModel) and model.has_destinations:
+                    thread.submit(_compare_written, model, inputs, outputs).result()
                 arrays.save(outputs, self._outputs)
             except StageError as error:
                 return str(error)
@@ -100,3 +104,16 @@ class ContainedBuild:
         trace: TracebackType | None,
     ) -> None:
         self._child.close()
+
+
+def _compare_written(
+    model: "LoadedModel", inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
+) -> None:
+    """Raise a StageError unless kernels write the same outputs to memory of the caller."""
+    from autopipe.compiler.library.runtime import aligned
+
+    written = {name: aligned(array.shape, array.dtype) for name, array in outputs.items()}
+    model(inputs, outputs=written)
+    for name, array in written.items():
+        if array.tobytes() != outputs[name].tobytes():
+            raise StageError(f"output {name!r} is another one where kernels write to the caller's")

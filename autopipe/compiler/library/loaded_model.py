@@ -1,11 +1,12 @@
 """A loaded library with its weights: numpy arrays in and out, by name."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
 
-from autopipe.artifacts.signature import Signature
+from autopipe.artifacts.signature import MAIN_INTO, Signature
 from autopipe.backends import DEVICES
 from autopipe.compiler.library.call_limit import CallLimit, CallLimits, VirtualMachine, call_within
 from autopipe.compiler.library.described import Described
@@ -46,6 +47,7 @@ class LoadedModel(Described):
 
         self.signature = signature
         self.machine, self._main = machine, machine["main"]
+        self._main_into = _find_function(machine, MAIN_INTO)
         self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
         tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
         device = DEVICES[signature.device].piece("runtime")
@@ -70,8 +72,8 @@ class LoadedModel(Described):
         """Run one inference; the outputs are the caller's own copies.
 
         `inputs` are arrays by name, a list of them in the order of the signature, or the only one.
-        `outputs` are arrays that take outputs, by name. A call that takes longer than `limit`
-        seconds, waiting included, ends before its next kernel.
+        `outputs` are arrays that take outputs, by name; kernels write to them where they can. A
+        call that takes longer than `limit` seconds, waiting included, ends before its next kernel.
 
         Raises ConfigError where names, shapes or dtypes are not the model's, CallLimitError,
         StageError where the library fails.
@@ -85,8 +87,15 @@ class LoadedModel(Described):
         """Run one inference in the calling thread, whose turn it is."""
         given = check_inputs(self.signature.inputs, inputs)
         check_buffers(self.signature.outputs, outputs)
-        made = self._given(given, {}, limit)
+        destinations = self._destinations(outputs) if limit is None else ()
+        made = self._given(given, {}, limit, destinations)
         return self._deliver(dict(zip(self._names, made, strict=True)), outputs)
+
+    @property
+    def has_destinations(self) -> bool:
+        """Whether kernels can write to arrays that a caller gives for all outputs."""
+        sizes = [size for port in self.signature.outputs for size in port.shape]
+        return self._main_into is not None and not self._staging and min(sizes, default=0) >= 0
 
     def repeat(self) -> None:
         """Run once more on the inputs of the last call, and leave the outputs where they are."""
@@ -139,11 +148,35 @@ class LoadedModel(Described):
         """Return a copy of a state."""
         return self._arrays([state])[0]
 
-    def _given(self, arrays: Arrays, held: Held, limit: CallLimit | None = None) -> list[Any]:
+    def _destinations(self, outputs: Arrays) -> Sequence[Any]:
+        """Return tensors over the arrays of all outputs; none where kernels can not write to one.
+
+        A call with a limit has none: one that ends early leaves the arrays as they were.
+        """
+        if len(outputs) < len(self._names) or not self.has_destinations:
+            return ()
+        from tvm_ffi import from_dlpack
+
+        arrays = [outputs[name] for name in self._names]
+        if any(array.ctypes.data % ALIGNMENT for array in arrays):
+            return ()
+        if any(np.may_share_memory(*pair) for pair in combinations(arrays, 2)):
+            return ()
+        return [from_dlpack(array) for array in arrays]
+
+    def _given(
+        self,
+        arrays: Arrays,
+        held: Held,
+        limit: CallLimit | None = None,
+        destinations: Sequence[Any] = (),
+    ) -> list[Any]:
         """Run once on inputs that were checked, and states; return the outputs as they are."""
         for name, array in arrays.items():
             self._buffers[name][...] = array
         try:
+            if destinations and self._main_into is not None:
+                return self._listed(self._main_into(*self._arguments, *destinations))
             if held or self._staging:
                 return self._run(held, limit)
             return self._outputs(self._arguments, limit)
@@ -165,6 +198,9 @@ class LoadedModel(Described):
             returned = self._main(*arguments)
         else:
             returned = call_within(limit, self.machine, arguments)
+        return self._listed(returned)
+
+    def _listed(self, returned: Any) -> list[Any]:  # noqa: ANN401 - a tensor of the runtime, or some
         if hasattr(returned, "__dlpack__"):
             return [returned]
         # Iterating over the runtime's arrays takes a microsecond and a half an item.
@@ -178,7 +214,8 @@ class LoadedModel(Described):
         for name, buffer in outputs.items():
             check_size(name, buffer, views[name].shape)
         for name, buffer in outputs.items():
-            np.copyto(buffer, views[name])
+            if views[name].ctypes.data != buffer.ctypes.data:
+                np.copyto(buffer, views[name])
         return {name: outputs[name] if name in outputs else np.array(views[name]) for name in views}
 
     def _arrays(self, results: Collection[Any]) -> list[np.ndarray]:
@@ -210,6 +247,13 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
         return array
     strides = np.cumprod([array.itemsize, *shape[:0:-1]])[::-1]  # as kernels expect them
     return np.lib.stride_tricks.as_strided(array, strides=tuple(map(int, strides)))
+
+
+def _find_function(machine: VirtualMachine, name: str) -> Callable[..., Any] | None:
+    try:
+        return machine[name]
+    except (AttributeError, KeyError):
+        return None
 
 
 def last_line(error: Exception) -> str:

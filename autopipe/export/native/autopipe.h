@@ -67,8 +67,11 @@ typedef struct autopipe_port {
  * dimensions `rank` and `shape`; elsewhere rank 0 and shape 0 mean those of the model. dtype 0 means the model's.
  * Inputs that begin at a multiple of 64 bytes are read in place, others are copied.
  *
- * Of an output, `name` has to be set. With `data` and `bytes` the result is copied there, and `bytes` becomes its
- * size. With `data` NULL, `data` becomes the result itself: call autopipe_release(&tensor) when it is no longer needed.
+ * Of an output, `name` has to be set. With `data` and `bytes` the result is written there, and `bytes` becomes its size:
+ * by the kernels where outputs are large, of fixed shapes, all asked for, at a multiple of 64 bytes and apart from each
+ * other and from the inputs, and the call has no limit; by a copy elsewhere. A call that ends with AUTOPIPE_FAILED may
+ * have written a part. With `data` NULL, `data` becomes the result itself: call autopipe_release(&tensor) when it is no
+ * longer needed.
  */
 typedef struct autopipe_tensor {
   const char *name;

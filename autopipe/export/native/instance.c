@@ -52,12 +52,13 @@ static autopipe_status set_stop(instance *on, int place, int wanted) {
 static autopipe_status prepare_library(loaded *of, instance *on, int place) {
   const library *takes = &of->about.libraries[place];
   size_t first = (size_t)of->about.input_count + (of->about.dimension_count > 0);
-  on->arguments[place] = calloc(first + takes->weight_count + 1, sizeof(TVMFFIAny));
+  on->arguments[place] = calloc(first + takes->weight_count + (size_t)of->about.output_count + 1, sizeof(TVMFFIAny));
   if (!on->arguments[place]) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for an instance");
   for (size_t i = 0; i < takes->weight_count; i++) on->arguments[place][first + i] = as_argument(of->weights[takes->weights[i]]);
   autopipe_status status = load_machine(of->libraries[place], &on->machines[place]);
   if (!status) status = get_function(on->machines[place], "main", &on->mains[place]);
   if (!status && !on->mains[place]) status = fail(AUTOPIPE_INVALID_FILE, "%s has no main", takes->file);
+  if (!status) status = get_function(on->machines[place], "main_into", &on->mains_into[place]);
   return status ? status : check_weights(of, on, place);
 }
 
@@ -109,6 +110,20 @@ static autopipe_status fill_inputs(instance *on, const job *work, TVMFFIAny *arg
   return status;
 }
 
+/* Has kernels write to the outputs of the caller, whose shapes are fixed. */
+static autopipe_status fill_outputs(const loaded *of, const job *work, TVMFFIAny *arguments) {
+  for (int i = 0; i < of->about.output_count; i++) {
+    const port *about = &of->about.outputs[i];
+    int64_t shape[AUTOPIPE_MAX_RANK];
+    TVMFFIObject *tensor;
+    for (int axis = 0; axis < about->rank; axis++) shape[axis] = about->extents[axis].constant;
+    autopipe_status status = share_tensor(work->outputs[i]->data, to_dl_dtype(about->dtype), about->rank, shape, &tensor);
+    if (status) return status;
+    arguments[i] = as_argument(tensor);
+  }
+  return AUTOPIPE_OK;
+}
+
 /* Whether a result lies in memory that is not its own: an input of the caller, a copy of one, or a weight. */
 static int is_borrowed(const TVMFFIAny *arguments, int count, const void *data) {
   for (int i = 0; i < count; i++)
@@ -153,17 +168,22 @@ static autopipe_status take_results(const instance *on, job *work, const TVMFFIA
 static void execute(instance *on, job *work) {
   loaded *of = on->of;
   TVMFFIAny *arguments = on->arguments[work->library];
+  TVMFFIObject *function = on->mains[work->library];
   int filled = of->about.input_count + (of->about.dimension_count > 0);
+  int count = filled + (int)of->about.libraries[work->library].weight_count, outputs = 0;
   memset(arguments, 0, (size_t)filled * sizeof *arguments);
   int has_all;
   work->status = use_threads(of->threads, &has_all);
   if (!work->status) work->status = set_stop(on, work->library, work->limit.milliseconds != AUTOPIPE_NO_LIMIT);
   if (!work->status) work->status = fill_inputs(on, work, arguments);
+  if (!work->status && work->is_direct) {
+    function = on->mains_into[work->library], outputs = of->about.output_count;
+    work->status = fill_outputs(of, work, arguments + count);
+  }
   if (!work->status) {
-    int count = filled + (int)of->about.libraries[work->library].weight_count;
     TVMFFIAny result = {0};
     on->running = work;
-    if (!tvm.FunctionCall(on->mains[work->library], arguments, count, &result))
+    if (!tvm.FunctionCall(function, arguments, count + outputs, &result))
       work->status = take_results(on, work, &result);
     else if (work->status)
       drop_raised();
@@ -172,6 +192,7 @@ static void execute(instance *on, job *work) {
     release_any(&result);
   }
   for (int i = 0; i < filled; i++) release_any(&arguments[i]);
+  for (int i = count; i < count + outputs; i++) release_any(&arguments[i]);
   if (work->status) snprintf(work->message, sizeof work->message, "%s", autopipe_last_error());
 }
 
@@ -264,6 +285,7 @@ void stop_instance(loaded *of, instance *on) {
   if (on->has_thread && on->process == getpid()) stop_thread(on);
   for (int i = 0; i < of->about.library_count; i++) {
     release_object(on->mains[i]);
+    release_object(on->mains_into[i]);
     release_object(on->machines[i]);
     free(on->arguments[i]);
   }

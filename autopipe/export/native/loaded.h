@@ -26,6 +26,8 @@ typedef struct job {
   call_limit limit;
   const autopipe_tensor *inputs[MAX_PORTS]; /* by place; NULL where a state is held */
   TVMFFIObject *const *states;              /* by place of the input; NULL for none */
+  const autopipe_tensor *outputs[MAX_PORTS]; /* by place; NULL where the caller has no memory for one */
+  int is_direct;                             /* whether kernels may write to all of these */
   int64_t sizes[MAX_DIMENSIONS];
   int library;
   TVMFFIObject *results[MAX_PORTS]; /* of the caller when it is done; tensors in memory of their own */
@@ -40,9 +42,10 @@ typedef struct instance {
   int is_busy, has_thread;
   uint64_t owner; /* number of the thread that calls first; 0 for none */
   TVMFFIObject *mains[MAX_LIBRARIES], *machines[MAX_LIBRARIES];
+  TVMFFIObject *mains_into[MAX_LIBRARIES]; /* write to outputs of the caller; NULL where a library has none */
   TVMFFIObject *stop_late; /* called by a machine before each kernel of a call that may end early */
   int has_stop[MAX_LIBRARIES];
-  TVMFFIAny *arguments[MAX_LIBRARIES]; /* inputs, sizes, weights */
+  TVMFFIAny *arguments[MAX_LIBRARIES]; /* inputs, sizes, weights, outputs of the caller */
   void *scratch[MAX_PORTS];            /* aligned copies of inputs */
   size_t scratch_bytes[MAX_PORTS];
   pthread_t thread;

@@ -8,7 +8,7 @@
 #include "error.h"
 #include "loaded.h"
 
-enum { MAX_HANDLES = 4096 };
+enum { MAX_HANDLES = 4096, ALIGNMENT = 64 };
 
 /* What a handle stands for. A stream has states, and its calls take turns. */
 typedef struct opened {
@@ -256,14 +256,45 @@ static int choose_library(const description *about, const int64_t *sizes) {
   return 0;
 }
 
-static autopipe_status check_outputs(const opened *model, const autopipe_tensor *outputs, size_t count) {
+static autopipe_status place_outputs(const opened *model, const autopipe_tensor *outputs, size_t count, job *work) {
   const description *about = &model->of->about;
   for (size_t i = 0; i < count; i++) {
     int place = find_port(about->outputs, about->output_count, outputs[i].name);
     if (place < 0 || model->is_state_output[place])
       return fail(AUTOPIPE_INVALID_ARGUMENT, "the model has no output %s", outputs[i].name ? outputs[i].name : "NULL");
+    if (outputs[i].data && !work->outputs[place]) work->outputs[place] = &outputs[i];
   }
   return AUTOPIPE_OK;
+}
+
+static int do_overlap(const autopipe_tensor *one, const autopipe_tensor *other) {
+  uintptr_t start = (uintptr_t)one->data, other_start = (uintptr_t)other->data;
+  return start < other_start + other->bytes && other_start < start + one->bytes;
+}
+
+/* Whether kernels can write to an output of the caller: it is aligned, large enough, and shared with nothing. */
+static int is_destination(const description *about, const job *work, int place) {
+  const port *of = &about->outputs[place];
+  const autopipe_tensor *to = work->outputs[place];
+  size_t bytes = autopipe_dtype_bytes(of->dtype);
+  if (!to || (uintptr_t)to->data % ALIGNMENT) return 0;
+  for (int axis = 0; axis < of->rank; axis++) {
+    if (of->is_dynamic[axis]) return 0;
+    bytes *= (size_t)of->extents[axis].constant;
+  }
+  if (to->bytes < bytes) return 0;
+  for (int i = 0; i < about->input_count; i++)
+    if (work->inputs[i] && do_overlap(to, work->inputs[i])) return 0;
+  for (int i = 0; i < place; i++)
+    if (do_overlap(to, work->outputs[i])) return 0;
+  return 1;
+}
+
+/* A call that may end early leaves outputs as they were, and a stream keeps some: these are copied. */
+static int is_direct(const opened *model, const job *work) {
+  int direct = model->of->instances->mains_into[work->library] && !model->is_stream && work->limit.milliseconds == AUTOPIPE_NO_LIMIT;
+  for (int i = 0; i < model->of->about.output_count && direct; i++) direct = is_destination(&model->of->about, work, i);
+  return direct;
 }
 
 static autopipe_status deliver(TVMFFIObject *result, autopipe_tensor *out, const port *of) {
@@ -273,7 +304,7 @@ static autopipe_status deliver(TVMFFIObject *result, autopipe_tensor *out, const
     return fail(AUTOPIPE_INVALID_ARGUMENT, "output %s has %zu bytes, its buffer %zu", of->name, bytes, out->bytes);
   const char *data = (const char *)from->data + from->byte_offset;
   if (out->data) {
-    if (bytes) memcpy(out->data, data, bytes);
+    if (bytes && out->data != data) memmove(out->data, data, bytes);
     out->owner = NULL;
   } else {
     tvm.ObjectIncRef(out->owner = result);
@@ -324,8 +355,9 @@ autopipe_status autopipe_run(autopipe_model handle, const autopipe_tensor *input
   if ((input_count && !inputs) || (output_count && !outputs)) status = fail(AUTOPIPE_INVALID_ARGUMENT, "inputs or outputs are NULL");
   if (limit_ms < AUTOPIPE_UNTIL_CANCELLED) status = fail(AUTOPIPE_INVALID_ARGUMENT, "a limit of %lld ms", (long long)limit_ms);
   if (!status) status = place_inputs(model, inputs, input_count, &work);
-  if (!status) status = check_outputs(model, outputs, output_count);
+  if (!status) status = place_outputs(model, outputs, output_count, &work);
   if (!status) {
+    work.is_direct = is_direct(model, &work);
     work.library = choose_library(&model->of->about, work.sizes);
     status = run_checked(model, &work, outputs, output_count);
   }

@@ -1,0 +1,101 @@
+"""A function beside `main` that computes outputs of a model in memory of its caller.
+
+    main(x, w):                            main_into(x, w, into_0):
+      y = call_tir(matmul, (x, w))           y = call_tir_inplace(matmul, (x, w, into_0), [2])
+      return y                               return y
+
+Both call the same kernels. `main_into` takes a tensor for each output and returns what `main`
+does: the tensor itself where a kernel writes to it, and elsewhere another one, such as an input.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Final
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.artifacts.signature import MAIN_INTO
+from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.pass_state import LinkState
+from autopipe.compiler.target.target import backend_of
+
+WORTH: Final = 256 << 10
+"""Bytes of outputs from which on a copy takes more than 10 us."""
+
+
+def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
+    """Return a module with `main_into`, where outputs of fixed shapes are large enough for it.
+
+    One that takes sizes has none: its callers do not know what it returns. A GPU's outputs are in
+    memory that callers do not have.
+    """
+    if not backend_of(state.target).processor:
+        return module
+    main = relax.utils.copy_with_new_vars(module["main"])
+    outputs = _outputs(main)
+    if outputs is None or not all(_has_fixed_shape(var.ty) for var in outputs):
+        return module
+    if any(isinstance(param.ty, relax.ShapeType) for param in main.params):
+        return module
+    called = {binding.var for binding in bindings(main) if callee(binding.value) is not None}
+    written = {var: place for place, var in reversed([*enumerate(outputs)]) if var in called}
+    if sum(_bytes(var.ty) for var in written) < WORTH:
+        return module
+    tensors = [relax.Var(f"into_{place}", var.ty) for place, var in enumerate(outputs)]
+    destinations = {var: tensors[place] for var, place in written.items()}
+    body = _Destinations(module, destinations).visit_expr(main.body)
+    attributes = {**dict(main.attrs or {}), "global_symbol": MAIN_INTO}
+    function = relax.Function([*main.params, *tensors], body, main.ret_ty, main.is_pure)
+    added = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    added[MAIN_INTO] = function.with_attr(attributes)
+    return added
+
+
+def _outputs(main: relax.Function) -> list[relax.Var] | None:
+    """Return what a function returns, tensor by tensor; None where something is no variable."""
+    values = {binding.var: binding.value for binding in bindings(main)}
+
+    def resolve(value: relax.Expr) -> relax.Expr:
+        while isinstance(values.get(value), relax.Var | relax.Tuple):
+            value = values[value]
+        return value
+
+    returned = resolve(main.body.body)
+    fields = returned.fields if isinstance(returned, relax.Tuple) else [returned]
+    outputs = [resolve(field) for field in fields]
+    return outputs if all(isinstance(output, relax.Var) for output in outputs) else None
+
+
+def _has_fixed_shape(kind: tvm.ir.Type) -> bool:
+    shape = getattr(kind, "shape", None)
+    return isinstance(shape, relax.ShapeExpr) and all(
+        isinstance(size, tvm.tirx.IntImm) for size in shape.values
+    )
+
+
+def _bytes(kind: relax.TensorType) -> int:
+    return prod(map(int, kind.shape.values)) * ((tvm.DataType(str(kind.dtype)).bits + 7) // 8)
+
+
+@mutator
+class _Destinations(PyExprMutator):
+    """Gives kernels the tensors to write to."""
+
+    def __init__(self, module: tvm.IRModule, destinations: Mapping[relax.Var, relax.Var]) -> None:
+        super().__init__(module)
+        self._destinations = destinations
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        into = self._destinations.get(binding.var)
+        if into is None:
+            super().visit_var_binding_(binding)
+            return
+        kernel, given, *sizes = binding.value.args
+        arguments = [*self.visit_expr(given).fields, into]
+        call = relax.op.call_tir_inplace(
+            kernel, arguments, [len(arguments) - 1], binding.value.ty_args[0], *sizes
+        )
+        variable, value = self.visit_var_def(binding.var), self.builder_.normalize(call)
+        self.builder_.emit_normalized(relax.VarBinding(variable, value))
