@@ -76,7 +76,7 @@ class Choices:
         self._judge = judge
         self._chains = [_chain(request, policy, maker) for request in asked]
         self.asked = asked
-        self.chosen = [next(chain) for chain in watch.each("kernels planned", self._chains)]
+        self.chosen = [next(chain) for chain in watch.each("tasks planned", self._chains)]
         """What each task is built with, in order, as far as that is known."""
         self._open = list(range(len(asked)))
 

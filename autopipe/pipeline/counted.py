@@ -27,7 +27,7 @@ class Watch:
     def count(self, message: str, total: int) -> Callable[[int], None]:
         """Return what takes how many are done, and tells it with the time that the others take.
 
-        `message` names what is counted, such as `kernels planned`. What is quick is not told. The
+        `message` names what is counted, such as `tasks planned`. What is quick is not told. The
         time left is that of the mean one for each that is left.
         """
         begun = told = time.monotonic()

@@ -98,7 +98,7 @@ class Progress(_Event, frozen=True):
     event: Literal["progress"] = "progress"
     stage: str
     message: str
-    """What is done now, or what is counted, such as `kernels planned`."""
+    """What is done now, or what is counted, such as `tasks planned`."""
     done: int | None = None
     """How many of these are done; null where nothing is counted."""
     total: int | None = None

@@ -92,7 +92,7 @@ class BuildStage(Stage, frozen=True):
         with self.plan(ctx, watch) as (choices, tuned, failures):
             tasks = [request.task for request in choices.asked]
             choices.settle()
-            watch.begin(f"compiling {len(tasks)} kernels")
+            watch.begin(f"compiling {len(tasks)} tasks")
             lowered = module_io.load_lowered(ctx.inputs["lower"])
             sized = SizedModules.within(ctx.inputs["lower"]).modules
             paths = {one.label: ctx.out / one.library for one in sized}

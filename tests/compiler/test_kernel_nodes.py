@@ -15,6 +15,7 @@ from autopipe.compiler.kernel_nodes import kernel_functions, kernel_work, relabe
 from autopipe.compiler.library.build import build
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.node_labels import Label, read_label, set_labels, strip_label
+from autopipe.compiler.tasks import workload
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input
 from tests.compiler.frontends.control import control_models
@@ -221,6 +222,27 @@ def test_names_enter_neither_kernels_nor_the_order_of_calls(tmp_path):
     assert texts[0] == texts[1]
     assert "@" not in texts[0]
     assert tvm.ir.save_json(first) == tvm.ir.save_json(second)
+
+
+def test_the_map_of_a_build_leaves_out_what_tvm_makes_a_view_of(tmp_path):
+    """A transpose of ones, fused with a reshape, moves nothing: no kernel is called for it."""
+    nodes = [
+        node("Conv", ["x", "w"], "c"), node("GlobalAveragePool", ["c"], "p"),
+        node("Flatten", ["p"], "f"), node("MatMul", ["f", "m"], "y"),
+    ]  # fmt: skip
+    stored = [tensor("w", 8, 4, 3, 3), tensor("m", 8, 3)]
+    made = model(nodes, [value("x", [1, 4, 8, 8])], [value("y", None)], stored)
+    module, names = lowered(made, tmp_path, CHANNELS_LAST)
+    (main,) = kernel_functions(module)
+    (moving,) = (call.kernel for call in main.calls if "reshape" in call.kernel)
+    schedule = tvm.s_tir.Schedule(workload(module[moving]).module)
+    schedule.compute_inline(schedule.get_sblock("T_transpose"))
+    (built,) = build(module, {moving: schedule.mod}, TARGET).functions
+    assert len(built.calls) == len(main.calls) - 1
+    last, before = built.calls[-1], built.calls[-2]
+    assert [names[at] for at in last.nodes] == ["MatMul of y"]
+    assert [names[at] for at in before.nodes] == ["GlobalAveragePool of p"]
+    assert last.reads == (len(built.calls) - 2,), "through the view"
 
 
 def test_the_map_of_a_build_is_that_of_its_calls(tmp_path):

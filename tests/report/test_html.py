@@ -56,6 +56,18 @@ def test_tir_is_compressed_and_harmless():
     assert 'class="compressed"' not in html(full(tasks=others))
 
 
+def test_a_task_that_no_call_is_of_is_no_kernel():
+    """TVM makes a view of what only reshapes; where a task is not known, all tasks count."""
+    (graph,) = full().graphs
+    own, other, unknown = graph.calls
+    known = graph.model_copy(update={"calls": (own.model_copy(update={"reads": ()}),)})
+    page = Page(html(full(graphs=(known,))))
+    assert "1, in 2 calls a run" in page.text
+    assert not [row for row in page.rows if row[1:4] == ["1", "static", "direct"]]
+    assert "2, in 3 calls a run" in Page(html(full(graphs=(graph,)))).text
+    assert (other.task, unknown.task) == (1, None)
+
+
 def test_a_build_that_fails_shows_its_errors_and_what_to_do_next():
     """A special case decides only where one fails."""
     good = checked_case("random-0", comparison("y"))

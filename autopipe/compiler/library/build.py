@@ -67,9 +67,14 @@ def build(
             libraries=linking.called(module),
             parameters=_parameters(module["main"]),
             steps=_steps(module["main"]),
-            functions=kernel_functions(module),
+            functions=kernel_functions(_without_views(module)),
             stripped=taking_sizes,
         )
+
+
+def _without_views(module: tvm.IRModule) -> tvm.IRModule:
+    """Make views of calls that only reshape, as TVM does when it compiles a graph."""
+    return relax.transform.RewriteDataflowReshape()(module)
 
 
 def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:

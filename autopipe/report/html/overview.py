@@ -7,6 +7,7 @@ from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate, Outcome
 from autopipe.report.document import Origin, RunReport
 from autopipe.report.html.elements import Content, Markup, block, element, lines
 from autopipe.report.html.tables import facts
+from autopipe.report.html.tasks import list_kernels
 from autopipe.report.html.view import BuildView
 from autopipe.report.units import plural, seconds
 from autopipe.tasks.shares import floored
@@ -83,8 +84,9 @@ def _accuracy(report: RunReport) -> str:
 
 
 def _kernels(report: RunReport) -> str:
-    calls = sum(task.calls for task in report.tasks)
-    return f"{len(report.tasks)}, in {plural(calls, 'call')} a run"
+    kernels = list_kernels(report)
+    calls = sum(report.tasks[at].calls for at in kernels)
+    return f"{len(kernels)}, in {plural(calls, 'call')} a run"
 
 
 def _gates(gates: tuple[CheckedGate, ...]) -> str:

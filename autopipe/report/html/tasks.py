@@ -21,7 +21,8 @@ def write_tasks(view: BuildView) -> Markup:
     if not report.tasks:
         return Markup()
     times, shares = sum_times(report), time_shares(report)
-    order = sorted(range(len(report.tasks)), key=lambda at: (-shares[at], at))
+    kernels = list_kernels(report)
+    order = sorted(kernels, key=lambda at: (-shares[at], at))
     column = ">share" if any(time is not None for time in times) else ">estimated share"
     header = ("kernel", ">calls", "engine", "implementation", ">one call", ">all calls", column,
               ">GFLOPS", ">GB/s", ">estimate", "nodes")  # fmt: skip
@@ -29,8 +30,18 @@ def write_tasks(view: BuildView) -> Markup:
     return lines(
         element("p", told) if (told := _explain(report, times)) else None,
         table("Kernels", header, rows),
-        _engines(report.tasks, shares, column),
+        _engines([report.tasks[at] for at in kernels], [shares[at] for at in kernels], column),
     )
+
+
+def list_kernels(report: RunReport) -> list[int]:
+    """Return the positions of the tasks that the build calls kernels of.
+
+    TVM makes a view of a task that only reshapes. Where the task of a call is not known, all count.
+    """
+    called = {call.task for graph in report.graphs for call in graph.calls}
+    known = bool(called) and None not in called
+    return [at for at in range(len(report.tasks)) if at in called or not known]
 
 
 def time_shares(report: RunReport) -> list[float]:
