@@ -79,11 +79,23 @@ def test_json_and_binary_requests_get_the_same_answer(server):
     status, headers, body = post(server, header + X.tobytes() + IDS.tobytes(), **length)
     end = int(headers[LENGTH])
     assert (status, scores["shape"]) == (200, [4, 8])
+    assert "id" not in json.loads(body[:end])
     np.testing.assert_array_equal(np.frombuffer(body[end:], "float32"), np.float32(scores["data"]))
     with urllib.request.urlopen(f"{server}/metrics") as metrics:
         assert b'autopipe_requests_total{status="200"} 2.0' in metrics.read()
     with urllib.request.urlopen(f"{server}/v2/models/small") as metadata:
         assert json.loads(metadata.read())["inputs"][0]["datatype"] == "FP32"
+    with urllib.request.urlopen(f"{server}/v2") as metadata:
+        assert json.loads(metadata.read())["extensions"] == ["binary_tensor_data"]
+
+
+def test_a_folder_that_cannot_be_opened_is_one_line_and_a_code(folder):
+    command = [sys.executable, folder / "python" / "serve.py"]
+    (folder / "weights.safetensors").unlink()
+    for words, code in (([folder], 3), ([folder, "--threads", "0"], 2), (["/nowhere"], 3)):
+        done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
+        assert done.stderr.startswith("error: ")
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,9 @@ WRONG: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError,
                 autopipe_runtime.CallError)  # fmt: skip
 """What a request raises that is not one of the protocol or does not fit the model."""
 
+EXIT_CODES: Final = {1: 2, 3: 3, 4: 4}
+"""How it ends where a folder is not opened, by the status: as the folder's program does."""
+
 
 def to_datatype(dtype: str) -> str:
     """Return the protocol's name of a dtype, such as FP32 for float32."""
@@ -112,7 +115,8 @@ class InferenceServer:
             else:
                 tensor["data"] = array.ravel().tolist()
             listed.append(tensor)
-        text = json.dumps({"model_name": self.name, "id": asked.get("id", ""), "outputs": listed})
+        named = {"id": asked["id"]} if "id" in asked else {}
+        text = json.dumps({"model_name": self.name, **named, "outputs": listed})
         if not parts:
             return Response(text, media_type="application/json")
         headers = {LENGTH: str(len(text.encode()))}
@@ -133,6 +137,12 @@ class InferenceServer:
             for kind, ports in (("inputs", self.model.inputs), ("outputs", self.model.outputs))
         }
         return JSONResponse({"name": self.name, "versions": [], "platform": "autopipe", **ports})
+
+
+async def describe_server(_: Request) -> Response:
+    """Answer with what is added to the protocol: tensors in binary."""
+    extensions = ["binary_tensor_data"]
+    return JSONResponse({"name": "autopipe", "version": "1", "extensions": extensions})
 
 
 async def report_health(_: Request) -> Response:
@@ -160,7 +170,8 @@ def make_app(folder: Path, options: Namespace) -> Starlette:
     server = InferenceServer(model, folder.resolve().name.removesuffix(".tar"), options)
     one = "/v2/models/{model}"
     routes = [
-        Route("/v2/health/live", report_health), Route("/v2/health/ready", report_health),
+        Route("/v2", describe_server), Route("/v2/health/live", report_health),
+        Route("/v2/health/ready", report_health),
         Route("/metrics", report_metrics), Route(one, server.describe),
         Route(f"{one}/ready", server.describe),
         Route(f"{one}/infer", server.infer, methods=["POST"]),
@@ -178,8 +189,12 @@ def main() -> None:
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     options = parser.parse_args()
+    try:
+        app = make_app(options.folder, options)
+    except autopipe_runtime.CallError as error:
+        parser.exit(EXIT_CODES.get(error.status, 1), f"error: {error}\n")
     uvicorn.run(
-        make_app(options.folder, options), host=options.host, port=options.port,
+        app, host=options.host, port=options.port,
         log_level="warning", timeout_graceful_shutdown=30,
     )  # fmt: skip
 
