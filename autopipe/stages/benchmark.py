@@ -73,7 +73,7 @@ class BenchmarkStage(Stage, frozen=True):
         from autopipe.benchmarking.gate import hold, measurement
         from autopipe.compiler.target import machine
 
-        machine.check(ctx.facts[Facet.TARGET])
+        machine.check(ctx.facts[Facet.TARGET], self.name)
         with TemporaryDirectory(dir=ctx.work) as scratch:
             match = self._play(ctx, Path(scratch) / "inputs.safetensors")
         device = ctx.facts[Facet.DEVICE]

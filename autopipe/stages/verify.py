@@ -53,7 +53,7 @@ class VerifyStage(Stage, frozen=True):
         from autopipe.verification.contained_build import ContainedBuild
 
         target = ctx.facts[Facet.TARGET]
-        machine.check(target)
+        machine.check(target, self.name)
         with TemporaryDirectory(dir=ctx.work) as scratch:
             work = Path(scratch)
             with ContainedBuild(ctx.inputs["build"], work, target) as build:

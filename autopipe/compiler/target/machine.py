@@ -7,8 +7,21 @@ from autopipe.compiler.target import cpu
 from autopipe.errors import TargetError
 
 
-def check(target: Mapping[str, object]) -> None:
-    """Raise TargetError if it does not. `target` is the resolved facts of `Facet.TARGET`."""
+def check(target: Mapping[str, object], stage: str | None = None) -> None:
+    """Raise TargetError if it does not; the message says how to leave a stage out that is named.
+
+    `target` is the resolved facts of `Facet.TARGET`.
+    """
+    try:
+        _check(target)
+    except TargetError as error:
+        if stage is None:
+            raise
+        advice = f"run {stage} on a machine that has it, or set `{stage}: null`"
+        raise TargetError(f"{error}; {advice}") from None
+
+
+def _check(target: Mapping[str, object]) -> None:
     cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
     backend = of_target(target)
     if backend.processor:
