@@ -9,20 +9,25 @@ from autopipe.cli.options import Json
 from autopipe.cli.terminal import show, show_json
 from autopipe.errors import ConfigError
 
-Package = Annotated[Path, typer.Argument(help="A package, such as dist/squeezenet.tar")]
+PackageOrFolder = Annotated[
+    Path, typer.Argument(help="A package, or a folder of `autopipe export`")
+]
 
 
-def inspect(package: Package, *, as_json: Json = False) -> None:
+def inspect(package: PackageOrFolder, *, as_json: Json = False) -> None:
     """Print what a package takes, returns and needs.
 
     Every byte of it is checked, and nothing is loaded.
     """
-    from autopipe.packaging.inspect import inspect_package, summarize
+    from autopipe.export.examine_folder import examine_folder
+    from autopipe.packaging.examine import examine
+    from autopipe.packaging.inspect import describe_package, summarize
 
+    found = examine_folder(package) if package.is_dir() else examine(package)
     if as_json:
-        show_json(summarize(package))
+        show_json(summarize(found))
     else:
-        show(inspect_package(package))
+        show(describe_package(found))
 
 
 Folder = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder to write, a new one")]
@@ -80,7 +85,7 @@ def export(  # noqa: PLR0913 -- one for each option
 
 
 def bench(  # noqa: PLR0913 -- one for each option
-    package: Annotated[Path, typer.Argument(help="A package, or a folder of `autopipe export`")],
+    package: PackageOrFolder,
     *,
     seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure")] = 5.0,
     warmup: Annotated[float, typer.Option(min=0, help="Seconds of calls before that")] = 1.0,

@@ -2,19 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from autopipe.artifacts.signature import LIBRARY, Port, Signature
 from autopipe.compiler.library.ports import described
 from autopipe.config.problem import shown
-from autopipe.packaging.examine import examine
+from autopipe.packaging.examine import Examined
 from autopipe.packaging.manifest import Needs
 from autopipe.packaging.variants import list_builds
 
 
-def summarize(package: Path) -> dict[str, object]:
-    """Return what a sound package states of itself. Raises PackageError for a damaged one."""
-    found = examine(package)
+def summarize(found: Examined) -> dict[str, object]:
+    """Return what a package states of itself, as JSON."""
     needs = found.needs
     signature = needs.signature
     return {
@@ -59,9 +57,8 @@ def _schedules(build: Needs) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def inspect_package(package: Path) -> Iterator[str]:
-    """Yield a line for each thing to know of a package. Raises what `summarize` does."""
-    found = examine(package)
+def describe_package(found: Examined) -> Iterator[str]:
+    """Yield a line for each thing to know of a package."""
     needs, signature = found.needs, found.needs.signature
     size = sum(file.size for file in found.files.values())
     yield f"package       {found.name}, {size / (1 << 20):.1f} MiB, sha256 {found.sha256[:12]}"

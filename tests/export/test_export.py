@@ -1,6 +1,7 @@
 """An exported folder runs without Python, without TVM's compiler and without autopipe."""
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -97,6 +98,10 @@ def test_the_header_compiles_as_cpp(folder, tmp_path):
         "  std::vector<float> x(32, 1.0f); std::vector<int64_t> ids{0, 1, 2, 3};\n"
         '  auto given = {autopipe::input("data/x", x), autopipe::input("ids", ids)};\n'
         '  std::printf("%zu\\n", model.run(given)["scores"].size());\n'
+        "  std::vector<int64_t> best(4, -1);\n"
+        '  std::vector<autopipe_tensor> into{autopipe::output("best", best)};\n'
+        "  model.run_into(given, into);\n"
+        '  std::printf("%d %d\\n", best[3] >= 0, into[0].rank);\n'
         "  try { model.run({}); } catch (const autopipe::Error &e) {\n"
         '    std::printf("%d\\n", e.status); }\n'
         "}\n"
@@ -110,7 +115,41 @@ def test_the_header_compiles_as_cpp(folder, tmp_path):
     done = subprocess.run(
         [tmp_path / "client", folder], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout == "32\n1\n"
+    assert done.stdout == "32\n1 1\n1\n"
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="no CMake")
+def test_cmake_finds_the_library(folder, tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(client C CXX)\n"
+        "find_package(autopipe CONFIG REQUIRED)\n"
+        f"add_executable(c {HERE}/forged.c)\nadd_executable(cpp {HERE}/client.cpp)\n"
+        "set_property(TARGET cpp PROPERTY CXX_STANDARD 17)\n"
+        "target_link_libraries(c autopipe::autopipe)\n"
+        "target_link_libraries(cpp autopipe::autopipe)\n"
+    )
+    made = tmp_path / "made"
+    for command in (
+        ["cmake", "-S", tmp_path, "-B", made, f"-DCMAKE_PREFIX_PATH={folder}"],
+        ["cmake", "--build", made],
+    ):
+        subprocess.run(command, check=True, capture_output=True)
+    for name, expected in (("c", "0 run "), ("cpp", "scores: float32 [ 4 8 ]")):
+        done = subprocess.run([made / name, folder], capture_output=True, text=True, check=False)
+        assert (done.returncode, expected in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config")
+def test_pkg_config_states_how_to_link(folder, tmp_path):
+    found = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "autopipe"], capture_output=True, text=True,
+        check=True, env={**os.environ, "PKG_CONFIG_PATH": str(folder / "lib" / "pkgconfig")},
+    )  # fmt: skip
+    client = tmp_path / "client"
+    command = ["cc", HERE / "forged.c", *found.stdout.split(), "-o", client]
+    subprocess.run(command, check=True)
+    done = subprocess.run([client, folder], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0 run \n"), done.stderr
 
 
 def test_the_python_loader_needs_numpy_alone(folder):
@@ -166,6 +205,19 @@ def test_a_damaged_folder_is_one_line_and_a_code(folder, name, change, code, rea
     done = run(folder, "--self-test")
     assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
     assert reason in done.stderr
+
+
+def test_a_folder_is_inspected_as_its_package_is(folder, package):
+    runner = CliRunner()
+    lines = [
+        runner.invoke(app, ["inspect", str(path)]).stdout.splitlines() for path in (folder, package)
+    ]
+    assert lines[0][1:] == lines[1][1:]
+    document = json.loads(runner.invoke(app, ["inspect", str(folder), "--json"]).stdout)
+    assert document["bytes"]["bin/run"] == (folder / "bin" / "run").stat().st_size
+    (folder / "model.txt").write_text("x")
+    found = runner.invoke(app, ["inspect", str(folder)])
+    assert "model.txt: damaged" in str(found.exception)
 
 
 def test_digests_find_what_loading_does_not(folder):

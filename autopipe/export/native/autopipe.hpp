@@ -4,6 +4,10 @@
 //   std::vector<float> image(3 * 224 * 224);
 //   autopipe::Outputs outputs = model.run({autopipe::input("data_0", image)});
 //   const float *scores = outputs["softmaxout_1"].data<float>();
+//
+//   std::vector<float> into(1000);
+//   std::vector<autopipe_tensor> written{autopipe::output("softmaxout_1", into)};
+//   model.run_into({autopipe::input("data_0", image)}, written);
 #ifndef AUTOPIPE_HPP
 #define AUTOPIPE_HPP
 
@@ -58,6 +62,21 @@ autopipe_tensor input(const char *name, const T *data, std::size_t count, std::i
 template <typename T>
 autopipe_tensor input(const char *name, const std::vector<T> &data, std::initializer_list<std::int64_t> shape = {}) {
   return input(name, data.data(), data.size(), shape);
+}
+
+// An output over memory of the caller, for `run_into`.
+template <typename T>
+autopipe_tensor output(const char *name, T *data, std::size_t count) {
+  autopipe_tensor made{};
+  made.name = name;
+  made.data = data;
+  made.bytes = count * sizeof(T);
+  return made;
+}
+
+template <typename T>
+autopipe_tensor output(const char *name, std::vector<T> &data) {
+  return output(name, data.data(), data.size());
 }
 
 // An output of a call, in memory of the runtime.
@@ -122,6 +141,12 @@ class Model {
     Outputs results;
     for (const autopipe_tensor &tensor : tensors) results.emplace_back(tensor);
     return results;
+  }
+
+  // Writes the outputs to memory of the caller, and sets the shape and bytes of each.
+  void run_into(const std::vector<autopipe_tensor> &inputs, std::vector<autopipe_tensor> &outputs,
+                std::int64_t limit_ms = AUTOPIPE_NO_LIMIT) {
+    check(autopipe_run(handle_, inputs.data(), inputs.size(), outputs.data(), outputs.size(), limit_ms));
   }
 
   // A handle that keeps states between its calls: {{"state", "state_next"}}.

@@ -209,8 +209,11 @@ static autopipe_status read_sizes(const description *about, const port *of, cons
     int64_t value = given->shape[axis];
     if (sizes[place] && sizes[place] != value)
       return fail(AUTOPIPE_INVALID_ARGUMENT, "input %s: dimension %d (%s) is %lld, and %lld in another place", of->name, axis, one->name, (long long)value, (long long)sizes[place]);
-    if (value < one->minimum || value > one->maximum || value % one->multiple)
-      return fail(AUTOPIPE_INVALID_ARGUMENT, "input %s: dimension %d (%s) is %lld, not a multiple of %lld from %lld to %lld", of->name, axis, one->name, (long long)value, (long long)one->multiple, (long long)one->minimum, (long long)one->maximum);
+    if (value < one->minimum || value > one->maximum || value % one->multiple) {
+      char wanted[48] = "not";
+      if (one->multiple > 1) snprintf(wanted, sizeof wanted, "not a multiple of %lld", (long long)one->multiple);
+      return fail(AUTOPIPE_INVALID_ARGUMENT, "input %s: dimension %d (%s) is %lld, %s from %lld to %lld", of->name, axis, one->name, (long long)value, wanted, (long long)one->minimum, (long long)one->maximum);
+    }
     sizes[place] = value;
   }
   return AUTOPIPE_OK;

@@ -13,7 +13,7 @@
 
 static const char USAGE[] =
     "usage: run [OPTIONS] [--input [NAME=]FILE.npy ...] [--output FOLDER]\n"
-    "       run --describe | --self-test | --bench [--seconds S] [--warmup S] [--callers N] [--size NAME=N[,N...] ...] [--json]\n"
+    "       run --describe | --self-test | --bench [--seconds S] [--warmup S] [--callers N] [--size NAME[:AXIS]=N[,N...] ...] [--json]\n"
     "options: --folder DIR     the model; by default the folder above this program\n"
     "         --threads N      of each instance (default: as tuned, at most its share of the cores)\n"
     "         --instances N    calls at the same time (default: 1, and as many as callers in a bench)\n"
