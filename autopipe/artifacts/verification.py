@@ -138,6 +138,8 @@ class Verification(Sparse, ArtifactDocument, frozen=True):
 
     def summary(self) -> str:
         """Return one line for people."""
+        if self.failure is not None:
+            return self.failure
         used = [output.used or 0.0 for case in self.cases for output in case.outputs]
         return (
             f"equal to {self._references()} on {self.extent}, "

@@ -97,10 +97,9 @@ def _latency(benchmark: BenchmarkReport | None) -> str:
 
 
 def _accuracy(run: RunReport) -> str:
-    if run.verification is not None:
-        return code(run.verification.summary())
-    failed = any(stage.stage == "verify" and stage.state == "failed" for stage in run.stages)
-    return "**wrong**, as above" if failed else "not compared"
+    if any(stage.stage == "verify" and stage.state == "failed" for stage in run.stages):
+        return "**wrong**, as above"
+    return "not compared" if run.verification is None else code(run.verification.summary())
 
 
 def _sentences(difference: Difference) -> Iterator[str]:

@@ -11,7 +11,9 @@ from autopipe.comparison.build import Build
 from autopipe.comparison.difference import compare
 from autopipe.comparison.excerpt import excerpt
 from autopipe.lock.recognize import FileKind
+from autopipe.report.document import StageReport
 from autopipe.store.canonical import pretty
+from tests.artifacts.examples import checked_case, comparison, verification
 from tests.comparison.builds import KNOBS, build, latency, task
 from tests.report.names import NAMES
 from tests.report.pages import Page
@@ -309,6 +311,14 @@ def test_a_comment_on_a_run_that_failed_begins_with_why():
     assert "| latency | not measured by this run |\n| size | no package |\n" in told
     assert "What changed" not in told
     assert comment.write(same).startswith("### `name`: the lock unchanged\n")
+
+
+def test_a_build_that_fails_is_wrong_whatever_was_compared():
+    wrong = verification(checked_case("large", comparison(failure="off")), failure="y is off")
+    stage = StageReport(stage="verify", state="failed", error="y is off")
+    run = full("name", stages=(stage,), exit_code=1, error="y is off", verification=wrong)
+    assert "| accuracy | **wrong**, as above |" in comment.write(compare(build(), build()), run)
+    assert wrong.summary() == "y is off"
 
 
 def test_a_comment_groups_tasks_by_what_became_of_them():
