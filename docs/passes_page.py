@@ -6,15 +6,19 @@ from typing import Any, Final
 _HEAD: Final = """\
 # Passes
 
-What is done between the imported graph and machine code, in order. `make gen` writes this page from
-`autopipe/compiler/pass_lists.py`. Passes of TVM have TVM's names, such as `FoldConstant`; ours are
-functions in `autopipe/compiler/passes/` and `autopipe/compiler/codegen/`, most in a file of their
-name.
+What is done between a model and machine code, in order. `make gen` writes this page from
+`autopipe/compiler/pass_lists.py` and `autopipe/compiler/frontends/onnx/cleanup.py`. Passes of TVM
+have TVM's names, such as `FoldConstant`; ours are functions in `autopipe/compiler/passes/` and
+`autopipe/compiler/codegen/`, most in a file of their name.
 
 `autopipe run FILE --dump-ir DIR` writes the module after each pass that changes it, numbered and
 named, in a folder for each stage. `--print-pass-times` shows how long each pass took. Both run the
-stages *optimize*, *lower* and *build* again, and change no result. The times are those of passes
-alone: LLVM's are not in them.
+stages *import*, *optimize*, *lower* and *build* again, and change no result. The times are those of
+passes alone: LLVM's are not in them.
+"""
+
+_IMPORTED: Final = """
+Then TVM's importer makes a Relax module of the graph, with converters of ours beside its own.
 """
 
 _DEFAULT: Final = """
@@ -34,9 +38,14 @@ At last TVM's `LowerTVMBuiltin` and `LowerIntrin` follow, and LLVM makes machine
 def write_passes_page() -> str:
     """Return the text of the page. Imports TVM."""
     from autopipe.compiler import pass_lists as lists
+    from autopipe.compiler.frontends.onnx import cleanup
 
     parts = [
         _HEAD,
+        "\n## Stage *import*: the ONNX graph\n",
+        _HEADER,
+        *_rows((one.name, one.reason, "") for one in cleanup.CLEANUP),
+        _IMPORTED,
         *_phases("Stage *optimize*: ops in their final layouts", lists.OPTIMIZE),
         *_phases("Stage *lower*: ops to kernels", lists.LOWER),
         *_phases("Stage *build*: kernels and their schedules to a model", lists.LINK),

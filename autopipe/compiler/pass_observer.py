@@ -4,10 +4,11 @@ TVM calls an instrument before and after each pass. Passes of lists count, and n
 of a list runs itself, such as for the kernels that constant folding compiles.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -41,21 +42,21 @@ class PassObserver:
     _last: str = ""
     _files: int = 0
 
-    def begin(self, name: str, module: tvm.IRModule) -> None:
-        """Note that a pass begins."""
+    def begin(self, name: str, text: Callable[[], str]) -> None:
+        """Note that a pass begins on what `text` prints."""
         if self.folder is not None and not self._files and not self._inside():
-            self._write("input", _text(module))
+            self._write("input", text())
         self._running.append((name, perf_counter()))
 
-    def end(self, name: str, module: tvm.IRModule) -> None:
-        """Note that a pass ended, and write what it returned if that is another module."""
+    def end(self, name: str, text: Callable[[], str]) -> None:
+        """Note that a pass ended, and write what it returned if that reads differently."""
         end = perf_counter()
         _, begun = self._running.pop()
         if name in _LISTS or self._inside():
             return
         self.add(name, 1, end - begun)
-        if self.folder is not None and (text := _text(module)) != self._last:
-            self._write(name, text)
+        if self.folder is not None and (printed := text()) != self._last:
+            self._write(name, printed)
 
     def add(self, name: str, runs: int, seconds: float) -> None:
         """Add the time of one or several runs of a pass."""
@@ -83,10 +84,10 @@ class _Instrument:
         self._observer = observer
 
     def run_before_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
-        self._observer.begin(str(info.name), module)
+        self._observer.begin(str(info.name), partial(_text, module))
 
     def run_after_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
-        self._observer.end(str(info.name), module)
+        self._observer.end(str(info.name), partial(_text, module))
 
 
 @contextmanager
@@ -98,6 +99,18 @@ def observe_passes(folder: Path | None = None) -> Iterator[PassObserver]:
         yield observer
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def observe_pass(name: str, text: Callable[[], str]) -> Iterator[None]:
+    """Watch a pass that is not TVM's, over what `text` prints before and after it."""
+    observer = _current.get()
+    if observer is None:
+        yield
+        return
+    observer.begin(name, text)
+    yield
+    observer.end(name, text)
 
 
 def measured_passes() -> list[tuple[str, int, float]]:

@@ -13,6 +13,7 @@ from autopipe.environment.facet import Facet
 from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Stage
+from autopipe.stages.shown_passes import show_passes
 from autopipe.store.artifact import Kind
 
 
@@ -23,6 +24,7 @@ class ImportStage(Stage, frozen=True):
     version: ClassVar[int] = 13
     produces: ClassVar[Kind] = Kind.MODEL
     seconds: ClassVar[float | None] = 10 * 60.0
+    runs_passes: ClassVar[bool] = True
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})
 
     format: Literal["onnx", "tvmscript"]
@@ -57,10 +59,11 @@ class ImportStage(Stage, frozen=True):
 
         watch = Watch(self.name, ctx.emit)
         watch.begin(f"converting {self.path.name}")
-        model = FRONTENDS[self.format].load(
-            self.path, inputs=self.inputs, dimensions=self.dimensions, weights=self.weights,
-            sha256=self.sha256,
-        )  # fmt: skip
+        with show_passes(ctx, self.name):
+            model = FRONTENDS[self.format].load(
+                self.path, inputs=self.inputs, dimensions=self.dimensions, weights=self.weights,
+                sha256=self.sha256,
+            )  # fmt: skip
         for message in model.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         watch.begin(f"writing {len(model.weights)} weights")

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx import cleanup, gate, source
-from autopipe.compiler.frontends.onnx.cleanup import clean
+from autopipe.compiler.frontends.onnx import gate, graph_rewrite, source
+from autopipe.compiler.frontends.onnx.cleanup import CLEANUP, clean
 from autopipe.compiler.frontends.onnx.weights import attach
+from autopipe.compiler.pass_observer import observe_passes
 from tests.compiler.frontends.models import ints, model, node, run, save, tensor, value
 
 
@@ -147,7 +148,7 @@ def test_a_dense_layer_on_a_sequence_stays_one_product(tmp_path):
 
 
 def test_large_weights_stay_out_of_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(cleanup, "_LARGE", 24)
+    monkeypatch.setattr(graph_rewrite, "_LARGE", 24)
     batch_norm, stored = norm("a", "b", 4)
     nodes = [node("Conv", ["x", "kernel"], "a"), batch_norm, node("Sub", ["b", "offset"])]
     stored = [tensor("offset", 3), tensor("kernel", 4, 6, 3, 3), *stored]
@@ -218,3 +219,22 @@ def test_half_precision_stays(tmp_path):
     weights = {name: numpy_helper.to_array(each) for name, each in vetted.weights.items()}
     _, kept = clean(vetted.model, weights)
     assert {values.dtype.name for values in kept.values()} == {"float16"}
+
+
+def test_passes_are_watched_and_written_without_weights(tmp_path):
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    weight = numpy_helper.from_array(np.arange(4, dtype="float32"), "w")
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["sum"]),
+        helper.make_node("Identity", ["sum"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "added", [x], [y], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with observe_passes(tmp_path) as observer:
+        clean(model, {})
+    assert list(observer.times) == list(dict.fromkeys(one.name for one in CLEANUP))
+    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    simplified = next(text for name, text in texts.items() if "simplify" in name)
+    assert "Identity" not in simplified
+    assert "Add" in simplified
+    assert all("float[4] w = " not in text for text in texts.values())

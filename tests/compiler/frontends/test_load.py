@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.frontend import FRONTENDS
-from autopipe.compiler.frontends.onnx import cleanup, gate
+from autopipe.compiler.frontends.onnx import gate, graph_rewrite
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.config.model import Input, Weights
 from autopipe.errors import AutopipeError, ConfigError, ModelError
@@ -174,7 +174,7 @@ def test_a_parser_that_hangs_or_hoards_is_bounded(tmp_path, monkeypatch, what):
 
 def test_large_generated_weights_can_be_drawn(tmp_path, monkeypatch):
     """They are in no file, and stay out of the clean-up."""
-    monkeypatch.setattr(cleanup, "_LARGE", 0)
+    monkeypatch.setattr(graph_rewrite, "_LARGE", 0)
     made = model(
         [
             node("ConstantOfShape", ["shape"], "first"),
