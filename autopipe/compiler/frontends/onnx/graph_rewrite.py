@@ -34,7 +34,7 @@ class GraphRewrite:
     def print_graph(self) -> str:
         """Return the graph in ONNX's text form, without the values of weights."""
         model = onnx.ModelProto()
-        model.CopyFrom(self.model)
+        model.CopyFrom(self.model if self.model.graph.node else self.source)
         del model.graph.initializer[:]
         return str(onnx.printer.to_text(model))
 
