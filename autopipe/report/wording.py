@@ -120,7 +120,7 @@ def _end(event: RunFinished) -> str:
         return f"interrupted after {seconds(event.seconds)} (exit code {event.exit_code})"
     if event.exit_code:
         text = f"failed after {seconds(event.seconds)} (exit code {event.exit_code})"
-        reason = (event.error or "").partition("\n")[0]
+        reason = (event.error or "").partition("\n")[0].partition("; ")[0]  # the error follows
         return f"{text}: {escape(reason)}" if reason else text
     made = [escape(path, PATH_LIMIT) for path in (event.package, event.lock) if path is not None]
     unlocked = f"; {escape(event.unlocked)}" if event.unlocked else ""

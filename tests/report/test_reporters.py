@@ -106,7 +106,7 @@ def test_tuning_says_only_what_is_known(stream):
         (events.StageFailed(stage="build", error="no", exit_code=4), "build      failed"),
         (events.RunFinished(exit_code=4, seconds=3), "failed after 3 s (exit code 4)"),
         (
-            events.RunFinished(exit_code=4, seconds=3, error="no\x1b\nmore"),
+            events.RunFinished(exit_code=4, seconds=3, error="no\x1b; advice\nmore"),
             r"failed after 3 s (exit code 4): no\x1b",
         ),
         (events.RunFinished(exit_code=0, seconds=3), "done in 3 s"),
