@@ -28,7 +28,7 @@ from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
 from autopipe.pipeline.plan import Plan, build_plan, require
-from autopipe.pipeline.stage import NO_PASS_OUTPUT, PassOutput, Stage
+from autopipe.pipeline.stage import NO_DIAGNOSTICS, Diagnostics, Stage
 from autopipe.processes.interrupt import exit_code
 from autopipe.report.wording import without_traceback
 from autopipe.signing.signers import Signers
@@ -62,7 +62,7 @@ class Flow:
     locking: Locking
     history: History
     """What the pipeline file ran last."""
-    passes: PassOutput = NO_PASS_OUTPUT
+    diagnostics: Diagnostics = NO_DIAGNOSTICS
 
 
 def run(  # noqa: PLR0913 -- one for each option of the command
@@ -78,7 +78,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     reproducible: bool = False,
     signers: Signers | None = None,
     build: str | None = None,
-    passes: PassOutput = NO_PASS_OUTPUT,
+    diagnostics: Diagnostics = NO_DIAGNOSTICS,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> dict[str, Artifact]:
     """Run a pipeline file, publish its package, and return the artifact of each stage by name.
@@ -91,7 +91,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     asked = overrides, store, until, force, mode, Patience(waiting(emit), lock_timeout), signers
     try:
         with (
-            opened(file, *asked, build=build, ask=True, passes=passes) as flow,
+            opened(file, *asked, build=build, ask=True, diagnostics=diagnostics) as flow,
             _sharing(flow, file.absolute().parent, emit) as remote,
             name_bisect(file, flow.pipeline.target, build=build, store=store),
         ):
@@ -202,7 +202,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     *,
     build: str | None = None,
     ask: bool = False,
-    passes: PassOutput = NO_PASS_OUTPUT,
+    diagnostics: Diagnostics = NO_DIAGNOSTICS,
 ) -> Iterator[Flow]:
     """Open the store of a pipeline file, with the stages that are asked for as a plan.
 
@@ -219,7 +219,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
         steps = build_plan(locking.stages(stages, force), until=until)
         history = History.of(store, file, pipeline.name, build)
         locked = locking.environment(host)
-        yield Flow(pipeline, steps, store, locked, zygote, locking, history, passes)
+        yield Flow(pipeline, steps, store, locked, zygote, locking, history, diagnostics)
 
 
 def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, whole: bool) -> dict[str, str | None]:
@@ -280,7 +280,7 @@ def _run(
         remote,
         _inspection(flow, emit),
         flow.history,
-        flow.passes,
+        flow.diagnostics,
     )
     triple = str(flow.host.facts([Facet.TARGET])[Facet.TARGET]["mtriple"])  # a lock may name it
     cross.check_linker(flow.pipeline.target, flow.plan, triple)
@@ -293,7 +293,7 @@ def _run(
     flow.locking.require(lambda: _tasks(executor, flow.plan))
     if told and (stale := flow.locking.stale()):
         emit(Warn(stage="lock", message=stale))
-    shown = flow.passes.stages(one.stage for one in flow.plan.steps)
+    shown = flow.diagnostics.stages(one.stage for one in flow.plan.steps)
     return executor.run(flow.plan, force={*force, *shown})
 
 

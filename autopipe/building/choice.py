@@ -1,8 +1,10 @@
 """Which schedule each task is built with: the first right one of its record and its fallbacks."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 import tvm
 
@@ -19,6 +21,8 @@ from autopipe.schedules.engines.fallback import falls
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.policy import Contender, Policy, allows
 from autopipe.tasks.task import Task
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class Choices:
                 else:
                     right, why = verdict.finding is Finding.RIGHT, verdict.reason
                     self.chosen[place] = replace(choice, checked=right, unchecked=why)
+                    _log(self.asked[place].task, choice)
         return self.chosen
 
     def drop(self, place: int, verdict: Verdict) -> None:
@@ -110,6 +115,12 @@ class Choices:
             )
         self.chosen[place] = _after(self.chosen[place], verdict, following)
         self._open.append(place)
+
+
+def _log(task: Task, choice: Choice) -> None:
+    """Log which schedule a task is built with, and why."""
+    by = f"{choice.engine} on {choice.implementation}"
+    _LOG.info("%s: %s, since %s; %s", task.name, by, choice.reason, choice.schedule or "as it is")
 
 
 def _chain(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:

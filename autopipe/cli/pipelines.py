@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from autopipe.api.builds import PlannedBuild
     from autopipe.lock.locking import Mode
     from autopipe.pipeline.forecast import Outlook
-    from autopipe.pipeline.stage import PassOutput
+    from autopipe.pipeline.stage import Diagnostics
     from autopipe.report.document import RunReport
     from autopipe.signing.signers import Signers
 
@@ -57,6 +57,13 @@ DumpIr = Annotated[
 PassTimesOption = Annotated[
     bool, typer.Option("--print-pass-times", help="Show how long each pass of the compiler took")
 ]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose", "-v", count=True, show_default=False,
+        help="Log what is decided, such as schedules and layouts; twice, each step as well",
+    ),
+]  # fmt: skip
 Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
 Locked = Annotated[
     bool, typer.Option("--locked", help="Fail with exit code 6 unless the lock is current")
@@ -102,6 +109,7 @@ def run(  # noqa: PLR0913 -- one for each option
     lock_timeout: LockTimeout = None,
     dump_ir: DumpIr = None,
     print_pass_times: PassTimesOption = False,
+    verbosity: Verbose = 0,
     signers: SignersFile = None,
     identity: Identity = None,
     revoked: Revoked = None,
@@ -114,7 +122,7 @@ def run(  # noqa: PLR0913 -- one for each option
     asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
     options = _RunOptions(
         overrides or (), store, output, until, force or (), mode_of(asked), lock_timeout,
-        reproducible, signers_of(signers, identity, revoked), dump_ir, print_pass_times,
+        reproducible, signers_of(signers, identity, revoked), dump_ir, print_pass_times, verbosity,
     )  # fmt: skip
     with ExitStack() as stack:
         emit = stack.enter_context(report.make(json=as_json, quiet=quiet))
@@ -144,6 +152,7 @@ class _RunOptions:
     dump_ir: Path | None
     """Where the module is written after each pass that changes it."""
     print_pass_times: bool
+    verbosity: int
 
     def run_files(
         self,
@@ -189,17 +198,17 @@ class _RunOptions:
                 build.file, build=build.name, overrides=self.overrides, store=self.store,
                 output=self.output, until=self.until, force=self.force, mode=self.mode,
                 lock_timeout=self.lock_timeout, reproducible=self.reproducible,
-                signers=self.signers, passes=self._passes(build), emit=emit,
+                signers=self.signers, diagnostics=self._diagnostics(build), emit=emit,
             )  # fmt: skip
 
-    def _passes(self, build: "PlannedBuild") -> "PassOutput":
-        """Return what is shown of the passes of a build; of several, each has a folder."""
-        from autopipe.pipeline.stage import PassOutput
+    def _diagnostics(self, build: "PlannedBuild") -> "Diagnostics":
+        """Return what a build shows; each of several has a folder of its own."""
+        from autopipe.pipeline.stage import Diagnostics
 
         folder = self.dump_ir and self.dump_ir.absolute()
         if folder is not None and build.name is not None:
             folder /= build.name
-        return PassOutput(folder, self.print_pass_times)
+        return Diagnostics(folder, self.print_pass_times, self.verbosity)
 
 
 def plan(  # noqa: PLR0913 -- one for each option

@@ -4,12 +4,16 @@ Each pass is registered with TVM's pass infrastructure under its name, so that T
 it. Passes of TVM keep TVM's names, such as `FoldConstant`; ours are verbs in lower case.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from time import perf_counter
+from typing import Final, Generic, TypeVar
 
 import tvm
 from tvm import tirx
+
+_LOG: Final = logging.getLogger(__name__)
 
 State_contra = TypeVar("State_contra", contravariant=True)
 """The options of one run of a list, and what its passes report."""
@@ -99,9 +103,12 @@ def _run_pass(
             raised.append(error)
             raise
 
+    begun = perf_counter()
     try:
-        return tvm.transform.module_pass(apply, opt_level=0, name=one.name)(module)
+        changed = tvm.transform.module_pass(apply, opt_level=0, name=one.name)(module)
     except Exception:
         if raised:
             raise raised[0] from raised[0].__cause__
         raise
+    _LOG.debug("pass %s: %.1f ms", one.name, 1e3 * (perf_counter() - begun))
+    return changed

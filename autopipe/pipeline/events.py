@@ -128,6 +128,18 @@ class TuningProgress(_Event, frozen=True):
     """Machines of a farm that measure; null where this one does."""
 
 
+class Logged(_Event, frozen=True):
+    """A line of the log, which a run has where it is asked to be verbose."""
+
+    event: Literal["logged"] = "logged"
+    stage: str
+    level: str
+    """Such as `info` or `debug`."""
+    source: str
+    """The module of autopipe that logged it."""
+    message: str
+
+
 class PassTime(BaseModel, frozen=True, extra="forbid"):
     """How long a pass of the compiler took."""
 
@@ -230,8 +242,8 @@ class BuildsFinished(_Event, frozen=True):
 
 Event = (
     StageStarted | StageCached | StageSkipped | StageResumed | StageFinished | StageFailed
-    | Progress | TuningProgress | PassTimes | Measured | Tuned | Warn | RunFinished | BuildStarted
-    | BuildsFinished
+    | Progress | TuningProgress | PassTimes | Logged | Measured | Tuned | Warn | RunFinished
+    | BuildStarted | BuildsFinished
 )  # fmt: skip
 
 parse: TypeAdapter[Event] = TypeAdapter(

@@ -1,9 +1,10 @@
 """The executor: walk the plan, reuse what is known, run what is not."""
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from autopipe.environment.environment import Environment
 from autopipe.errors import StageError, StoreError
@@ -23,11 +24,13 @@ from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Isolate, Killed
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
-from autopipe.pipeline.stage import NO_PASS_OUTPUT, Context, PassOutput
+from autopipe.pipeline.stage import NO_DIAGNOSTICS, Context, Diagnostics
 from autopipe.processes.interrupt import exit_code
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import Document, digest
 from autopipe.store.store import Store
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def measured_before(stage: str) -> str:
@@ -66,7 +69,7 @@ class Executor:
     """Looks at what is there after each stage, cached or not; may raise GateError."""
     history: History | None = None
     """Remembers what the pipeline file ran last; null where a run is nobody's."""
-    passes: PassOutput = NO_PASS_OUTPUT
+    diagnostics: Diagnostics = NO_DIAGNOSTICS
 
     def run(self, plan: Plan, *, force: Collection[str] = ()) -> dict[str, Artifact]:
         """Run every step in order and return the artifact of each, by stage name."""
@@ -87,6 +90,8 @@ class Executor:
         digests = {name: artifact.digest for name, artifact in inputs.items()}
         document = action(step.stage, digests, facts, self.store.contents)
         key = digest(document)
+        _LOG.info("%s: key %s", step.name, key)
+        _LOG.debug("%s: the key is of %s", step.name, document)
         artifact = self._made(step, inputs, document, fresh=fresh)
         if self.history is not None:
             self.history.remember_action(kind(document), key)
@@ -107,6 +112,7 @@ class Executor:
 
     def _lookup(self, step: Step, key: str) -> Artifact | None:
         hit = self.store.lookup(key, lambda text: self._warn(step, text))
+        _LOG.debug("%s is %s the store", step.name, "not in" if hit is None else "in")
         if hit is not None and step.stage.cached:
             self.emit(StageCached(stage=step.name, digest=hit.digest))
         elif hit is not None:
@@ -138,7 +144,7 @@ class Executor:
             records=self.store.root / "records" / "records.sqlite",
             emit=self.emit,
             forced=fresh,
-            passes=self.passes,
+            diagnostics=self.diagnostics,
         )
         try:
             summary = self._attempt(step, ctx, key)

@@ -11,7 +11,8 @@ from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import little
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.stage import Context, PassOutput, Stage
+from autopipe.pipeline.logs import logged
+from autopipe.pipeline.stage import Context, Diagnostics, Stage
 from autopipe.processes.ceiling import ceiling, hold
 
 Emit = Callable[[Event], None]
@@ -38,9 +39,10 @@ def pack(stage: Stage, ctx: Context) -> Message:
         "facts": {facet.value: dict(facts) for facet, facts in ctx.facts.items()},
         **{name: os.fspath(getattr(ctx, name)) for name in ("out", "work", "records")},
         "forced": ctx.forced,
-        "passes": {
-            "folder": ctx.passes.folder and os.fspath(ctx.passes.folder),
-            "times": ctx.passes.times,
+        "diagnostics": {
+            "ir_folder": ctx.diagnostics.ir_folder and os.fspath(ctx.diagnostics.ir_folder),
+            "pass_times": ctx.diagnostics.pass_times,
+            "verbosity": ctx.diagnostics.verbosity,
         },
     }
 
@@ -58,11 +60,12 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
         records=Path(argument["records"]),
         emit=emit,
         forced=argument["forced"],
-        passes=_pass_output(**argument["passes"]),
+        diagnostics=_diagnostics(**argument["diagnostics"]),
     )
     limit = hold(ceiling())
     try:
-        return stage.run(ctx)
+        with logged(emit, stage.name, ctx.diagnostics.verbosity):
+            return stage.run(ctx)
     except Exception as error:
         found = _hungry(error, limit) or _of_the_store(error, ctx)
         if found is error:
@@ -70,8 +73,8 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
         raise found from error
 
 
-def _pass_output(folder: str | None, times: bool) -> PassOutput:  # noqa: FBT001 - of JSON
-    return PassOutput(None if folder is None else Path(folder), times)
+def _diagnostics(ir_folder: str | None, **options: Any) -> Diagnostics:  # noqa: ANN401 - of JSON
+    return Diagnostics(None if ir_folder is None else Path(ir_folder), **options)
 
 
 def _hungry(error: Exception, limit: int) -> StageError | None:

@@ -25,25 +25,27 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class PassOutput:
-    """What a run shows of the compiler's passes beside its results. It is in no key."""
+class Diagnostics:
+    """What a run shows beside its results. It is in no key."""
 
-    folder: Path | None = None
+    ir_folder: Path | None = None
     """Where the module is written after each pass that changes it, in a folder for each stage."""
-    times: bool = False
+    pass_times: bool = False
     """Whether the time of each pass is reported."""
+    verbosity: int = 0
+    """What is logged: 1 for decisions, 2 for each step."""
 
     @property
-    def is_wanted(self) -> bool:
+    def shows_passes(self) -> bool:
         """Whether stages that run passes have to run for it."""
-        return self.folder is not None or self.times
+        return self.ir_folder is not None or self.pass_times
 
     def stages(self, stages: "Iterable[Stage]") -> frozenset[str]:
         """Return the names of the stages that have to run again for it."""
-        return frozenset(one.name for one in stages if self.is_wanted and one.runs_passes)
+        return frozenset(one.name for one in stages if self.shows_passes and one.runs_passes)
 
 
-NO_PASS_OUTPUT: Final = PassOutput()
+NO_DIAGNOSTICS: Final = Diagnostics()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Context:
     """Tells the reporter."""
     forced: bool = False
     """Whether the user wants it to run again, whatever is known from before."""
-    passes: PassOutput = NO_PASS_OUTPUT
+    diagnostics: Diagnostics = NO_DIAGNOSTICS
 
 
 class Stage(Frozen, ABC, frozen=True):
@@ -84,7 +86,7 @@ class Stage(Frozen, ABC, frozen=True):
     it needs has changed, or by force, and is skipped otherwise."""
 
     runs_passes: ClassVar[bool] = False
-    """Whether it runs passes of the compiler, which `PassOutput` shows."""
+    """Whether it runs passes of the compiler, which `Diagnostics` shows."""
 
     seconds: ClassVar[float | None] = 30 * 60.0
     """How long it may take at most, whatever a model makes it do; None where a budget says."""

@@ -8,6 +8,7 @@ from autopipe.pipeline.events import (
     BuildsFinished,
     BuildStarted,
     Event,
+    Logged,
     Measured,
     PassTimes,
     Progress,
@@ -62,7 +63,7 @@ class Console:
                     self._live.tell(progress(event))
             case Measured():
                 pass  # the line of the stage's end says it
-            case Warn() | StageResumed() | PassTimes():  # the stage goes on below it
+            case Warn() | StageResumed() | PassTimes() | Logged():  # the stage goes on below it
                 self._erase()
                 self._write(event)
                 if self._live is not None:

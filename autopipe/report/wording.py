@@ -6,6 +6,7 @@ from autopipe.pipeline.events import (
     BuildsFinished,
     BuildStarted,
     Event,
+    Logged,
     Measured,
     PassTimes,
     Progress,
@@ -26,6 +27,9 @@ from autopipe.tasks.shares import Shares
 
 INTERRUPTED = (130, 143)
 """Exit codes of a run that Ctrl-C or SIGTERM has ended."""
+
+LOG_LIMIT = 2000
+"""Characters of a line of the log."""
 
 PATH_LIMIT = 5000
 """A path is shown whole; the system allows no longer one."""
@@ -48,6 +52,8 @@ def wording(event: Event) -> str:  # noqa: C901, PLR0912 -- a case an event
             text = row(stage, "failed")
         case Progress() | TuningProgress():
             text = row(event.stage, progress(event))
+        case Logged(stage=stage, level=level, message=message):
+            text = row(stage, level, escape(message, LOG_LIMIT))
         case PassTimes(stage=stage, passes=passes):
             spent = sum(one.seconds for one in passes)
             text = row(stage, "passes", f"{seconds(spent)} in {len(passes)} passes")

@@ -9,16 +9,16 @@ from autopipe.pipeline.stage import Context
 
 @contextmanager
 def show_passes(ctx: Context, stage: str) -> Iterator[None]:
-    """Write the module after each pass, and report the times of passes, as `ctx.passes` asks."""
-    if not ctx.passes.is_wanted:
+    """Write the module after each pass, and report pass times, as `ctx.diagnostics` asks."""
+    if not ctx.diagnostics.shows_passes:
         yield
         return
     from autopipe.compiler.pass_observer import observe_passes
 
-    folder = ctx.passes.folder
+    folder = ctx.diagnostics.ir_folder
     with observe_passes(None if folder is None else folder / stage) as observer:
         yield
-    if ctx.passes.times:
+    if ctx.diagnostics.pass_times:
         times = tuple(
             PassTime(name=one.name, runs=one.runs, seconds=one.seconds)
             for one in observer.times.values()

@@ -5,6 +5,7 @@ Importing this module puts `compile_kernel` in the place of `tirx.build`, and re
 lists of kernels with TVM, which takes them by name.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from pathlib import Path
@@ -26,6 +27,8 @@ from autopipe.compiler.pass_lists import (
 from autopipe.compiler.patches import replace_build
 from autopipe.compiler.walls import linked, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
+
+_LOG: Final = logging.getLogger(__name__)
 
 STATIC: Final = "autopipe.static"
 DYNAMIC: Final = "autopipe.dynamic"
@@ -91,6 +94,8 @@ def export_library(
 def _linked(output: str, objects: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - as TVM calls it
     for file in objects:
         linked.look_at_object(Path(file).read_bytes(), Path(file).name)
+    sizes = ", ".join(f"{Path(file).name} {Path(file).stat().st_size} bytes" for file in objects)
+    _LOG.debug("linking %s", sizes)
     cc.create_shared(output, objects, **options)
     try:
         linked.look_at_library(Path(output).read_bytes(), Path(output).name)

@@ -61,15 +61,16 @@ def build(
     state = LinkState(target=target, scheduled=scheduled)
     with target, pass_context():
         module = run_passes(lowered, LINK, state)
-        return Built(
-            executable=_compiled(module, target),
-            packing=state.packing,
-            libraries=linking.called(module),
-            parameters=_parameters(module["main"]),
-            steps=_steps(module["main"]),
-            functions=kernel_functions(_without_views(module)),
-            stripped=taking_sizes,
-        )
+        executable = _compiled(module, target)
+    return Built(
+        executable=executable,
+        packing=state.packing,
+        libraries=linking.called(module),
+        parameters=_parameters(module["main"]),
+        steps=_steps(module["main"]),
+        functions=kernel_functions(_without_views(module)),
+        stripped=taking_sizes,
+    )
 
 
 def _without_views(module: tvm.IRModule) -> tvm.IRModule:

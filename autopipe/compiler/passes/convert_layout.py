@@ -8,9 +8,11 @@ TVM's `ConvertLayout` propagates layouts through the graph. Ops without a layout
 the layout of their input. If it fails on a model, each op is converted by itself instead.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import tvm
 from tvm import relax
@@ -30,6 +32,8 @@ ONE_LAYOUT = {
 """Ops that TVM converts to any layout, but can compute in this layout of data and kernel only."""
 
 Report = Callable[[str], None]
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ def convert_layout(
         stuck = ["?"]
         reason = str(error).strip().splitlines()[-1]
     if not stuck:
+        _LOG.info("layouts are propagated through the graph")
         return converted
     warn(f"layouts are not propagated, each op is converted by itself: {reason}")
     return rewrite(_Materialize(module, wishes), module)

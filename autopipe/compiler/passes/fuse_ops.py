@@ -4,6 +4,9 @@ Fusion names variables anew. So ops and labels are read by name before it, and a
 what a call computes.
 """
 
+import logging
+from typing import Final
+
 import tvm
 
 from autopipe.compiler import op_info
@@ -13,6 +16,8 @@ from autopipe.compiler.fusion.scope import fuse
 from autopipe.compiler.pass_state import LowerState
 from autopipe.compiler.passes.legalize import unlowered
 from autopipe.errors import ModelError
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def name_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
@@ -39,6 +44,8 @@ def fuse_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
         module, lambda given: fuse(given, state.ops, state.calls, state.scope, state.pays)
     )
     state.infos = op_info.describe(fused, state.calls)
+    for name, info in state.infos.items():
+        _LOG.info("kernel %s: %s", name, ", ".join(info.names))
     return labels.apply(fused)
 
 

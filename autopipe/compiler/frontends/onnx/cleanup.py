@@ -1,5 +1,6 @@
 """Rewrite an ONNX graph to the form that TVM imports well, by a list of passes."""
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,6 +22,8 @@ from autopipe.compiler.frontends.onnx.simplify.simplify import simplify
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
 from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
 from autopipe.compiler.pass_observer import observe_pass
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def _expand_operators(rewrite: GraphRewrite) -> None:
@@ -118,6 +121,8 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     """
     rewrite = GraphRewrite(model, weights)
     for one in CLEANUP:
+        before = len(rewrite.model.graph.node)
         with observe_pass(one.name, rewrite.print_graph):
             one.apply(rewrite)
+        _LOG.debug("pass %s: %d nodes, then %d", one.name, before, len(rewrite.model.graph.node))
     return rewrite.model, rewrite.kept_weights
