@@ -1,10 +1,10 @@
 """What Python's `logging` gets, as events of a run."""
 
 import logging
+from typing import Any
 
 import pytest
 
-from autopipe.pipeline.events import Logged
 from autopipe.pipeline.logs import logged
 
 LOG = logging.getLogger("autopipe.compiler.example")
@@ -15,7 +15,7 @@ LOG = logging.getLogger("autopipe.compiler.example")
     [(0, []), (1, ["info"]), (2, ["info", "debug"]), (5, ["info", "debug"])],
 )
 def test_more_is_logged_the_more_is_asked_for(verbosity, levels):
-    events: list[Logged] = []
+    events: list[Any] = []
     with logged(events.append, "lower", verbosity):
         LOG.info("kernel %s", "a")
         LOG.debug("pass %s", "b")
