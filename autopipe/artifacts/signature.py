@@ -1,8 +1,9 @@
 """How a library is called: what is known of it without loading it."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import PositiveInt, StringConstraints, model_validator
+from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from autopipe.config.backend_name import DeviceName
 from autopipe.config.dimension import (
@@ -18,37 +19,68 @@ from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import DType
 from autopipe.tasks.tensor import Tensor
 
+MOST_ELEMENTS: Final = 2**40
+"""No tensor whose size is open has more, and no range ends above it."""
+
+
+_Bound = Annotated[int, Field(ge=0, le=MOST_ELEMENTS)]
+
 
 class Port(Tensor, Sparse, frozen=True):
     """An input or output of a model."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "ranges"})
 
     name: str
     """The model's own name for it."""
     dtype: DType
     """Element type; one that numpy has."""
     dimensions: tuple[OpenExtent | Literal[""], ...] = ()
-    """Of an input with open sizes, the name of each dimension, or the sum that it is; "" where the
-    size is fixed."""
+    """The name of each dimension with an open size, or the sum that it is; "" where the size is
+    fixed, and in an output where it follows otherwise."""
+    ranges: tuple[tuple[_Bound, _Bound] | None, ...] = ()
+    """Of an output, the smallest and the largest size of each dimension that is open and has no
+    name; null for others, and where nothing bounds it before a call."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.dimensions and len(self.dimensions) != len(self.shape):
-            raise ValueError(f"input {self.name!r}: as many dimensions as sizes are needed")
-        for name, size in zip(self.dimensions, self.shape, strict=False):
-            if bool(name) != (size < 0):
-                raise ValueError(f"input {self.name!r}: a size is open where it has a name")
+        for given in (self.dimensions, self.ranges):
+            if given and len(given) != len(self.shape):
+                raise ValueError(f"{self.name!r}: as many dimensions as sizes are needed")
+        for size, name, ends in self._axes():
+            if size >= 0 and (name or ends):
+                raise ValueError(f"{self.name!r}: a size with a name or a range is open")
+            if ends and (name or ends[0] > ends[1]):
+                raise ValueError(
+                    f"{self.name!r}: a range begins at its smallest size, without name"
+                )
         return self
 
-    def at(self, sizes: Sizes) -> "Port":
-        """Return the same input at certain sizes."""
+    def _axes(self) -> Iterator[tuple[int, str, tuple[int, int] | None]]:
+        """Yield size, name and range of each dimension."""
         names = self.dimensions or ("",) * len(self.shape)
-        shape = tuple(
-            size_of(name, sizes) if name else size
-            for name, size in zip(names, self.shape, strict=True)
+        ranges = self.ranges or (None,) * len(self.shape)
+        return zip(self.shape, names, ranges, strict=True)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return each size in words: `8`, `batch`, `1 to 64`, or `?` where only a call tells it."""
+        return tuple(
+            name or (f"{ends[0]} to {ends[1]}" if ends else "?" if size < 0 else str(size))
+            for size, name, ends in self._axes()
         )
+
+    def at(self, sizes: Sizes) -> "Port":
+        """Return the same port at certain sizes."""
+        shape = tuple(size_of(name, sizes) if name else size for size, name, _ in self._axes())
         return self.model_copy(update={"shape": shape, "dimensions": ()})
+
+    def takes(self, shape: Sequence[int]) -> bool:
+        """Tell whether an array of a shape may be this, whatever the sizes with names are."""
+        return len(shape) == len(self.shape) and all(
+            given == size or (size < 0 and (ends is None or ends[0] <= given <= ends[1]))
+            for given, (size, _, ends) in zip(shape, self._axes(), strict=True)
+        )
 
 
 LIBRARY: Final = "lib.so"
@@ -104,6 +136,17 @@ class Signature(Sparse, frozen=True):
     """Libraries for likely sizes; `lib.so` serves every other."""
     halves: tuple[str, ...] = ()
     """Names of weights that are stored in float16, and that the libraries take in float32."""
+
+    @model_validator(mode="after")
+    def _ports_consistent(self) -> Self:
+        for port in self.inputs:
+            if port.ranges or (port.dimensions and "?" in port.words):
+                raise ValueError(f"input {port.name!r}: a size is open where it has a name")
+        for port in self.outputs:
+            named = {name for extent in port.dimensions if extent for name in named_in(extent)}
+            if named - self.dimensions.keys():
+                raise ValueError(f"output {port.name!r}: a dimension that no input has")
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

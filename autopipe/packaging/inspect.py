@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from autopipe.artifacts.signature import LIBRARY, Port, Signature
 from autopipe.compiler.library.ports import described
+from autopipe.config.dimension import named_in
 from autopipe.config.problem import shown
 from autopipe.packaging.examine import Examined
 from autopipe.packaging.manifest import Needs
@@ -43,12 +44,20 @@ def summarize(found: Examined) -> dict[str, object]:
 def _port(port: Port, signature: Signature) -> dict[str, object]:
     names = port.dimensions or ("",) * len(port.shape)
     shape = [name or size for name, size in zip(names, port.shape, strict=True)]
-    ranges = {
+    dimensions = {
         name: signature.dimensions[name].model_dump(mode="json")
-        for name in names
-        if name in signature.dimensions
+        for extent in names
+        if extent
+        for name in named_in(extent)
     }
-    return {"name": port.name, "dtype": port.dtype, "shape": shape, "dimensions": ranges}
+    ranges = {"ranges": port.ranges} if port.ranges else {}
+    return {
+        "name": port.name,
+        "dtype": port.dtype,
+        "shape": shape,
+        "dimensions": dimensions,
+        **ranges,
+    }
 
 
 def _schedules(build: Needs) -> dict[str, int]:

@@ -84,7 +84,7 @@ def _lines(
     for port in signature["inputs"]:
         yield "input", encode_name(port["name"]), port["dtype"], *_extents(port)
     for port in signature["outputs"]:
-        yield "output", encode_name(port["name"]), port["dtype"], *port["shape"]
+        yield "output", encode_name(port["name"]), port["dtype"], *_extents(port)
     entries = signature.get("entries", ())
     yield "library", prefix + LIBRARY
     for entry in entries:
@@ -101,9 +101,11 @@ def _lines(
 
 
 def _extents(port: Mapping[str, Any]) -> Sequence[str]:
-    """Return the sizes of an input: numbers, dimensions and sums such as `past+1`."""
-    names = port.get("dimensions") or [""] * len(port["shape"])
+    """Return the sizes of a port: numbers, dimensions, sums such as `past+1`, ranges as `1..64`."""
+    shape = port["shape"]
+    names = port.get("dimensions") or [""] * len(shape)
+    ranges = port.get("ranges") or [None] * len(shape)
     return [
-        str(name or size).replace(" ", "")
-        for name, size in zip(names, port["shape"])  # noqa: B905 - Python 3.9 has no `strict`
+        name.replace(" ", "") or (f"{ends[0]}..{ends[1]}" if ends else str(size))
+        for size, name, ends in zip(shape, names, ranges)  # noqa: B905 - Python 3.9 has no `strict`
     ]

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple, Union
 
 import numpy as np
 
-_RANK: Final = 16
-_NO_LIMIT, _UNTIL_CANCELLED = -1, -2
+_RANK, _NO_LIMIT, _UNTIL_CANCELLED = 16, -1, -2
 _INVALID_ARGUMENT, _INVALID_FILE = 1, 3
 _LIMITS: Final = (7, 8)  # statuses of calls that ended early: late, cancelled
 _NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
@@ -69,17 +68,18 @@ class _Tensor(ctypes.Structure):
 
 
 class ExportedPort:
-    """An input or output: name, dtype and shape, with -1 for a dynamic dimension."""
+    """An input or output; of a size of -1 both bounds are 0 if only a call tells anything of it."""
 
     def __init__(self, port: _Port) -> None:
         self.name: str = port.name.decode()
         self.dtype: str = _DTYPES[port.dtype - 1].name
         self.shape = tuple(port.shape[: port.rank])
-        self.minimum = tuple(port.minimum[: port.rank])
-        self.maximum = tuple(port.maximum[: port.rank])
+        self.minimum, self.maximum = (tuple(e[: port.rank]) for e in (port.minimum, port.maximum))
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype} {list(self.shape)}"
+        known = zip(self.shape, self.minimum, self.maximum)  # noqa: B905
+        sizes = (str(n) if n >= 0 else f"{a} to {b}" if b else "?" for n, a, b in known)
+        return f"{self.name}: {self.dtype} [{', '.join(sizes)}]"
 
 
 class ExportedSignature(NamedTuple):

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from autopipe.artifacts.signature import Port
 from autopipe.artifacts.verification import OutputComparison, Tolerance
+from autopipe.config.dimension import Sizes
 from autopipe.errors import GateError
 
 _LARGEST = 1.0
@@ -141,6 +143,17 @@ def check_names(ours: Sequence[str], reference: Sequence[str]) -> None:
         if mine != theirs:
             raise GateError(
                 f"output {position} is {mine!r} in the build, {theirs!r} in the reference"
+            )
+
+
+def check_shapes(ports: Sequence[Port], sizes: Sizes, outputs: Mapping[str, np.ndarray]) -> None:
+    """Raise a GateError for an output whose shape is none that its package would state."""
+    for port in ports:
+        shape, stated = outputs[port.name].shape, port.at(sizes)
+        if not stated.takes(shape):
+            words = ", ".join(stated.words)
+            raise GateError(
+                f"output {port.name!r} is {list(shape)}, and a package would state [{words}]"
             )
 
 

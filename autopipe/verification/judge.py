@@ -10,6 +10,7 @@ from autopipe.config import Verify
 from autopipe.errors import StageError
 from autopipe.verification import rows
 from autopipe.verification.compare import (
+    check_shapes,
     coarse,
     compare,
     lifeless,
@@ -70,7 +71,7 @@ class CaseJudge:
             outputs = self._widened(case, theirs, ours, outputs)
         if self.operators.choose and any(output.failure for output in outputs):
             outputs = self._matched(case, theirs, ours, outputs)
-        return _told(case, outputs)
+        return self._stated(case, ours, outputs)
 
     def special(self, case: Case, theirs: ReferenceAnswer) -> CheckedCase:
         """Compare a case with numbers that most models never see."""
@@ -90,6 +91,14 @@ class CaseJudge:
             outputs = self._widened(case, theirs, ours, outputs)
         if wavers and self.operators.choose and any(output.failure for output in outputs):
             outputs = self._matched(case, theirs, ours, outputs)
+        return self._stated(case, ours, outputs)
+
+    def _stated(
+        self, case: Case, ours: Mapping[str, np.ndarray], outputs: Sequence[OutputComparison]
+    ) -> CheckedCase:
+        """Return a compared case; of one that passes, a package has to state the right shapes."""
+        if not any(output.failure for output in outputs):
+            check_shapes(self.model.signature.outputs, case.sizes, ours)
         return _told(case, outputs)
 
     def _crashed(self, case: Case, theirs: ReferenceAnswer, crash: BuildCrash) -> CheckedCase:

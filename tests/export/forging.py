@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 WORDS = ("", "-1", "0", "1", "3", "99999999999", "9223372036854775807", "99999999999999999999", "%",
-         "%4", "n+n+n+n+n+n", "1+1", "float64", "bfloat16", "x" * 400)  # fmt: skip
+         "%4", "n+n+n+n+n+n", "1+1", "3..2", "2..", "..2", "-1..2", "1..2..3",
+         "0..9223372036854775807", "float64", "bfloat16", "x" * 400)  # fmt: skip
 """What takes the place of a word of `model.txt`."""
 
 

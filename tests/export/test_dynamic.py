@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from autopipe.runtime import folder as loader
 from autopipe.runtime.description import describe_builds
 from tests.export.forging import forge_folder, replace_file
 from tests.export.test_export import run
@@ -33,15 +34,25 @@ print(max(resident[tenth : 2 * tenth]), max(resident[9 * tenth :]))
 
 
 @pytest.fixture
-def dynamic(folder, tmp_path, tmp_path_factory):
-    """A folder that doubles rows of four numbers: an even number of them, up to ROWS."""
-    library = once(tmp_path_factory, "dynamic", _build) / "lib.so"
+def doubling(tmp_path_factory):
+    """A library that doubles rows of four numbers: an even number of them."""
+    return once(tmp_path_factory, "dynamic", _build) / "lib.so"
+
+
+@pytest.fixture
+def dynamic(doubling, folder, tmp_path):
+    """A folder of the library for rows up to ROWS."""
+    return describe_rows(doubling, folder, tmp_path / "dynamic", {"dimensions": ["rows", ""]})
+
+
+def describe_rows(library, folder, to, stated):
+    """Make a folder of the library that states something of the sizes of its output."""
     dimension = {"min": 2, "max": ROWS, "multiple": 2}
     port = {"dtype": "float32", "shape": [-1, 4]}
     signature = {
         "threads": 1, "dimensions": {"rows": dimension}, "entries": [], "weights": [],
         "inputs": [port | {"name": "x", "dimensions": ["rows", ""]}],
-        "outputs": [port | {"name": "y", "dimensions": []}],
+        "outputs": [port | {"name": "y"} | stated],
     }  # fmt: skip
     processor = {"machine": "x86_64", "mcpu": "x86-64", "features": []}
     ((_, text),) = describe_builds({"signature": signature, "processor": processor}, {})
@@ -50,7 +61,7 @@ def dynamic(folder, tmp_path, tmp_path_factory):
         replace_file("lib.so", library.read_bytes())(to)
         replace_file("model.txt", text.encode())(to)
 
-    return forge_folder(folder, tmp_path / "dynamic", change)
+    return forge_folder(folder, to, change)
 
 
 def _build(to):
@@ -82,6 +93,26 @@ def test_sizes_out_of_range_are_refused(dynamic, tmp_path, shape, code, reason):
     assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
     if not code:
         np.testing.assert_array_equal(np.load(tmp_path / "out" / "y.npy"), np.full(shape, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("stated", "ends", "words"),
+    [
+        ({"dimensions": ["rows", ""]}, (2, ROWS), f"2 to {ROWS} by 2"),
+        ({"dimensions": ["rows + 3", ""]}, (5, ROWS + 3), f"5 to {ROWS + 3}"),
+        ({"ranges": [[1, 64], None]}, (1, 64), "1 to 64"),
+        ({"ranges": [[0, 1 << 40], None]}, (0, 1 << 40), f"0 to {1 << 40}"),
+        ({}, (0, 0), "?"),
+    ],
+)  # fmt: skip
+def test_outputs_state_the_bounds_of_their_sizes(dynamic, doubling, stated, ends, words):
+    made = describe_rows(doubling, dynamic, dynamic.with_name("stated"), stated)
+    printed = run(made, "--folder", str(made), "--describe").stdout
+    assert f"output y: float32 [{words}, 4]\n" in printed
+    with loader.open_package(made) as model:
+        (y,) = model.outputs
+        assert (y.shape, y.minimum, y.maximum) == ((-1, 4), (ends[0], 4), (ends[1], 4))
+        assert str(y) == f"y: float32 [{words.removesuffix(' by 2')}, 4]"
 
 
 def test_many_sizes_do_not_grow_the_process(dynamic):

@@ -194,7 +194,8 @@ def test_no_description_breaks_its_reader(tmp_path):
     dimension = Dimension(min=1, max=8, likely=(4,))
     signature = Signature(
         inputs=(Port(name="x y", shape=(-1, -1), dtype="float32", dimensions=("n", "n + 1")),),
-        outputs=(Port(name="y", shape=(-1, 3), dtype="float32"),),
+        outputs=(Port(name="y", shape=(-1, -1, -1, 3), dtype="float32",
+                      dimensions=("n", "", "", ""), ranges=(None, (2, 9), None, None)),),
         weights=("w",), threads=2, dimensions={"n": dimension},
         entries=({"library": "lib.0.so", "sizes": {"n": 4}, "weights": ("w",)},),
     )  # fmt: skip

@@ -94,6 +94,7 @@ def test_one_package_takes_every_size(model):
             y = model({"x": x}, generic=generic)["y"]
             np.testing.assert_allclose(y, expected(x), rtol=1e-4, atol=1e-6)
     assert [port.shape for port in model.signature.inputs] == [(-1, -1, 8)]
+    assert [port.words for port in model.signature.outputs] == [("rows", "columns", "16")]
 
 
 def test_many_sizes_in_turn_take_no_more_memory(model):

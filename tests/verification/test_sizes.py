@@ -1,5 +1,6 @@
 """Open sizes that a build is compared at, and what becomes of one that is wrong at some."""
 
+from contextlib import nullcontext
 from unittest.mock import create_autospec
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_a_range_of_one_size_has_no_other():
 
 X = Port(name="x", shape=(-1, 4), dtype="float32", dimensions=("batch", ""))
 SIGNATURE = Signature(
-    inputs=(X,), outputs=(Port(name="y", shape=(-1, 4), dtype="float32"),), weights=(), threads=1,
+    inputs=(X,), outputs=(X.model_copy(update={"name": "y"}),), weights=(), threads=1,
     dimensions={"batch": Dimension(max=40, likely=(8,))},
     entries=(SizedLibrary(library="lib.0.so", sizes={"batch": 8}, weights=()),),
 )  # fmt: skip
@@ -73,11 +74,11 @@ def save(folder, nodes, **weights):
     onnx.save(model, folder / "reference.onnx")
 
 
-def verified(folder, compute, nodes=(), given=None, **weights):
+def verified(folder, compute, nodes=(), given=None, signature=SIGNATURE, **weights):
     """Verify a function as if it were a build of twice its input."""
     save(folder, nodes or [helper.make_node("Add", ["x", "x"], ["y"])], **weights)
     build = create_autospec(ContainedBuild, instance=True)
-    build.signature, build.rounded, build.short = SIGNATURE, (), None
+    build.signature, build.rounded, build.short = signature, (), None
 
     def call(arrays, *, generic=False):
         with np.errstate(all="ignore"):  # huge numbers
@@ -133,6 +134,24 @@ def fails(x, generic):
 def test_the_size_that_is_wrong_is_named(tmp_path, compute, said):
     with pytest.raises(GateError, match=said):
         verified(tmp_path, compute)
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"ranges": ((1, 39), None)}, r"output 'y' is \[40, 4\], and .* state \[1 to 39, 4\]"),
+        ({"ranges": ((2, 40), None)}, r"output 'y' is \[1, 4\], and .* state \[2 to 40, 4\]"),
+        ({"dimensions": ("batch + 1", "")}, r"output 'y' is \[8, 4\], and .* state \[9, 4\]"),
+        ({"ranges": ((1, 40), None)}, None),
+        ({}, None),
+    ],
+)
+def test_a_size_that_a_package_would_state_wrongly_fails_the_build(tmp_path, stated, said):
+    y = Port.model_validate({"name": "y", "shape": (-1, 4), "dtype": "float32", **stated})
+    signature = SIGNATURE.model_copy(update={"outputs": (y,)})
+    expected = pytest.raises(GateError, match=said) if said else nullcontext()
+    with expected:
+        verified(tmp_path, lambda x, _: x + x, signature=signature)
 
 
 def test_a_size_at_which_the_model_itself_can_not_run_is_told(tmp_path):

@@ -18,7 +18,9 @@ class Value(Tensor, frozen=True):
     name: str
     """The model's own name of it."""
     dimensions: tuple[str, ...] = ()
-    """Of an input with open sizes, the name of each dimension; "" where the size is fixed."""
+    """The name of each dimension with an open size; "" where it is fixed or follows otherwise."""
+    ranges: tuple[tuple[int, int] | None, ...] = ()
+    """Of an output, the smallest and the largest of each open size without a name, where known."""
 
 
 @dataclass(frozen=True)

@@ -99,12 +99,7 @@ def _dtype(name: str) -> np.dtype:
 
 def described(port: Port) -> str:
     """Return dtype and shape of an input or output in words; `?` is a size that a call decides."""
-    names = port.dimensions or ("",) * len(port.shape)
-    sizes = (
-        name or ("?" if size < 0 else str(size))
-        for name, size in zip(names, port.shape, strict=True)
-    )
-    return f"{port.dtype} [{', '.join(sizes)}]"
+    return f"{port.dtype} [{', '.join(port.words)}]"
 
 
 def sizes_of(

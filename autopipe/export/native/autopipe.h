@@ -58,8 +58,8 @@ typedef struct autopipe_port {
   autopipe_dtype dtype;
   int rank;
   int64_t shape[AUTOPIPE_MAX_RANK];   /* elements; -1 for a dynamic dimension */
-  int64_t minimum[AUTOPIPE_MAX_RANK]; /* smallest size of each dimension; of outputs 0 where it is dynamic */
-  int64_t maximum[AUTOPIPE_MAX_RANK]; /* largest; of outputs 0 where it is dynamic */
+  int64_t minimum[AUTOPIPE_MAX_RANK]; /* smallest size of each dimension */
+  int64_t maximum[AUTOPIPE_MAX_RANK]; /* largest; of a dynamic one of outputs 0 where nothing bounds it before a call */
   int64_t multiple[AUTOPIPE_MAX_RANK];
 } autopipe_port;
 

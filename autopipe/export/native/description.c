@@ -111,6 +111,20 @@ static int read_extent(const description *of, const char *word, extent *out) {
   }
 }
 
+/* Reads smallest..largest. */
+static int read_range(const char *word, extent *out) {
+  const char *dots = strstr(word, "..");
+  char least[NAME_BYTES];
+  int64_t most;
+  if (!dots || (size_t)(dots - word) >= sizeof least) return 0;
+  memcpy(least, word, (size_t)(dots - word));
+  least[dots - word] = 0;
+  *out = (extent){0};
+  if (!read_number(least, 0, LARGEST, &out->constant) || !read_number(dots + 2, out->constant, LARGEST, &most)) return 0;
+  out->spread = most - out->constant;
+  return 1;
+}
+
 static int read_port(reader *from, port *ports, int *count, int is_output) {
   if (*count == MAX_PORTS || from->count < 3 || from->count - 3 > AUTOPIPE_MAX_RANK) return 0;
   port *to = &ports[(*count)++];
@@ -119,7 +133,7 @@ static int read_port(reader *from, port *ports, int *count, int is_output) {
   to->rank = from->count - 3;
   for (int axis = 0; axis < to->rank; axis++) {
     const char *word = from->words[3 + axis];
-    if (is_output && !strcmp(word, "-1"))
+    if (is_output && (!strcmp(word, "-1") || read_range(word, &to->extents[axis])))
       to->is_dynamic[axis] = 1;
     else if (!read_extent(from->out, word, &to->extents[axis]))
       return 0;

@@ -7,7 +7,7 @@
  *   feature avx2 avx2                             LLVM's name and that of /proc/cpuinfo
  *   dimension length 1 512 1                      name, smallest, largest, multiple
  *   input tokens int64 1 length+1                 dtype, then a size, a dimension or a sum each axis
- *   output logits float32 1 length -1
+ *   output logits float32 1 length 2..1024 -1     or smallest..largest, or -1 where nothing bounds it before a call
  *   library lib.so
  *   library lib.0.so length=128                   made for these sizes
  *   weight float32 1408 64 64                     dtype, offset in weights.safetensors, shape
@@ -23,9 +23,9 @@
 
 enum { MAX_DIMENSIONS = 16, MAX_PORTS = 256, MAX_LIBRARIES = 9, MAX_WEIGHTS = 65536, MAX_TERMS = 4, NAME_BYTES = 256, MAX_VARIANTS = 3 };
 
-/* A size: `constant` plus the sizes of `count` dimensions. */
+/* A size: `constant` plus the sizes of `count` dimensions, or up to `spread` more. */
 typedef struct extent {
-  int64_t constant;
+  int64_t constant, spread;
   int count;
   int dimensions[MAX_TERMS];
 } extent;

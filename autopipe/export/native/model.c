@@ -152,9 +152,11 @@ autopipe_status autopipe_input_count(autopipe_model model, size_t *count) { retu
 
 autopipe_status autopipe_output_count(autopipe_model model, size_t *count) { return count_ports(model, 1, count); }
 
-/* Fills in the range of an axis: where it is a sum, that of the sum, whose multiple is 1. */
+/* Fills in the range of an axis: where it is a sum, that of the sum, whose multiple is 1. Both ends are 0 where nothing is
+ * known of an output. */
 static void describe_axis(const description *about, const extent *size, autopipe_port *out, int axis) {
-  out->minimum[axis] = out->maximum[axis] = size->constant;
+  out->minimum[axis] = size->constant;
+  out->maximum[axis] = size->constant + size->spread;
   out->multiple[axis] = 1;
   for (int i = 0; i < size->count; i++) {
     const dimension *of = &about->dimensions[size->dimensions[i]];

@@ -47,12 +47,7 @@ def _ports(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Markup:
 
 
 def _shape(port: Port) -> str:
-    names = port.dimensions or ("",) * len(port.shape)
-    sizes = (
-        name or ("?" if size < 0 else str(size))
-        for name, size in zip(names, port.shape, strict=True)
-    )
-    return " x ".join(sizes) or "scalar"
+    return " x ".join(port.words) or "scalar"
 
 
 def _configuration(view: BuildView) -> Markup:

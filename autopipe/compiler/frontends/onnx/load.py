@@ -14,6 +14,7 @@ from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
 from autopipe.compiler.frontends.onnx.cleanup import clean
 from autopipe.compiler.frontends.onnx.deciding import warn_of_deciding_inputs
 from autopipe.compiler.frontends.onnx.node_origins import number_nodes, read_origins
+from autopipe.compiler.frontends.onnx.outputs import misdeclared, outputs_of
 from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
@@ -64,7 +65,7 @@ def _load(
     original = None if weights is not None else gate.original(data, path, inputs, given)
     if source.digest(source.read(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
-    outputs = relax.outputs(module, vetted.model.graph)
+    outputs = outputs_of(module, vetted.model.graph, vetted.inputs, dimensions)
     return Imported(
         name=vetted.model.graph.name or "model",
         module=module,
@@ -78,7 +79,7 @@ def _load(
         warnings=(
             *warnings,
             *warn_of_deciding_inputs(vetted.model.graph, vetted.inputs),
-            *relax.misdeclared(outputs, vetted.model.graph),
+            *misdeclared(outputs, vetted.model.graph),
         ),
         write_reference=partial(write_reference, vetted.model, given, original),
     )

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tvm import relax, tirx
-from tvm.relax import transform
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
@@ -19,9 +18,9 @@ from autopipe.compiler.frontends.onnx.converted_nodes import NO_ORIGINS, Convert
 from autopipe.compiler.frontends.onnx.converters import replaced
 from autopipe.compiler.frontends.onnx.named import NodeError, plain
 from autopipe.compiler.frontends.onnx.open.extents import Extents, FoundSize
-from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name, name_nodes
+from autopipe.compiler.frontends.onnx.tensors import Proto, name_nodes
 from autopipe.compiler.open_sizes import FOUND_SIZES
-from autopipe.config.dimension import Dimension, Sizes, size_of
+from autopipe.config.dimension import Dimension, size_of
 from autopipe.errors import ModelError
 
 SIZES: Final = "autopipe.sizes"
@@ -85,7 +84,7 @@ def _fixed(
         module, found = _converted(model, shapes, None, origins)
     except ModelError:
         return _converted(model, shapes, Extents({}, {}), origins)
-    if all(known.is_fixed(kind) for kind in _results(module["main"])):
+    if all(known.is_fixed(kind) for kind in results(module["main"])):
         return module, found
     return _converted(model, shapes, Extents({}, {}), origins)
 
@@ -111,13 +110,13 @@ def _given_shapes(
 ) -> dict[str, list[Any]]:
     """Return the shapes that TVM does not take as they are declared: an open size, or one of 0."""
     return {
-        value.name: _open_shape(value, dimensions, steps)
+        value.name: open_shape(value, dimensions, steps)
         for value in inputs
         if value.dimensions or 0 in value.shape
     }
 
 
-def _open_shape(
+def open_shape(
     value: Value, dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
 ) -> list[Any]:
     """Return the shape of an input, with multiples of steps where its size is open."""
@@ -139,61 +138,10 @@ def _with_sizes(main: Any, inputs: int, steps: Sequence[Any]) -> Any:  # noqa: A
     return relax.Function(params, main.body, result, main.is_pure, main.attrs, main.span)
 
 
-def sized(module: Any, sizes: Sizes, dimensions: Mapping[str, Dimension]) -> list[list[int]]:  # noqa: ANN401
-    """Return the shapes of the outputs of `main` at certain sizes, -1 where they depend on data."""
-    steps = {name: size // dimensions[name].multiple for name, size in sizes.items()}
-    bound = transform.BindSymbolicVars(steps, "main")(module)
-    return [known.extents_of(kind, "an output") for kind in _results(bound["main"])]
-
-
-def _results(main: Any) -> list[Any]:  # noqa: ANN401
+def results(main: Any) -> list[Any]:  # noqa: ANN401
     """Return the types of outputs; `main.ret_ty` forgets sizes that are computed inside."""
     result = main.body.body.ty
     return list(result.fields) if isinstance(result, relax.TupleType) else [result]
-
-
-def outputs(module: Any, graph: Proto) -> tuple[Value, ...]:  # noqa: ANN401
-    """Return the outputs of `main` under the model's names.
-
-    Raises `ModelError` for a shape that depends on data, and for a dtype that the model declares
-    differently.
-    """
-    return tuple(
-        _output(declared, kind)
-        for declared, kind in zip(graph.output, _results(module["main"]), strict=True)
-    )
-
-
-def misdeclared(values: Sequence[Value], graph: Proto) -> list[str]:
-    """Say which outputs have another shape than the model declares, a line each.
-
-    Published models are wrong about that, and onnxruntime computes them all the same.
-    """
-    found = []
-    for value, declared in zip(values, graph.output, strict=True):
-        stated = declared.type.tensor_type
-        sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in stated.shape.dim]
-        fits = len(sizes) == len(value.shape) and all(
-            size in {None, real} or real < 0 for size, real in zip(sizes, value.shape, strict=True)
-        )
-        if stated.HasField("shape") and not fits:
-            words = ", ".join("?" if size is None else str(size) for size in sizes)
-            real = list(value.shape)
-            found.append(f"output {value.name!r} is declared as [{words}], and {real} comes out")
-    return found
-
-
-def _output(declared: Proto, kind: Any) -> Value:  # noqa: ANN401
-    what = f"output {declared.name!r}"
-    if isinstance(kind, relax.ShapeType):
-        raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
-    shape = tuple(known.extents_of(kind, what))
-    stated, dtype = declared.type.tensor_type, str(kind.dtype)
-    if stated.elem_type and dtype_name(stated.elem_type, what) != dtype:
-        raise ModelError(
-            f"{what} is {dtype_name(stated.elem_type, what)}, and TVM imports it as {dtype}"
-        )
-    return Value(name=declared.name, shape=shape, dtype=dtype)
 
 
 @contextlib.contextmanager

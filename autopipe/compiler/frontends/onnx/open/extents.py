@@ -15,6 +15,7 @@ import numpy as np
 from tvm import ir, relax, tirx
 from tvm.sym import Analyzer
 
+from autopipe.artifacts.signature import MOST_ELEMENTS
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.trying import tried
 from autopipe.compiler.frontends.onnx.tensors import Array
@@ -43,10 +44,6 @@ class FoundSize:
     name: str
     """The name of its variable."""
     most: int
-
-
-_ADDRESSABLE: Final = 2**40
-"""Elements; no tensor of computed sizes has more."""
 
 
 class Extents:
@@ -101,6 +98,10 @@ class Extents:
         found = self._analyzer.const_int_bound(number)
         return int(found.min_value), int(found.max_value)
 
+    def bind_found(self, size: Any, most: int) -> None:
+        """Note that a size that the model computes is from 0 to its most."""
+        self._analyzer.bind(size, ir.Range.from_min_extent(whole(0), whole(most + 1)))
+
     def of(self, value: Any, params: Any) -> Array | None:
         """Return the numbers in a tensor, None if they depend on data or are many."""
         if value is None:
@@ -150,7 +151,7 @@ class Extents:
             name = f"{node}.{at}" if count > 1 else node
             sizes[at] = tirx.Var(f"{FOUND}{name}", "int64")
             self.found.append(FoundSize(str(sizes[at].name), most))
-            self._analyzer.bind(sizes[at], ir.Range.from_min_extent(whole(0), whole(most + 1)))
+            self.bind_found(sizes[at], most)
         matched = list(sizes)
         if allowed is None and count > 1:
             allowed = _is_addressable(bb, flat)
@@ -269,7 +270,7 @@ def _is_addressable(bb: Any, sizes: Any) -> Any:
     """Tell whether a tensor of computed sizes may fit in memory, as a bool [1]."""
     numbers = bb.emit(relax.op.astype(sizes, "float64"))  # whose product does not wrap
     product = bb.emit(relax.op.prod(numbers, keepdims=True))
-    return bb.emit(relax.op.less_equal(product, relax.const(_ADDRESSABLE, "float64")))
+    return bb.emit(relax.op.less_equal(product, relax.const(MOST_ELEMENTS, "float64")))
 
 
 def _tensor(bb: Any, numbers: Array, dtype: str) -> Any:
