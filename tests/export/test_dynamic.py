@@ -45,9 +45,9 @@ def dynamic(doubling, folder, tmp_path):
     return describe_rows(doubling, folder, tmp_path / "dynamic", {"dimensions": ["rows", ""]})
 
 
-def describe_rows(library, folder, to, stated):
+def describe_rows(library, folder, to, stated, least=2):
     """Make a folder of the library that states something of the sizes of its output."""
-    dimension = {"min": 2, "max": ROWS, "multiple": 2}
+    dimension = {"min": least, "max": ROWS, "multiple": 2}
     port = {"dtype": "float32", "shape": [-1, 4]}
     signature = {
         "threads": 1, "dimensions": {"rows": dimension}, "entries": [], "weights": [],
@@ -93,6 +93,16 @@ def test_sizes_out_of_range_are_refused(dynamic, tmp_path, shape, code, reason):
     assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
     if not code:
         np.testing.assert_array_equal(np.load(tmp_path / "out" / "y.npy"), np.full(shape, 2.0))
+
+
+def test_no_rows_are_taken_where_there_may_be_none(dynamic, doubling):
+    stated = {"dimensions": ["rows", ""]}
+    made = describe_rows(doubling, dynamic, dynamic.with_name("none"), stated, least=0)
+    with loader.open_package(made) as model:
+        assert (model.inputs[0].minimum, model.outputs[0].minimum) == ((0, 4), (0, 4))
+        for rows in (0, 2, 0):
+            y = model({"x": np.ones((rows, 4), "float32")})["y"]
+            assert (y.shape, (y == 2).all()) == ((rows, 4), True)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ static int read_dimension(reader *from) {
   description *out = from->out;
   if (from->count != 5 || out->dimension_count == MAX_DIMENSIONS) return 0;
   dimension *to = &out->dimensions[out->dimension_count++];
-  return read_name(from->words[1], to->name) && read_number(from->words[2], 1, LARGEST, &to->minimum) &&
+  return read_name(from->words[1], to->name) && read_number(from->words[2], 0, LARGEST, &to->minimum) &&
          read_number(from->words[3], to->minimum, LARGEST, &to->maximum) &&
          read_number(from->words[4], 1, LARGEST, &to->multiple);
 }
