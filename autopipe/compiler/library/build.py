@@ -74,8 +74,11 @@ def build(
 
 
 def _without_views(module: tvm.IRModule) -> tvm.IRModule:
-    """Make views of calls that only reshape, as TVM does when it compiles a graph."""
-    return relax.transform.RewriteDataflowReshape()(module)
+    """Make views of calls that only reshape, as TVM does when it compiles a static graph.
+
+    Of dynamic sizes it makes none, and its pass ends with an error at some of them.
+    """
+    return module if is_dynamic(module) else relax.transform.RewriteDataflowReshape()(module)
 
 
 def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
