@@ -42,7 +42,10 @@ def test_a_stage_that_gets_no_memory_says_so(monkeypatch, tmp_path, error):
     monkeypatch.setattr(packed, "hold", lambda limit: limit)
     monkeypatch.setattr(packed, "ceiling", lambda: 5 << 20)
     folders = dict.fromkeys(("out", "work", "records"), str(tmp_path))
-    argument = {"stage": "m:S", "params": "", "inputs": {}, "facts": {}, "forced": False, **folders}
+    argument = {
+        "stage": "m:S", "params": "", "inputs": {}, "facts": {}, "forced": False,
+        "diagnostics": {"ir_folder": None}, **folders,
+    }  # fmt: skip
     with pytest.raises(StageError, match="needs more than the 5 MiB that a stage may take here"):
         packed.answer(argument, lambda _: None)
 
