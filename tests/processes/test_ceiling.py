@@ -31,6 +31,8 @@ def test_a_process_that_is_held_gets_no_more():
 )  # fmt: skip
 def test_a_stage_that_gets_no_memory_says_so(monkeypatch, tmp_path, error):
     class Hungry:
+        name = "hungry"
+
         @classmethod
         def model_validate_json(cls, _):
             return cls()
@@ -44,7 +46,7 @@ def test_a_stage_that_gets_no_memory_says_so(monkeypatch, tmp_path, error):
     folders = dict.fromkeys(("out", "work", "records"), str(tmp_path))
     argument = {
         "stage": "m:S", "params": "", "inputs": {}, "facts": {}, "forced": False,
-        "diagnostics": {"ir_folder": None}, **folders,
+        "diagnostics": {"ir_folder": None, "verbosity": 0}, **folders,
     }  # fmt: skip
     with pytest.raises(StageError, match="needs more than the 5 MiB that a stage may take here"):
         packed.answer(argument, lambda _: None)
