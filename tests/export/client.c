@@ -94,9 +94,10 @@ static void check_cancel(autopipe_model model, int callers) {
   EXPECT(autopipe_cancel(0) == AUTOPIPE_INVALID_HANDLE);
 }
 
-/* A fork has no thread of an instance but its own. */
+/* A fork has no thread of an instance but its own. Sanitizers lose locks in a fork: a child that starts a thread may wait
+ * for the allocator of libasan 12 for ever. */
 static void check_fork(autopipe_model model) {
-#ifndef __SANITIZE_THREAD__
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
   int status = 1;
   pid_t child = fork();
   if (!child) {

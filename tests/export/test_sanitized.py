@@ -76,7 +76,7 @@ def compile_nothing(out):
     return out.read_bytes()
 
 
-@pytest.mark.parametrize("options", SANITIZERS)
+@pytest.mark.parametrize("options", [*SANITIZERS, pytest.param(["-g"], id="plain")])
 @pytest.mark.parametrize("words", [["1"], ["2", "copy"]], ids=["mapped", "copied"])
 def test_the_c_interface_answers_right_and_wrong_calls(folder, tmp_path, options, words):
     zero_table(folder)
