@@ -16,7 +16,6 @@ from autopipe import errors
 from autopipe.cli.app import app
 from autopipe.config.schema import field_table, json_schema
 from docs.chart import draw_chart
-from docs.passes_page import write_passes_page
 
 _NOTE = "`make gen` writes this page from the code.\n"
 
@@ -62,7 +61,6 @@ def generated(root: Path) -> Iterator[tuple[Path, str]]:
     yield reference / "pipeline-file.md", _FIELDS + field_table()
     yield reference / "commands.md", _COMMANDS + "".join(_commands(typer.main.get_command(app)))
     yield reference / "exit-codes.md", _CODES + "".join(_codes()) + f"\n{_ENDS}"
-    yield reference / "passes.md", write_passes_page()
     page = Path(__file__).with_name("performance.md").read_text("utf-8")
     yield root / "docs" / "performance.svg", draw_chart(page)
 

@@ -1,6 +1,7 @@
-"""The page of all passes, from the lists that the compiler runs."""
+"""The page of all passes, from the lists that the compiler runs: `python -m docs.passes_page`."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 _HEAD: Final = """\
@@ -35,7 +36,15 @@ At last TVM's `LowerTVMBuiltin` and `LowerIntrin` follow, and LLVM makes machine
 """
 
 
-def write_passes_page() -> str:
+PAGE: Final = Path("docs/reference/passes.md")
+
+
+def main() -> None:
+    """Bring the page in the current folder up to date."""
+    PAGE.write_text(describe_passes(), "utf-8")
+
+
+def describe_passes() -> str:
     """Return the text of the page. Imports TVM."""
     from autopipe.compiler import pass_lists as lists
     from autopipe.compiler.frontends.onnx import cleanup
@@ -81,3 +90,7 @@ def _kernels(passes: Sequence[Any], condition: str = "") -> Iterator[str]:
 def _rows(rows: Any) -> Iterator[str]:  # noqa: ANN401 - tuples of three texts
     for name, reason, condition in rows:
         yield f"| `{name}` | {reason} | {condition} |\n"
+
+
+if __name__ == "__main__":
+    main()

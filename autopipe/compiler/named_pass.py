@@ -7,7 +7,6 @@ it. Passes of TVM keep TVM's names, such as `FoldConstant`; ours are verbs in lo
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Final, Generic, TypeVar
 
 import tvm
@@ -103,12 +102,10 @@ def _run_pass(
             raised.append(error)
             raise
 
-    begun = perf_counter()
+    _LOG.debug("pass %s", one.name)  # before it: native code may end the process
     try:
-        changed = tvm.transform.module_pass(apply, opt_level=0, name=one.name)(module)
+        return tvm.transform.module_pass(apply, opt_level=0, name=one.name)(module)
     except Exception:
         if raised:
             raise raised[0] from raised[0].__cause__
         raise
-    _LOG.debug("pass %s: %.1f ms", one.name, 1e3 * (perf_counter() - begun))
-    return changed

@@ -287,7 +287,7 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
                 lambda module, _: add_weight_check(module) if takes_every_size(module) else module,
                 condition="every size follows from the inputs",
             ),
-            NamedPass("add_destinations", "large outputs are not copied", add_destinations),
+            NamedPass("add_destinations", "large fixed outputs are not copied", add_destinations),
             module_pass(add_kernel, "a model without kernels would have no object file"),
         ),
     ),

@@ -16,6 +16,8 @@ from typing import Final
 import tvm
 from tvm.ir.instrument import pass_instrument
 
+from autopipe.errors import StoreError
+
 _LISTS: Final = frozenset({"sequential", "_pipeline"})
 """Names of TVM's passes that only run a list of others."""
 
@@ -41,6 +43,7 @@ class PassObserver:
     _running: list[tuple[str, float]] = field(default_factory=list)
     _last: str = ""
     _files: int = 0
+    _refused: OSError | None = None
 
     def begin(self, name: str, text: Callable[[], str]) -> None:
         """Note that a pass begins on what `text` prints."""
@@ -64,16 +67,27 @@ class PassObserver:
         time.runs += runs
         time.seconds += seconds
 
+    def check_written(self) -> None:
+        """Raise StoreError if a module could not be written."""
+        if self._refused is not None:
+            raise StoreError(f"{self.folder}: {self._refused.strerror}") from self._refused
+
     def _inside(self) -> bool:
         """Tell whether a pass runs that is no list."""
         return any(name not in _LISTS for name, _ in self._running)
 
     def _write(self, name: str, text: str) -> None:
-        assert self.folder is not None  # noqa: S101 - asked before
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{self._files:03}_{name.replace('/', '_')}.txt"
-        path.write_text(text, encoding="utf-8")
-        self._last, self._files = text, self._files + 1
+        """Write a file; what the disk refuses is kept: TVM's code may be below this call."""
+        if self.folder is None or self._refused is not None:
+            return
+        self._last, number = text, self._files
+        self._files += 1
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = self.folder / f"{number:03}_{name.replace('/', '_')}.txt"
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            self._refused = error
 
 
 @pass_instrument
@@ -92,13 +106,17 @@ class _Instrument:
 
 @contextmanager
 def observe_passes(folder: Path | None = None) -> Iterator[PassObserver]:
-    """Watch all passes that run in a `pass_context` inside of this one."""
+    """Watch all passes that run in a `pass_context` inside of this one.
+
+    Raises StoreError at the end if a module could not be written.
+    """
     observer = PassObserver(folder)
     token = _current.set(observer)
     try:
         yield observer
     finally:
         _current.reset(token)
+    observer.check_written()
 
 
 @contextmanager
@@ -114,10 +132,14 @@ def observe_pass(name: str, text: Callable[[], str]) -> Iterator[None]:
 
 
 def measured_passes() -> list[tuple[str, int, float]]:
-    """Return name, runs and seconds of each pass that was observed, as values for JSON."""
-    observer = _current.get()
-    times = observer.times.values() if observer is not None else ()
-    return [(one.name, one.runs, one.seconds) for one in times]
+    """Return name, runs and seconds of each pass that was observed, as values for JSON.
+
+    Raises StoreError if a module could not be written.
+    """
+    if (observer := _current.get()) is None:
+        return []
+    observer.check_written()
+    return [(one.name, one.runs, one.seconds) for one in observer.times.values()]
 
 
 def add_measured_passes(measured: Iterable[tuple[str, int, float]]) -> None:

@@ -1,6 +1,7 @@
 """The lists of passes, and what shows them."""
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from autopipe.compiler import lowering, pass_lists
 from autopipe.compiler.library.build import build
 from autopipe.compiler.named_pass import NamedPass, PassPhase, module_pass, run_passes
 from autopipe.compiler.pass_observer import observe_passes, pass_context
-from autopipe.errors import ModelError
+from autopipe.errors import ModelError, StoreError
+from docs.passes_page import PAGE, describe_passes
 from tests.compiler import graphs
 
 PASSES: list[NamedPass[Any]] = [
@@ -83,6 +85,17 @@ def test_a_file_is_written_for_each_pass_that_changes_the_module(tmp_path):
     assert "R.add" in texts[0]
     assert "R.call_tir" in (folder / legalized).read_text()
     assert "LowerTVMBuiltin" in names[-1]
+
+
+def test_the_page_of_passes_is_current():
+    page = Path(__file__).parents[2] / PAGE
+    assert page.read_text("utf-8") == describe_passes(), "out of date; run: make gen"
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_and_not_a_bug(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"file/ir: Not a directory$"):
+        build_model(tmp_path / "file/ir")
 
 
 def test_nothing_is_watched_where_nobody_asks():
