@@ -148,7 +148,7 @@ def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> S
     for_what = conditions(goal, fast_algorithms=fast_algorithms)
     found = fall(Schedules().fallback, loops, for_what)
     planned = found.planned or as_declared(loops)
-    if not for_what.hardware.backend.processor:
+    if not for_what.hardware.backend.runs_unscheduled_loops:
         why = kernels.refusal(planned.module, for_what.target)
         if why is not None:
             kind = for_what.hardware.backend.kind

@@ -64,7 +64,7 @@ def find_bisect_target(
     artifacts = find_artifacts(pipeline, file, store, build)
     built = BuiltLibrary.read(artifacts["build"])
     machine.check(built.target)
-    if not of_target(built.target).processor:
+    if not of_target(built.target).runs_on_host:
         raise ConfigError(f"bisect takes builds for processors; {file} is built for {built.device}")
     options = pipeline.verify or Verify()
     samples = {name: file.absolute().parent / name for name in options.inputs}

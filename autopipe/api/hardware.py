@@ -34,8 +34,9 @@ def hardware(**stated: JsonValue) -> Target:
 def filled(target: Target) -> Target:
     """Return a target that leaves nothing to the machine. Raises TargetError."""
     facts = resolve(target, machine())
-    if not BACKENDS[target.kind].processor:
-        given = {name: facts[name] for name in BACKENDS[target.kind].fields}
+    fields = BACKENDS[target.kind].fields
+    if "hardware" not in fields:
+        given = {name: facts[name] for name in fields}
         return Target.model_validate({"kind": target.kind, **given})
     params = asdict(Conditions.of(facts, fast_algorithms=True).hardware)
     sizes = {name: params[name] for name in Hardware.model_fields}

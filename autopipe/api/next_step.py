@@ -18,7 +18,7 @@ def name_bisect(
     try:
         yield
     except WrongBuildError as error:
-        if not BACKENDS[target.kind].processor:
+        if not BACKENDS[target.kind].runs_on_host:
             raise
         options = [*(["--build", build] if build else []),
                    *(["--store", str(store)] if store else [])]  # fmt: skip

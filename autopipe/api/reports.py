@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.api.last_build import find_origin
+from autopipe.backends import BACKENDS
 from autopipe.config import Pipeline
 from autopipe.config.load import load
-from autopipe.environment.environment import device, of_backend
-from autopipe.environment.facet import Facet
+from autopipe.environment.environment import device
 from autopipe.errors import AutopipeError, ConfigError, StoreError
 from autopipe.lock.outline import DECISIVE
 from autopipe.pipeline.events import Event, Warn
@@ -173,7 +173,7 @@ def describe_pipeline(pipeline: Pipeline, file: Path, until: str | None, root: P
         about = replace(about, pipeline=pipeline, configuration=configuration)
         steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until).steps
         about = replace(about, stages=[step.name for step in steps])
-        machine = {**device(), **of_backend(pipeline.target.kind, Facet.DEVICE)}
+        machine = {**device(), **BACKENDS[pipeline.target.kind].describe_device()}
         about = replace(about, machine=machine)
     return about
 

@@ -95,7 +95,7 @@ class Scheduled:
         `inputs` are the tensors that it reads, in order. Raises ModelError for others, and
         ForeignCode for a function that brings code along.
         """
-        if not BACKENDS[self.target.kind].processor:
+        if not BACKENDS[self.target.kind].runs_on_host:
             raise ModelError(f"a function for {self.target.kind} is not called here: compile it")
         tensors = [*self._inputs(inputs), *(np.zeros(*like) for like in self._outputs)]
         passed = [tvm.runtime.tensor(tensor) for tensor in tensors]
@@ -201,7 +201,7 @@ def task_alone(function: tvm.IRModule) -> Task:
 def prepared(compute: Compute, target: Target, *, fast_algorithms: bool) -> tvm.IRModule:
     """Return the function as it is scheduled for a target. Raises ModelError."""
     module = declared(compute)
-    arithmetic = fast_algorithms and BACKENDS[target.kind].processor
+    arithmetic = fast_algorithms and BACKENDS[target.kind].expands_elementary_functions
     return elementary.mark(module) if arithmetic else module
 
 

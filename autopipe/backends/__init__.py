@@ -1,4 +1,4 @@
-"""Backends: what is compiled for. Each is described in one file, which names its pieces."""
+"""Backends: the hardware that is compiled for. Each is a class in a file of its own."""
 
 from collections.abc import Mapping
 from typing import Final

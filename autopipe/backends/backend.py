@@ -1,65 +1,122 @@
-"""What a backend is made of: the pieces that all other code asks for, by name.
+"""What a backend is: the base class with the questions that all other code asks.
 
 The RFC "Auto-Schedule from Compute Declaration" (apache/tvm#2954) was asked what the key pieces of
 a backend's description are, and left it open. These are ours.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pkgutil import resolve_name
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+from autopipe.backends.device import DeviceRuntime, KernelCompiler
+from autopipe.errors import TargetError
+
+if TYPE_CHECKING:
+    import tvm
+
+    from autopipe.schedules.conditions import Conditions
+    from autopipe.schedules.implementations.implementation import Implementation
+    from autopipe.schedules.planned import Planned
+    from autopipe.schedules.templates.template import Template
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Backend:
-    """One kind of hardware. A piece is named `module:object`, and imported when it is used."""
+    """One kind of hardware, by default a device of which TVM only has the code generator.
 
-    kind: str
+    A method imports what it needs when it is called: the description of a backend loads neither TVM
+    nor a schedule.
+    """
+
+    kind: ClassVar[str]
     """TVM's target kind, which is `target.kind` in a pipeline file."""
-    device: str
+    device: ClassVar[str]
     """TVM's name of the device on which its kernels run."""
-    fields: Mapping[str, str] = field(default_factory=dict)
-    """Fields of section `target` that are for this kind alone, each with what to tell who states
-    it for another."""
-    processor: bool = False
-    """Whether its kernels run where the program runs: then loops that nobody scheduled run, too,
-    sizes may be open, and elementary functions are compiled as arithmetic."""
-    limits: Mapping[str, object] = field(default_factory=dict)
+    fields: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Fields of section `target` that are for this kind alone, each with the message for a target
+    of another kind that states it."""
+    limits: ClassVar[Mapping[str, object]] = MappingProxyType({})
     """Attributes of TVM's target that are the same for all hardware of this kind."""
-    target: str = "autopipe.compiler.target.target:beside_host"
-    """Makes TVM's target of resolved facts and the host's target."""
-    native: str | None = None
-    """Returns the architecture of this machine's device, or raises TargetError; without it, the
-    target has none."""
-    needs: str | None = None
-    """Returns what code for resolved facts needs of a device, as manifests keep it."""
-    check: str | None = None
-    """Raises TargetError where what `needs` returned can not run here; without it, no code of this
-    kind runs on this machine."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """What facets say besides, for this kind: functions without arguments, by facet."""
-    default: str = "autopipe.schedules.engines.dlight:plan"
-    """Engine `default`: schedules a function without measuring."""
-    sketches: str = "cuda"
+    sketches: ClassVar[str] = "cuda"
     """Rules of engine `ansor`, by MetaSchedule's name."""
-    templates: str | None = None
-    """Returns the templates, for engines `static` and `autotvm`; without it there are none."""
-    implementations: str | None = None
-    """Returns the other ways to compute a function, such as Winograd; without it there are none."""
-    compiler: str | None = None
-    """Module with `install`, `portable` and `FAILED`: what compiles kernels, if TVM alone does not;
-    `autopipe.compiler.library.nvcc` is one."""
-    runtime: str | None = None
-    """Module with `load`, `untouched`, `Staging` and `NUMBER`: what kernels need of this process;
-    `autopipe.compiler.library.cuda_runtime` is one. Without it, a device runs nothing here."""
-    peak: float = 1e18
-    """Operations in a second that no core of a processor, and no whole device, reaches: faster
-    times are wrong. The largest GPUs do a hundredth of this in 8 bits."""
 
-    def piece(self, name: str) -> Any:  # noqa: ANN401 - what the field of this name says
-        """Return the object that a field names, or None where it names none."""
-        where = getattr(self, name)
-        return None if where is None else resolve_name(where)
+    runs_on_host: ClassVar[bool] = False
+    """Whether kernels run on the processor that calls them, in its memory: nothing is copied to a
+    device, and caches, memory limits and forks are those of the process."""
+    runs_unscheduled_loops: ClassVar[bool] = False
+    """Whether a kernel runs without a schedule that binds its loops to threads of the device."""
+    supports_dynamic_shapes: ClassVar[bool] = False
+    """Whether kernels may be compiled for dimensions that are known only when they are called."""
+    supports_bfloat16_rounding: ClassVar[bool] = False
+    """Whether weights and products may be rounded to bfloat16, as `numerics` asks for."""
+    supports_remote_runners: ClassVar[bool] = False
+    """Whether tuning may measure on other machines."""
+    has_half_arithmetic: ClassVar[bool] = True
+    """Whether all its hardware computes in float16 and bfloat16; where only some does, graphs are
+    widened to float32 by the features of the target."""
+    expands_elementary_functions: ClassVar[bool] = False
+    """Whether `exp` and the like are compiled as arithmetic, which is vectorized; a GPU has
+    instructions for them."""
+    fuses_attention: ClassVar[bool] = False
+    """Whether there is a schedule for attention in one kernel."""
+
+    def target_attributes(self, facts: Mapping[str, object]) -> Mapping[str, object]:  # noqa: ARG002 - the same for all
+        """Return the attributes of TVM's target for resolved facts. Raises TargetError."""
+        return {"kind": self.kind, **self.limits}
+
+    def resolve_architecture(self, named: str | None) -> str | None:  # noqa: ARG002 - it has none
+        """Return the architecture of a target: the named one, or this machine's for `native`.
+
+        None for hardware without architectures. Raises TargetError where this machine has none.
+        """
+        return None
+
+    def required_architecture(self, facts: Mapping[str, object]) -> str | None:  # noqa: ARG002
+        """Return what code for resolved facts needs of a device, as manifests keep it."""
+        return None
+
+    def check_device(self, facts: Mapping[str, object]) -> None:  # noqa: ARG002 - none fits
+        """Raise TargetError where kernels for resolved facts cannot run on this machine."""
+        raise TargetError(f"built for {self}, which does not run here: there is no runtime")
+
+    def describe_device(self) -> Mapping[str, object]:
+        """Return what facet `device` states beside the host."""
+        return {}
+
+    def describe_toolchain(self) -> Mapping[str, object]:
+        """Return what facet `toolchain` states beside the linker."""
+        return {}
+
+    def peak_flops(self, cores: int) -> float:  # noqa: ARG002 - of the whole device
+        """Return operations per second that no hardware of this kind reaches on so many cores.
+
+        Faster times are wrong. The largest GPUs do a hundredth of this in 8 bits.
+        """
+        return 1e18
+
+    def schedule(self, module: "tvm.IRModule", conditions: "Conditions") -> "Planned | None":
+        """Schedule `main` for engine `default`, without measuring; None if that serves no such."""
+        from autopipe.schedules.engines import dlight
+
+        return dlight.plan(module, conditions)
+
+    def templates(self) -> "tuple[Template, ...]":
+        """Return the templates, for engines `static` and `autotvm`.
+
+        Raises SetupError if an extension is broken.
+        """
+        return ()
+
+    def implementations(self) -> "tuple[Implementation, ...]":
+        """Return the other ways to compute a function, such as Winograd; raises likewise."""
+        return ()
+
+    def compiler(self) -> KernelCompiler | None:
+        """Return what compiles kernels, or None if TVM does it alone."""
+        return None
+
+    def runtime(self) -> DeviceRuntime | None:
+        """Return what kernels need of this process; without it, a device runs nothing here."""
+        return None
 
     def __str__(self) -> str:
         """Return its kind."""

@@ -1,20 +1,63 @@
 """Backend `llvm`: processors, by LLVM."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from autopipe.backends.backend import Backend
 
+if TYPE_CHECKING:
+    import tvm
+
+    from autopipe.schedules.conditions import Conditions
+    from autopipe.schedules.implementations.implementation import Implementation
+    from autopipe.schedules.planned import Planned
+    from autopipe.schedules.templates.template import Template
+
 _HOST: Final = "is for kind llvm; the host of a GPU is this machine"
 
-CPU: Final = Backend(
-    kind="llvm",
-    device="cpu",
-    fields=dict.fromkeys(("mcpu", "mattr", "mtriple", "linker", "sysroot", "hardware"), _HOST),
-    processor=True,
-    target="autopipe.compiler.target.target:host_alone",
-    default="autopipe.schedules.engines.default:loops",
-    sketches="from-target",
-    templates="autopipe.schedules.templates:templates",
-    implementations="autopipe.schedules.implementations:rewrites",
-    peak=4e13,  # of a core: a hundred times two units of 512 bits at 6 GHz, 32 bits an element
-)
+_CORE_PEAK: Final = 4e13
+"""A hundred times two units of 512 bits at 6 GHz, 32 bits an element."""
+
+
+class Cpu(Backend):
+    """Processors."""
+
+    kind = "llvm"
+    device = "cpu"
+    fields: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("mcpu", "mattr", "mtriple", "linker", "sysroot", "hardware"), _HOST
+    )
+    sketches = "from-target"
+
+    runs_on_host = True
+    runs_unscheduled_loops = True
+    supports_dynamic_shapes = True
+    supports_bfloat16_rounding = True
+    supports_remote_runners = True
+    has_half_arithmetic = False
+    expands_elementary_functions = True
+    fuses_attention = True
+
+    def check_device(self, facts: Mapping[str, object]) -> None:
+        """Accept all: the processor is the host, whose features are checked for every target."""
+
+    def peak_flops(self, cores: int) -> float:  # noqa: D102 - as in Backend
+        return cores * _CORE_PEAK
+
+    def schedule(self, module: "tvm.IRModule", conditions: "Conditions") -> "Planned | None":  # noqa: D102
+        from autopipe.schedules.engines import default
+
+        return default.plan_loops(module, conditions)
+
+    def templates(self) -> "tuple[Template, ...]":  # noqa: D102
+        from autopipe.schedules.templates import templates
+
+        return templates()
+
+    def implementations(self) -> "tuple[Implementation, ...]":  # noqa: D102
+        from autopipe.schedules.implementations import rewrites
+
+        return rewrites()
+
+
+CPU: Final = Cpu()

@@ -1,27 +1,67 @@
 """Backend `cuda`: NVIDIA's GPUs. Machine code is made by nvcc, with or without a GPU."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from autopipe.backends.backend import Backend
+from autopipe.backends.device import DeviceRuntime, KernelCompiler
 
-CUDA: Final = Backend(
-    kind="cuda",
-    device="cuda",
-    fields={"arch": "is for kind cuda; a processor is named by mcpu"},
-    limits={
+
+class Cuda(Backend):
+    """NVIDIA's GPUs."""
+
+    kind = "cuda"
+    device = "cuda"
+    fields: ClassVar[Mapping[str, str]] = {
+        "arch": "is for kind cuda; a processor is named by mcpu",
+    }
+    limits: ClassVar[Mapping[str, object]] = {
         "max_shared_memory_per_block": 48 << 10,
         "max_threads_per_block": 1024,
         "thread_warp_size": 32,
         "registers_per_block": 1 << 16,
-    },  # what every GPU of these architectures gives a block, without asking for more
-    target="autopipe.compiler.target.cuda_target:target",
-    native="autopipe.environment.cuda:native",
-    needs="autopipe.compiler.target.gpu:required",
-    check="autopipe.compiler.target.gpu:check",
-    facts={
-        "device": "autopipe.environment.cuda:device",
-        "toolchain": "autopipe.environment.cuda:toolchain",
-    },
-    compiler="autopipe.compiler.library.nvcc",
-    runtime="autopipe.compiler.library.cuda_runtime",
-)
+    }  # what every GPU of these architectures gives a block, without asking for more
+
+    def target_attributes(self, facts: Mapping[str, object]) -> Mapping[str, object]:  # noqa: D102 - as in Backend
+        from autopipe.compiler.target import cuda_target
+
+        named = cuda_target.architecture_attributes(str(facts["arch"]))
+        return {"kind": self.kind, **named, **self.limits}
+
+    def resolve_architecture(self, named: str | None) -> str:  # noqa: D102
+        from autopipe.environment import cuda
+
+        return cuda.native() if named in {None, "native"} else str(named)
+
+    def required_architecture(self, facts: Mapping[str, object]) -> str:  # noqa: D102
+        from autopipe.compiler.target import gpu
+
+        return gpu.required(facts)
+
+    def check_device(self, facts: Mapping[str, object]) -> None:  # noqa: D102
+        from autopipe.compiler.target import gpu
+
+        gpu.check(gpu.required(facts))
+
+    def describe_device(self) -> Mapping[str, object]:  # noqa: D102
+        from autopipe.environment import cuda
+
+        return cuda.device()
+
+    def describe_toolchain(self) -> Mapping[str, object]:  # noqa: D102
+        from autopipe.environment import cuda
+
+        return cuda.toolchain()
+
+    def compiler(self) -> KernelCompiler:  # noqa: D102
+        from autopipe.compiler.library import nvcc
+
+        return nvcc
+
+    def runtime(self) -> DeviceRuntime:  # noqa: D102
+        from autopipe.compiler.library import cuda_runtime
+
+        return cuda_runtime
+
+
+CUDA: Final = Cuda()

@@ -204,9 +204,7 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
                 "fuse_attention",
                 "the scores of attention need no memory of their own",
                 _fuse_attention,
-                lambda state: (
-                    backend_of(state.target).processor and not (state.scope and state.scope.rules)
-                ),
+                lambda state: backend_of(state.target).fuses_attention and not state.has_rules,
                 "on a processor, without rules of `fusion`",
             ),
             NamedPass("name_ops", "ops are found again by the names of their variables", name_ops),
@@ -248,7 +246,9 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
                 "mark_elementary",
                 "elementary functions may become arithmetic, which LLVM vectorizes",
                 lambda module, _: elementary.mark(module),
-                lambda state: state.fast_algorithms and backend_of(state.target).processor,
+                lambda state: (
+                    state.fast_algorithms and backend_of(state.target).expands_elementary_functions
+                ),
                 "on a processor, with `numerics.fast_algorithms`",
             ),
         ),

@@ -58,6 +58,11 @@ class LowerState:
     infos: Mapping[str, OpInfo] = field(default_factory=dict)
     """The ops of each kernel behind fusion, by its name."""
 
+    @property
+    def has_rules(self) -> bool:
+        """Tell whether rules of `fusion` say which ops become one kernel."""
+        return self.scope is not None and bool(self.scope.rules)
+
 
 @dataclass(slots=True)
 class LinkState:

@@ -115,7 +115,7 @@ class Pipeline(Frozen, frozen=True):
         """Yield what is said of bfloat16 where it can not be."""
         for name in ("weights", "compute"):
             value = getattr(self.numerics, name)
-            if value and not BACKENDS[self.target.kind].processor:
+            if value and not BACKENDS[self.target.kind].supports_bfloat16_rounding:
                 yield ("numerics", name), value, "is for processors only"
         if self.numerics.compute and self.model.dimensions:
             why = "is for models whose sizes are known: `model.dimensions` leaves some open"
@@ -131,7 +131,7 @@ class Pipeline(Frozen, frozen=True):
         if getattr(measure, asked) is None:
             yield ("tuning", "measure", asked), None, f"is needed: `runner` is {runner}"
         at, why = ("tuning", "measure", "runner"), "measures elsewhere"
-        if not BACKENDS[self.target.kind].processor:
+        if not BACKENDS[self.target.kind].supports_remote_runners:
             yield at, runner, f"{why}, processors only; `target.kind` is {self.target.kind}"
         elif self.target.mcpu == "native":
             yield (
@@ -158,7 +158,7 @@ class Pipeline(Frozen, frozen=True):
             yield ("model", "dimensions", name), name, f"stands {sums} of model.inputs"
         if dimensions and self.model.format != "onnx":
             yield ("model", "dimensions"), sorted(dimensions), "are for ONNX models only"
-        if dimensions and not BACKENDS[self.target.kind].processor:
+        if dimensions and not BACKENDS[self.target.kind].supports_dynamic_shapes:
             yield ("model", "dimensions"), sorted(dimensions), "are for processors only"
         if len(likely(dimensions)) > MOST_LIKELY:
             why = f"have more than {MOST_LIKELY} combinations of likely sizes"

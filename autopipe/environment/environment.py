@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from pkgutil import resolve_name
 from platform import machine, python_version
 from typing import Final, Protocol
 
@@ -70,6 +69,7 @@ class Host:
 
     def known(self, facets: Iterable[Facet]) -> Facts | None:
         """Return what the facets say, or None where TVM was never asked."""
+        backend = BACKENDS[self._target.kind]
         found: dict[Facet, Mapping[str, object]] = {}
         for facet in facets:
             if facet in {Facet.TVM, Facet.TARGET}:
@@ -78,10 +78,11 @@ class Host:
                     return None
                 found[facet] = _tvm(stack) if facet is Facet.TVM else resolve(self._target, stack)
             elif facet is Facet.TOOLCHAIN:
-                found[facet] = toolchain(self._target)
+                found[facet] = {**toolchain(self._target), **backend.describe_toolchain()}
+            elif facet is Facet.DEVICE:
+                found[facet] = {**device(), **backend.describe_device()}
             else:
                 found[facet] = _FACTS[facet]()
-            found[facet] = {**found[facet], **of_backend(self._target.kind, facet)}
         return found
 
 
@@ -111,16 +112,8 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
 
 def _arch(target: Target) -> dict[str, object]:
     """Return the architecture of a device that has one."""
-    native = BACKENDS[target.kind].piece("native")
-    if native is None:
-        return {}
-    return {"arch": native() if target.arch in {None, "native"} else target.arch}
-
-
-def of_backend(kind: str, facet: Facet) -> Mapping[str, object]:
-    """Return what a facet says besides for a kind of target: nothing, for processors."""
-    where = BACKENDS[kind].facts.get(facet)
-    return {} if where is None else resolve_name(where)()
+    arch = BACKENDS[target.kind].resolve_architecture(target.arch)
+    return {} if arch is None else {"arch": arch}
 
 
 def version(package: str) -> str:
@@ -200,7 +193,6 @@ def _packages() -> dict[str, object]:
 
 
 _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
-    Facet.DEVICE: device,
     Facet.REFERENCE: _reference,
     Facet.FRONTEND: _frontend,
     Facet.LIBRARIES: lambda: dict(versions()),

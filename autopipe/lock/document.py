@@ -45,7 +45,7 @@ class LockedTarget(Frozen, frozen=True):
 def _target(value: dict[str, Any]) -> dict[str, Any]:
     """Check the types of a resolved target, which stages read as it is."""
     target = LockedTarget.model_validate_json(json.dumps(value), strict=True)
-    if (target.arch is None) is not (BACKENDS[target.kind].piece("native") is None):
+    if (target.arch is not None) is not ("arch" in BACKENDS[target.kind].fields):
         raise ValueError(f"arch {target.arch} does not belong to kind {target.kind}")
     for name in ("mcpu", "arch"):
         if value.get(name) == "native":

@@ -102,8 +102,9 @@ class PlainLoops:
 
     def check(self, scheduled: tvm.IRModule) -> tvm.IRModule:
         """Return the scheduled module if it agrees with them. Raises as `checked`."""
-        if not backend_of(self._target).processor and scheduled.same_as(self._workload):
-            raise NotChecked(f"{backend_of(self._target)} does not run plain loops")
+        backend = backend_of(self._target)
+        if not backend.runs_unscheduled_loops and scheduled.same_as(self._workload):
+            raise NotChecked(f"{backend} does not run plain loops")
         place = prepare(self._target)
         built = compiled_for(scheduled, self._target)
 

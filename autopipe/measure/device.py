@@ -16,9 +16,9 @@ def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
     more. Raises SetupError where the compiler for a GPU or its driver is missing.
     """
     backend = backend_of(target)
-    if backend.processor:
+    if backend.runs_on_host:
         return tvm.cpu()
-    runtime, compiler = backend.piece("runtime"), backend.piece("compiler")
+    runtime, compiler = backend.runtime(), backend.compiler()
     if runtime is None:
         raise SetupError(f"nothing runs on {backend} here: there is no runtime for it")
     runtime.load()
@@ -33,8 +33,9 @@ def prepare_forks(target: tvm.target.Target) -> None:
     Raises SetupError as `prepare`, and if this process has used CUDA already.
     """
     prepare(target)
-    if not backend_of(target).processor:
-        backend_of(target).piece("runtime").untouched()
+    runtime = backend_of(target).runtime()
+    if runtime is not None:
+        runtime.check_unused()
 
 
 def elsewhere(device: tvm.runtime.Device) -> bool:

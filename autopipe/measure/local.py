@@ -48,8 +48,8 @@ class Local:
 
         device.prepare_forks(target)
         self._caches = None
-        on_processor = backend_of(target).processor
-        if touched and on_processor:
+        runs_on_host = backend_of(target).runs_on_host
+        if touched and runs_on_host:
             from autopipe.measure.caches import ModelCaches
 
             self._caches = ModelCaches.of(target, cores, touched)
@@ -57,7 +57,7 @@ class Local:
         self._cores = cores
         self._limits = limits
         self._turn = turn
-        self._kept = Kept() if on_processor else Kept(0)  # a GPU has memory for a few at a time
+        self._kept = Kept() if runs_on_host else Kept(0)  # a GPU has memory for a few at a time
 
     def measure(
         self,

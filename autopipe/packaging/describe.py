@@ -7,7 +7,8 @@ from autopipe import libraries
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.verification import Verification
-from autopipe.compiler.target import cpu, machine
+from autopipe.backends import of_target
+from autopipe.compiler.target import cpu
 from autopipe.environment.facet import Facet
 from autopipe.packaging.manifest import Needs, Processor, installed_runtime
 from autopipe.packaging.provenance import (
@@ -52,7 +53,7 @@ def _needs(ctx: Context, library: BuiltLibrary) -> Needs:
             machine=cpu.machine_of(target),
             mcpu=str(target["mcpu"]),
             features=cpu.required(target),
-            gpu=machine.needed(target),
+            gpu=of_target(target).required_architecture(target),
         ),
         runtime=installed_runtime(),
         libraries=library.libraries,

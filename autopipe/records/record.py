@@ -55,9 +55,8 @@ class Platform:
         """Return seconds below which so many operations can not have been done."""
         target = _fields(self.target)
         backend = BACKENDS.get(str(target.get("kind")), CPU)
-        cores = target.get("num_cores") if backend.processor else 1
-        peak = backend.peak * max(1, cores if type(cores) is int else 1)
-        return max(FASTEST, flops / peak)
+        cores = target.get("num_cores")
+        return max(FASTEST, flops / backend.peak_flops(max(1, cores if type(cores) is int else 1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def do(piece: Piece, conditions: Conditions) -> Any:  # noqa: ANN401 - JSON
 
 def bounded(piece: Piece, conditions: Conditions) -> bool:
     """Tell whether the memory it takes can be bounded: not where it runs on a device."""
-    return piece.doing != "checking" or conditions.hardware.backend.processor
+    return piece.doing != "checking" or conditions.hardware.backend.runs_on_host
 
 
 def _rewrite(piece: Piece, conditions: Conditions) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from autopipe.backends import DEVICES
 from autopipe.benchmarking.baseline import Baseline, load
 from autopipe.config import Benchmark, Gates, Pipeline
-from autopipe.environment.environment import of_backend
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError
 from autopipe.pipeline.events import Measured, Progress, Warn
@@ -132,7 +131,7 @@ class BenchmarkStage(Stage, frozen=True):
         else:
             timed = samples.load(self.sample, ports, index_limits(model))
         arrays.save(timed, inputs)
-        gpu = of_backend(DEVICES[signature.device].kind, Facet.DEVICE).get("gpu")
+        gpu = DEVICES[signature.device].describe_device().get("gpu")
         table = BenchmarkSetup(
             contenders={
                 OURS: ctx.inputs["build"],

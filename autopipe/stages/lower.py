@@ -111,12 +111,12 @@ class LowerStage(Stage, frozen=True):
 
         rules = FusionRules(self.fusion.join, self.fusion.apart)
         check(rules)
-        on_processor = backend_of(target).processor
-        if not rules and on_processor:
+        runs_loops = backend_of(target).runs_unscheduled_loops
+        if not rules and runs_loops:
             return None
         return Scope(
             rules,
             refusal,
             lambda message: ctx.emit(Warn(stage=self.name, message=message)),
-            try_all=not on_processor,
+            try_all=not runs_loops,
         )

@@ -202,7 +202,7 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
 
 def _touched(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> int:
     """Return the bytes that the model touches between two calls, 0 to time in a loop."""
-    on_device = not of_target(ctx.facts[Facet.TARGET]).processor
+    on_device = not of_target(ctx.facts[Facet.TARGET]).runs_on_host
     measure = plan.tuning.measure
     loop = on_device or measure.clock == "loop" or measure.runner == "rpc"
     return 0 if loop else touched_by(every)
@@ -243,7 +243,7 @@ def _tools(
 
 def _lowered(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> Path | None:
     """Return the lowered model, if it runs on the processor of this machine."""
-    on_device = not of_target(ctx.facts[Facet.TARGET]).processor
+    on_device = not of_target(ctx.facts[Facet.TARGET]).runs_on_host
     tuning = plan.tuning
     wanted = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST
     elsewhere = tuning.measure.runner != "local"

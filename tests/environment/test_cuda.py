@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.backends import BACKENDS
 from autopipe.config import Target
-from autopipe.environment import cuda, environment
+from autopipe.environment import cuda
 from autopipe.environment.cuda import Gpu
 from autopipe.environment.environment import Host, resolve
 from autopipe.environment.facet import Facet
@@ -119,7 +119,16 @@ def test_the_installed_compiler_comes_before_the_one_on_the_path(compilers, ther
     assert cuda.toolchain() == {"nvcc": f"Build {there[0]}" if there else None}
 
 
-def test_every_cuda_fact_belongs_to_a_facet():
-    answered = environment._FACTS.keys() | {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN}
-    assert answered == set(Facet)
-    assert {Facet(name) for one in BACKENDS.values() for name in one.facts} <= answered
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_every_backend_states_every_facet(gpu, tmp_path, kind):
+    gpu(GPU)
+    with open_store(tmp_path / "store") as store:
+        facts = Host(Target(kind=kind), store, lambda: STACK).facts(Facet)
+    assert facts.keys() == set(Facet)
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=str)
+def test_a_target_has_an_architecture_where_its_kind_has_the_field(gpu, backend):
+    """A lock is refused by the field alone, without asking the machine."""
+    gpu(GPU)
+    assert (backend.resolve_architecture(None) is not None) is ("arch" in backend.fields)

@@ -90,7 +90,7 @@ def _may_differ(function: tirx.PrimFunc) -> bool:
 
 def compilable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module as its target wants it; GPUs have instructions for elementary functions."""
-    return expand(module) if backend_of(target).processor else module
+    return expand(module) if backend_of(target).expands_elementary_functions else module
 
 
 def expand(module: tvm.IRModule) -> tvm.IRModule:

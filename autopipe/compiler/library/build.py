@@ -102,7 +102,7 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
     Where every size follows from those of the inputs, these are checked once, before a call.
     """
     backend = backend_of(target)
-    if backend.processor:
+    if backend.runs_unscheduled_loops:
         with pass_context({"tirx.disable_assert": takes_every_size(module)}):
             return compile_model(module, target)
     for name, function in prim_funcs(module):

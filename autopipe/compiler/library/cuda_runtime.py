@@ -41,7 +41,7 @@ def load() -> None:
     install_loader()
 
 
-def untouched() -> None:
+def check_unused() -> None:
     """Raise SetupError if this process has used CUDA already, so that no fork of it can.
 
     What CUDA says of it is asked without using it.

@@ -19,7 +19,7 @@ def compiling(target: tvm.target.Target) -> Iterator[None]:
 
     Raises SetupError where the backend's compiler is missing, and NotCompiled where it refuses.
     """
-    compiler = backend_of(target).piece("compiler")
+    compiler = backend_of(target).compiler()
     if compiler is None:  # TVM does it alone
         yield
         return

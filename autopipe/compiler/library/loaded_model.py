@@ -50,7 +50,7 @@ class LoadedModel(Described):
         self._main_into = _find_function(machine, MAIN_INTO)
         self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
         tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
-        device = DEVICES[signature.device].piece("runtime")
+        device = DEVICES[signature.device].runtime()
         self._staging = device.Staging(tensors) if device else None
         put = self._staging.put if self._staging else lambda weight: weight
         self._arguments = [*tensors, *(put(weight) for weight in weights)]

@@ -89,7 +89,7 @@ def load_with(
     shorten_spin()
     _load_runtime()
     devices = [_CPU, 0, _POOLED]
-    device = DEVICES[signature.device].piece("runtime")
+    device = DEVICES[signature.device].runtime()
     if device is not None:
         device.load()
         devices = [device.NUMBER, 0, _POOLED, *devices]

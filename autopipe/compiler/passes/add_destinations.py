@@ -31,7 +31,7 @@ def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
     One that takes sizes has none: its callers do not know what it returns. A GPU's outputs are in
     memory that callers do not have.
     """
-    if not backend_of(state.target).processor:
+    if not backend_of(state.target).runs_on_host:
         return module
     main = relax.utils.copy_with_new_vars(module["main"])
     outputs = _outputs(main)

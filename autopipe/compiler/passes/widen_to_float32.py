@@ -33,9 +33,10 @@ _ARITHMETIC: Final = ("avx512fp16", "fullfp16")
 
 def widen_to_float32(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module, computing in float32 where the target has no half arithmetic."""
+    if backend_of(target).has_half_arithmetic:
+        return module
     halves = HALVES[1:] if _computes_in_half(target) else HALVES
-    held = any(_holds(value.ty, halves) for value in _values(module))
-    if not (held and backend_of(target).processor):
+    if not any(_holds(value.ty, halves) for value in _values(module)):
         return module
     return rewrite(_Widen(module, halves), module)
 

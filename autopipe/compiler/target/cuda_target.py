@@ -1,4 +1,4 @@
-"""TVM's target for a GPU of NVIDIA."""
+"""The architectures of NVIDIA's GPUs, as attributes of TVM's target."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,16 +16,18 @@ ARCHITECTURES: Final = (
 """What CUDA 13 compiles for, the CUDA of TVM's wheel."""
 
 
-def target(facts: Mapping[str, object], host: tvm.target.Target) -> tvm.target.Target:
-    """Return the target for the architecture among the facts. Raises TargetError for another."""
-    arch = str(facts["arch"])
+def architecture_attributes(arch: str) -> Mapping[str, object]:
+    """Return the attributes of an architecture, or of a GPU that TVM has a tag for.
+
+    Raises TargetError for an architecture that CUDA 13 does not compile for.
+    """
     named = _tagged(arch) if arch.startswith("nvidia/") else {"arch": arch}
     if str(named["arch"]).rstrip("af") not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise TargetError(
             f"target.arch: CUDA 13 does not compile for {named['arch']}, but for {known}"
         )
-    return tvm.target.Target({"kind": CUDA.kind, **named, **CUDA.limits}, host=host)
+    return named
 
 
 def _tagged(name: str) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Whether code for a target runs on this machine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from autopipe.backends import of_target
 from autopipe.compiler.target import cpu
@@ -23,16 +23,4 @@ def check(target: Mapping[str, object], stage: str | None = None) -> None:
 
 def _check(target: Mapping[str, object]) -> None:
     cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
-    backend = of_target(target)
-    if backend.processor:
-        return
-    if backend.check is None:
-        raise TargetError(f"built for {backend}, which does not run here: there is no runtime")
-    backend.piece("check")(needed(target))
-
-
-def needed(target: Mapping[str, object]) -> str | None:
-    """Return what code for a target needs of a device, null where it needs none."""
-    needs: Callable[[Mapping[str, object]], str] | None
-    needs = of_target(target).piece("needs")
-    return None if needs is None else needs(target)
+    of_target(target).check_device(target)

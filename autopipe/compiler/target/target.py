@@ -17,19 +17,10 @@ def tvm_target(facts: Mapping[str, object]) -> tvm.target.Target:
     Raises TargetError for a processor or GPU that LLVM or nvcc does not know, and for anything else
     that TVM refuses.
     """
-    made: tvm.target.Target = of_target(facts).piece("target")(facts, processor(facts))
-    return made
-
-
-def host_alone(_facts: Mapping[str, object], host: tvm.target.Target) -> tvm.target.Target:
-    """Return the target of a backend that is the host itself."""
-    return host
-
-
-def beside_host(facts: Mapping[str, object], host: tvm.target.Target) -> tvm.target.Target:
-    """Return the target of a device that all hardware of its kind is like."""
-    backend = of_target(facts)
-    return tvm.target.Target({"kind": backend.kind, **backend.limits}, host=host)
+    backend, host = of_target(facts), processor(facts)
+    if backend.runs_on_host:
+        return host
+    return tvm.target.Target(backend.target_attributes(facts), host=host)
 
 
 def processor(facts: Mapping[str, object]) -> tvm.target.Target:
@@ -56,7 +47,7 @@ def backend_of(target: tvm.target.Target) -> Backend:
 
 def host_of(target: tvm.target.Target) -> tvm.target.Target:
     """Return the processor that calls kernels of a target, which may be itself."""
-    return target if backend_of(target).processor else target.host
+    return target if backend_of(target).runs_on_host else target.host
 
 
 def host(cores: int) -> tvm.target.Target:

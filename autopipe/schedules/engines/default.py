@@ -50,11 +50,10 @@ def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule, or None if TIR has no blocks that it could act on."""
-    found: Planned | None = conditions.hardware.backend.piece("default")(module, conditions)
-    return found
+    return conditions.hardware.backend.schedule(module, conditions)
 
 
-def loops(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
+def plan_loops(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule for a processor, or None likewise."""
     scheduled = _scheduled(module, conditions.hardware.vector_bits)
     return scheduled and Planned(DIRECT, dump(scheduled.trace), scheduled.mod)

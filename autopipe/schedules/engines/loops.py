@@ -26,12 +26,12 @@ def as_declared(module: tvm.IRModule) -> Planned:
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the loops on one thread, or None on a GPU."""
-    return as_declared(module) if conditions.hardware.backend.processor else None
+    return as_declared(module) if conditions.hardware.backend.runs_unscheduled_loops else None
 
 
 def plan_parallel(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the loops with the outermost one of each block in threads, or None if none can be."""
-    if not conditions.hardware.backend.processor:
+    if not conditions.hardware.backend.runs_unscheduled_loops:
         return None
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:

@@ -19,7 +19,8 @@ _THREADS: Final = "Parallel"
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule, or None where there is none: on a GPU, or for TIR without blocks."""
-    planned = default.plan(module, conditions) if conditions.hardware.backend.processor else None
+    unbound = conditions.hardware.backend.runs_unscheduled_loops
+    planned = default.plan(module, conditions) if unbound else None
     if planned is None:
         return None
     instructions, decisions = json.loads(planned.schedule)

@@ -67,8 +67,7 @@ def allowed(conditions: Conditions) -> Iterator[Implementation]:
     from autopipe.schedules.implementations.dispatch import available
     from autopipe.schedules.implementations.library import LibraryCall
 
-    rewrites = conditions.hardware.backend.piece("implementations")
-    for implementation in rewrites() if rewrites else ():
+    for implementation in conditions.hardware.backend.implementations():
         if conditions.fast_algorithms or not implementation.FAST:
             yield implementation
     for library in available(conditions):

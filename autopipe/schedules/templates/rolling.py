@@ -139,7 +139,7 @@ def pays(module: tvm.IRModule, hardware: HardwareParams) -> bool:
     So it is where the image overflows the second-level cache, but some rows of it do not, nor the
     weights, which are read for each row, and where few rows are computed twice.
     """
-    found = None if hardware.backend.templates is None else recognize(blank(module))
+    found = recognize(blank(module)) if hardware.backend.templates() else None
     if found is None:
         return False
     row = math.prod(found.image[2:]) * _ELEMENT

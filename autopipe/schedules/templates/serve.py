@@ -49,8 +49,7 @@ def serve(
     A backend may have no templates. A template whose schedule TVM refuses passes the function on.
     If it raises another error, `failed` is called, and the next template is asked.
     """
-    templates = hardware.backend.piece("templates")
-    first = tuple(templates()) if templates else ()
+    first = hardware.backend.templates()
     later: list[Template] = []
     fresh: tuple[Schedule, Callable[[Template], Any]] | None = None
 

@@ -156,7 +156,7 @@ def make(
     Raises StageError if the template has changed or does not serve the function, and if the knobs
     are none of its settings here, or the number of threads is not 1.
     """
-    if hardware.backend.templates is None:
+    if not hardware.backend.templates():
         raise StageError(f"template {template.NAME} is not for {hardware.backend}")
     if type(document.get("version")) is not int or document["version"] != template.VERSION:
         raise StageError(

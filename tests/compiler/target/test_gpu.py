@@ -1,5 +1,6 @@
 import pytest
 
+from autopipe.backends import of_target
 from autopipe.compiler.target import gpu, machine
 from autopipe.environment import cuda
 from autopipe.environment.cuda import Gpu
@@ -28,9 +29,9 @@ def test_kernels_run_on_what_they_were_built_for_and_what_follows(built, here, t
 
 
 def test_a_target_needs_its_gpu(monkeypatch):
-    assert machine.needed(FACTS) is None
+    assert of_target(FACTS).required_architecture(FACTS) is None
     target = {**FACTS, "kind": "cuda", "arch": "nvidia/nvidia-h100"}
-    assert machine.needed(target) == "sm_90a"
+    assert of_target(target).required_architecture(target) == "sm_90a"
     monkeypatch.setattr(cuda, "look", lambda: Gpu("NVIDIA T4", "sm_75", "13.0"))
     machine.check(FACTS)
     machine.check({**target, "arch": "sm_75"})

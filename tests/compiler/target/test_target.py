@@ -55,8 +55,8 @@ def gpu(arch):
 
 def test_a_gpu_has_the_processor_as_its_host():
     target = gpu("sm_90")
-    assert not backend_of(target).processor
-    assert backend_of(target.host).processor
+    assert not backend_of(target).runs_on_host
+    assert backend_of(target.host).runs_on_host
     assert target.host.attrs["mcpu"] == "x86-64-v2"
     assert int(target.host.attrs["num-cores"]) == 2
     assert target.attrs["arch"] == "sm_90"
