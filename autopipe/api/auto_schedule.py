@@ -15,6 +15,7 @@ from typing import Any, Final
 import tvm
 from pydantic import JsonValue
 
+from autopipe.api.child_entries import tune_alone
 from autopipe.api.compute import Compute
 from autopipe.api.hardware import conditions, filled, target_of, valid
 from autopipe.api.scheduled import (
@@ -30,6 +31,7 @@ from autopipe.compiler.graph import elementary
 from autopipe.compiler.library import kernels
 from autopipe.compiler.module_io import save_module
 from autopipe.compiler.op_info import described
+from autopipe.compiler.stack import examine
 from autopipe.config import Target, Tuning
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.environment.environment import Host
@@ -45,8 +47,6 @@ from autopipe.tasks.op_info import OpInfo
 from autopipe.tuning.rescue import rescued
 from autopipe.tuning.trials import LATE
 
-_ALONE: Final = "autopipe.tuning.alone:answer"
-_EXAMINE: Final = "autopipe.compiler.stack:examine"
 _ANY: Final = 10_000_000
 """Trials where only the time is limited."""
 
@@ -180,10 +180,11 @@ def _tuned(  # noqa: PLR0913, PLR0917 - what a child process has to be told
             facts = Host(target, store, lambda: _stack(zygote, log, _left(end))).facts(_FACETS)
             argument["facts"] = {facet.value: dict(said) for facet, said in facts.items()}
             argument["seconds"] = _left(end)
-            answer: Any = zygote.call(_ALONE, argument, log, emit, _left(end))
+            answer: Mapping[str, Any] | None
+            answer = zygote.call(tune_alone, argument, log, emit, _left(end))
         except Late:
             answer = rescued(argument) if "facts" in argument else None
-    return answer or {"ended": LATE}
+    return dict(answer or {"ended": LATE})
 
 
 def _left(end: float) -> float | None:
@@ -203,5 +204,4 @@ def _opened(folder: Path | str | None) -> Iterator[Store]:
 
 
 def _stack(zygote: Zygote, log: Path, seconds: float | None) -> Mapping[str, str]:
-    versions: Any = zygote.call(_EXAMINE, {}, log, lambda _: None, seconds)
-    return dict(versions)
+    return zygote.call(examine, {}, log, lambda _: None, seconds)

@@ -10,19 +10,21 @@ from typing import Any, Final, Literal
 
 import psutil
 
+from autopipe import extensions, libraries
+from autopipe.compiler import stack
 from autopipe.config import Pipeline, Target
 from autopipe.config.tuning import Measure
 from autopipe.environment.environment import requirement
 from autopipe.environment.toolchain import linker
 from autopipe.errors import AutopipeError
 from autopipe.measure.tracker import Tracker, Unreached
-from autopipe.pipeline.isolate import Bug, Zygote
+from autopipe.pipeline.isolate import Bug, Entry, Zygote
+from autopipe.processes import seccomp
 
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """What a container gets of the processors: microseconds, and in which period."""
 
 _GIB: Final = 2**30
-_STACK: Final = "autopipe.compiler.stack"
 _TVM: Final = "autopipe.compiler.import_tvm"
 
 
@@ -46,7 +48,7 @@ class Check:
     """Something to try in a child process."""
 
     what: str
-    entry: str
+    entry: Entry[str]
     argument: Mapping[str, Any]
     advice: str
     needed: bool = True
@@ -78,30 +80,30 @@ def _checks() -> tuple[Check, ...]:
     tuning = "pip install xgboost-cpu psutil cloudpickle"
     modules = ["xgboost", "psutil", "cloudpickle"]
     return (
-        Check("tvm", f"{_STACK}:importable", {"modules": ["tvm", "tvm_ffi"]}, pins),
-        Check("tvm-ffi", f"{_STACK}:fit", {}, pins),
-        Check("processor", f"{_STACK}:host", {}, "set target.mcpu to its nearest relative"),
+        Check("tvm", stack.importable, {"modules": ["tvm", "tvm_ffi"]}, pins),
+        Check("tvm-ffi", stack.fit, {}, pins),
+        Check("processor", stack.host, {}, "set target.mcpu to its nearest relative"),
         Check(
-            "linker", f"{_STACK}:link", {"linker": linker()},
+            "linker", stack.link, {"linker": linker()},
             "install a C++ compiler, such as g++, or name one in CXX",
         ),
-        Check("tuning", f"{_STACK}:importable", {"modules": modules}, tuning, tvm=False),
-        Check("onnx", f"{_STACK}:importable", {"modules": ["onnx"]}, "pip install onnx", tvm=False),
+        Check("tuning", stack.importable, {"modules": modules}, tuning, tvm=False),
+        Check("onnx", stack.importable, {"modules": ["onnx"]}, "pip install onnx", tvm=False),
         Check(
-            "onnxruntime", f"{_STACK}:importable", {"modules": ["onnxruntime"]}, onnxruntime,
+            "onnxruntime", stack.importable, {"modules": ["onnxruntime"]}, onnxruntime,
             needed=False, tvm=False,
         ),
-        Check("cuda", f"{_STACK}:cuda", {}, "pip install 'autopipe[cuda]'", needed=False),
+        Check("cuda", stack.cuda, {}, "pip install 'autopipe[cuda]'", needed=False),
         Check(
-            "sandbox", "autopipe.processes.seccomp:check", {},
+            "sandbox", seccomp.check, {},
             "run it where the kernel has seccomp, or read models of strangers before it does",
             needed=False, tvm=False,
         ),
         Check(
-            "libraries", "autopipe.libraries:check", {}, "repair or uninstall that library",
+            "libraries", libraries.check, {}, "repair or uninstall that library",
             needed=False, tvm=False,
         ),
-        Check("extensions", "autopipe.extensions:check", {}, "repair or uninstall that package"),
+        Check("extensions", extensions.check, {}, "repair or uninstall that package"),
     )  # fmt: skip
 
 
@@ -112,7 +114,7 @@ def _linkers(target: Target) -> tuple[Check, ...]:
     advice = "name a compiler that links for target.mtriple, and a target.sysroot if it needs one"
     asked = target.model_dump(mode="json", include={"mcpu", "mattr", "mtriple"})
     named = {"linker": target.linker, "sysroot": target.sysroot}
-    return (Check("target", f"{_STACK}:cross_link", {**asked, **named}, advice),)
+    return (Check("target", stack.cross_link, {**asked, **named}, advice),)
 
 
 def _devices(measure: Measure) -> Diagnosis:
@@ -128,7 +130,7 @@ def _devices(measure: Measure) -> Diagnosis:
 
 def _try(check: Check, zygote: Zygote, log: Path) -> Diagnosis:
     try:
-        detail = str(zygote.call(check.entry, dict(check.argument), log, lambda _: None))
+        detail = zygote.call(check.entry, check.argument, log, lambda _: None)
     except (AutopipeError, Bug) as error:
         lines = str(error).strip().splitlines()
         reason = lines[-1] if isinstance(error, Bug) else lines[0]

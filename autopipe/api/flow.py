@@ -5,12 +5,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from autopipe.api import cross
 from autopipe.api.evidence import Evidence
 from autopipe.api.next_step import name_bisect
 from autopipe.api.publish import publish
+from autopipe.compiler.stack import examine
 from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.environment.environment import Environment, Host, Stack, describe_tvm_misfit
@@ -45,9 +46,6 @@ OUTPUT: Final = Path("dist")
 
 _ADDRESSES: Final = 1 << 30
 """Bytes of addresses that TVM wants, with room to spare."""
-
-EXAMINE: Final = "autopipe.compiler.stack:examine"
-"""What asks TVM, in a child process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +333,7 @@ def _examine(zygote: Zygote, store: Store) -> Stack:
     """
     log = store.root / "logs" / "examine.log"
     try:
-        stack = zygote.call(EXAMINE, {}, log, lambda _: None)
+        stack = zygote.call(examine, {}, log, lambda _: None)
     except (Killed, Bug, SetupError) as error:
         reason = str(error).rstrip().splitlines()[-1 if isinstance(error, Bug) else 0]
         if words := refusal.said(reason):
@@ -347,4 +345,4 @@ def _examine(zygote: Zygote, store: Store) -> Stack:
                 f"TVM can not be started ({reason}), {OUT_OF_MEMORY}? {little()}"
             ) from error
         raise SetupError(describe_tvm_misfit(reason)) from error
-    return cast("Mapping[str, str]", stack)
+    return stack

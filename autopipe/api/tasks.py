@@ -3,26 +3,23 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, TypeVar
 
+from autopipe.api.child_entries import list_offers, write_scripts
 from autopipe.api.flow import Flow, extract, opened, waiting
 from autopipe.api.task_script import Loops, file_name, reproducer
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, StageError
 from autopipe.pipeline.events import Event, Warn
-from autopipe.pipeline.isolate import Bug
+from autopipe.pipeline.isolate import Bug, Entry
 from autopipe.report.tasks import Prospects
 from autopipe.store.files import guard
 from autopipe.store.locks import Patience
 from autopipe.tasks.matching import matches
 from autopipe.tasks.task import Task
 
-SCRIPTS: Final = "autopipe.compiler.script:scripts"
-"""What writes TVMScript, in a child process."""
-
-OFFERS: Final = "autopipe.schedules.offers:offers"
-"""What tries the templates, in a child process."""
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ def _loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, Loops
     """Return the TIR of tasks, by workload."""
     files = {task.workload: folder / "workloads" / f"{task.workload}.json" for task in tasks}
     argument = {"folder": str(folder / "workloads"), "workloads": list(files)}
-    scripts = _ask(flow, SCRIPTS, argument)
+    scripts = _ask(flow, write_scripts, argument)
     return {
         name: Loops(**scripts[name], json=path.read_text("utf-8")) for name, path in files.items()
     }
@@ -134,15 +131,14 @@ def _offers(
         "fast_algorithms": flow.pipeline.numerics.fast_algorithms,
     }
     try:
-        offers: Mapping[str, str | None] = _ask(flow, OFFERS, argument)
+        return _ask(flow, list_offers, argument)
     except (Bug, StageError) as error:
         reason = str(error).rstrip().splitlines()[-1]
         emit(Warn(stage="tasks", message=f"task {task.index}: its templates fail: {reason}"))
         return {}
-    return offers
 
 
-def _ask(flow: Flow, entry: str, argument: dict[str, Any]) -> Any:  # noqa: ANN401 -- JSON
+def _ask(flow: Flow, entry: Entry[_Answer], argument: dict[str, Any]) -> _Answer:
     """Call a function in a process that has TVM."""
     log = flow.store.root / "logs" / "tasks.log"
     return flow.isolate.call(entry, argument, log, lambda _: None)

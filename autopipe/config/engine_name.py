@@ -1,16 +1,15 @@
 """Names of engines: ours, and those that installed packages register."""
 
-from collections.abc import Mapping
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticKnownError
 
-OURS: Final[Mapping[str, str]] = {
-    "ansor": "autopipe.schedules.engines.ansor:Ansor",
-    "autotvm": "autopipe.schedules.engines.autotvm:AutoTVM",
-}
-"""The engines that are part of autopipe, each with its class; only what is used is imported."""
+OURS: Final = (
+    "ansor",
+    "autotvm",
+)
+"""The engines that are part of autopipe; `autopipe.schedules.engines.registry` makes them."""
 
 
 def _known(name: str) -> str:

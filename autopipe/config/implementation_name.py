@@ -1,6 +1,5 @@
 """Names of implementations: ours, libraries, and those that installed packages register."""
 
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
@@ -9,12 +8,8 @@ from pydantic_core import PydanticKnownError
 
 from autopipe.libraries import LIBRARIES
 
-OURS: Final[Mapping[str, str]] = {
-    "winograd2": "autopipe.schedules.implementations.winograd:winograd2",
-    "winograd4": "autopipe.schedules.implementations.winograd:winograd4",
-    "winograd6": "autopipe.schedules.implementations.winograd:winograd6",
-}
-"""The implementations that are part of autopipe, each with where it is, in the order of asking."""
+OURS: Final = ("winograd2", "winograd4", "winograd6")
+"""The implementations that are part of autopipe, in the order of asking."""
 
 NAMES: Final = ("direct", *OURS)
 """All of them: `direct` is the function as it was lowered."""

@@ -12,18 +12,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from autopipe.errors import SetupError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import Used, killed
 from autopipe.pipeline.events import parse
 from autopipe.pipeline.log import Log
-from autopipe.pipeline.packed import ENTRY, Emit, Message, pack
+from autopipe.pipeline.packed import Emit, Message, answer, pack
 from autopipe.pipeline.stage import Context, Stage
 from autopipe.processes.ending import end
 from autopipe.processes.failure import How, ended, sorted_out
@@ -38,6 +38,12 @@ _GLANCE: Final = 5.0
 
 _STOPPED: Final = 12
 """Times in a row that a process may be found stopped: whoever has stopped it forgot it."""
+
+
+Answer = TypeVar("Answer")
+
+Entry = Callable[[Mapping[str, Any], Emit], Answer]
+"""A function of a module that is called in a child with a JSON value, and returns another."""
 
 
 class Isolate(Protocol):
@@ -102,16 +108,24 @@ class Zygote:
         Native code that can not write ends its process, and says why in what it prints.
         """
         try:
-            return str(self.call(ENTRY, pack(stage, ctx), log, ctx.emit, stage.seconds))
+            return self.call(answer, pack(stage, ctx), log, ctx.emit, stage.seconds)
         except Killed as error:
             if words := refusal.said(error.printed):
                 raise StoreError(f"{ctx.out}: {words}; stage {stage.name!r} ended of it") from None
             raise Killed(f"stage {stage.name!r} was {error}") from None
 
     def call(
-        self, entry: str, argument: Message, log: Path, emit: Emit, seconds: float | None = None
-    ) -> object:
-        """Call `module:function` in a child with a JSON value and return the JSON value it returns.
+        self,
+        entry: Entry[Answer],
+        argument: Mapping[str, Any],
+        log: Path,
+        emit: Emit,
+        seconds: float | None = None,
+    ) -> Answer:
+        """Call a function of a module in a child, and return what it returns there.
+
+        Argument and result are JSON values. The zygote may have been forked before this process
+        imported the function, so it is named over the link; only here is it a name.
 
         Raises the AutopipeError it raised, Bug for any other exception, Killed if it crashed, Late
         if it took longer than `seconds`, and SetupError if the modules to preload can not be
@@ -121,8 +135,9 @@ class Zygote:
             limit = (math.inf if seconds is None else seconds, time.monotonic())
             if self._process is None:
                 self._start(output, *limit)
-            self._tell({"entry": entry, "argument": argument})
-            answer: Message = {}
+            named = f"{entry.__module__}:{entry.__qualname__}"
+            self._tell({"entry": named, "argument": argument})
+            answered: Message = {}
             for message in self._messages(output, *limit):
                 if "event" in message:
                     emit(parse.validate_python(message["event"]))
@@ -130,9 +145,10 @@ class Zygote:
                     self._child = message["pid"]
                 elif "exit" in message:
                     self._child = None
-                    return _open_answer(answer, message["exit"], Used(**message["used"]), output)
+                    used = Used(**message["used"])
+                    return cast("Answer", _open_answer(answered, message["exit"], used, output))
                 else:
-                    answer = message
+                    answered = message
             raise Killed("lost: the process it was forked from died", output)
 
     def _start(self, log: Log, seconds: float, begun: float) -> None:

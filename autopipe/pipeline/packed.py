@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from autopipe.environment.facet import Facet
 from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
@@ -17,9 +17,6 @@ from autopipe.processes.ceiling import ceiling, hold
 
 Emit = Callable[[Event], None]
 Message = dict[str, Any]
-
-ENTRY: Final = "autopipe.pipeline.packed:answer"
-"""What a child is asked to call."""
 
 
 def pack(stage: Stage, ctx: Context) -> Message:

@@ -21,7 +21,7 @@ class Broken(Zygote):
         super().__init__(preload=())
         self._failure = failure
 
-    def call(self, *_: Any) -> object:
+    def call(self, *_: Any) -> Any:
         raise self._failure
 
 

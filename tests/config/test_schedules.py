@@ -83,6 +83,7 @@ def test_our_names_are_those_that_there_are():
 
     names = (DIRECT, *(each.NAME for each in IMPLEMENTATIONS))
     assert names == implementation_name.NAMES
+    assert tuple(ENGINES) == engine_name.OURS
     for name in engine_name.OURS:
         assert ENGINES[name](CONDITIONS).name == name
 

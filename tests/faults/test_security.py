@@ -118,7 +118,7 @@ def test_processes_that_work_on_models_get_no_credentials(tmp_path, monkeypatch)
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with Zygote(preload=()) as zygote:
-        there = zygote.call("tests.faults.test_security:told", {}, tmp_path / "log", print)
+        there = zygote.call(told, {}, tmp_path / "log", print)
     assert isinstance(there, list)
     asked = call.call("tests.faults.test_security", {})["names"]
     for names in (there, asked):

@@ -18,6 +18,7 @@ from autopipe.pipeline.isolate import Bug, Killed, Late, Zygote
 from autopipe.store.store import open_store
 from tests.pipeline.crashes import descriptors, limits
 from tests.pipeline.fakes import Act, demo, go
+from tests.support.kept import nothing
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -265,5 +266,5 @@ def test_a_call_that_takes_too_long_is_late_and_the_next_one_starts_anew(
 ) -> None:
     log = tmp_path / "log"
     with pytest.raises(Late, match="it had no result after 0 s"):
-        zygote.call("tests.support.kept:nothing", {}, log, lambda _: None, 0.0)
-    assert zygote.call("tests.support.kept:nothing", {}, log, lambda _: None, 60.0) is None
+        zygote.call(nothing, {}, log, lambda _: None, 0.0)
+    assert zygote.call(nothing, {}, log, lambda _: None, 60.0) is None

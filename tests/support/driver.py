@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import ClassVar
 
 import autopipe.stages
@@ -89,6 +90,7 @@ def main() -> None:
     vars(shapes)["SHAPES"] = dict.fromkeys(shapes.SHAPES, lambda _: None)
     vars(flow)["PRELOADED"] = ("tests.support.driver",)
     vars(flow)["Zygote"] = Zygote  # not one that the tests keep, which is no child of a fork
-    vars(tasks).update(SCRIPTS="tests.support.driver:scripts", OFFERS="tests.support.driver:offers")
-    vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)
+    vars(tasks).update(write_scripts=scripts, list_offers=offers)
+    if "EXAMINE" in os.environ:
+        vars(flow)["examine"] = resolve_name(os.environ["EXAMINE"])
     app.main()

@@ -23,7 +23,7 @@ from autopipe import stages
 from autopipe.api import flow
 from autopipe.errors import AutopipeError
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.isolate import Bug, Zygote
+from autopipe.pipeline.isolate import Bug, Entry, Zygote
 from autopipe.processes.variables import handed_on
 from tests.support.leaks import PLANTED, survivors
 
@@ -65,7 +65,7 @@ def _start(log: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(PLANTED, raising=False)
         patch.setenv(MARK, OURS)
-        _process().call("tests.support.kept:nothing", {}, log, lambda _: None)
+        _process().call(nothing, {}, log, lambda _: None)
 
 
 def nothing(_argument: object, _emit: object) -> None:
@@ -77,20 +77,21 @@ class Borrowed(Zygote):
 
     def call(
         self,
-        entry: str,
-        argument: Any,
+        entry: Entry[Any],
+        argument: Mapping[str, Any],
         log: Path,
         emit: Callable[[Event], None],
         seconds: float | None = None,
-    ) -> object:
+    ) -> Any:
         request = {
-            "entry": entry, "argument": argument, "folder": os.fspath(Path.cwd()),
+            "entry": f"{entry.__module__}:{entry.__qualname__}", "argument": argument,
+            "folder": os.fspath(Path.cwd()),
             "variables": handed_on(**self._variables), "path": sys.path,
         }  # fmt: skip
         if _alive() is None:
             _start(log)
         try:
-            return _process().call("tests.support.kept:enter", request, log, emit, seconds)
+            return _process().call(enter, request, log, emit, seconds)
         except (AutopipeError, Bug):
             raise
         except BaseException:  # nobody reads what is still to be said

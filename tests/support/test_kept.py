@@ -34,9 +34,9 @@ def one_without_tvm():
 def test_an_orphan_fails_the_run_that_left_it(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.support.leaks.PATIENCE", 0.2)
     run = kept.Borrowed(())
-    run.call("tests.support.kept:nothing", {}, tmp_path / "log", lambda _: None)
+    run.call(kept.nothing, {}, tmp_path / "log", lambda _: None)
     run.close()
-    run.call(f"{__name__}:orphan", {}, tmp_path / "log", lambda _: None)
+    run.call(orphan, {}, tmp_path / "log", lambda _: None)
     with pytest.raises(AssertionError, match="left a process"):
         run.close()
     run.close()  # it was ended, and is nobody else's fault
@@ -46,5 +46,5 @@ def test_a_call_has_the_folder_and_the_variables_of_its_test(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     for value in ("one", "two"):
         monkeypatch.setenv("AUTOPIPE_OF_THE_TEST", value)
-        found = kept.Borrowed(()).call(f"{__name__}:seen", {}, tmp_path / "log", lambda _: None)
+        found = kept.Borrowed(()).call(seen, {}, tmp_path / "log", lambda _: None)
         assert found == {"folder": str(tmp_path), "variable": value}

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pkgutil import resolve_name
 from typing import Final
 
 from autopipe import extensions
-from autopipe.config.engine_name import OURS
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.engine import Engine
 from autopipe.schedules.engines.fallback import FALLBACKS, UNSCHEDULED
@@ -15,13 +13,23 @@ Maker = Callable[[Conditions], Engine]
 """Makes an engine."""
 
 
-def _ours(where: str, conditions: Conditions) -> Engine:
-    engine: Engine = resolve_name(where)(conditions)
-    return engine
+def _make_ansor(conditions: Conditions) -> Engine:
+    from autopipe.schedules.engines.ansor import Ansor
+
+    return Ansor(conditions)
 
 
-ENGINES: Final[Mapping[str, Maker]] = {name: partial(_ours, at) for name, at in OURS.items()}
-"""What makes our engines, by the name that YAML gives them; only what is used is imported."""
+def _make_autotvm(conditions: Conditions) -> Engine:
+    from autopipe.schedules.engines.autotvm import AutoTVM
+
+    return AutoTVM(conditions)
+
+
+ENGINES: Final[Mapping[str, Maker]] = {
+    "ansor": _make_ansor,
+    "autotvm": _make_autotvm,
+}
+"""The makers of our engines, by name; each imports its engine, which takes a second for some."""
 
 
 def engines(names: Iterable[str], conditions: Conditions) -> dict[str, Callable[[], Engine]]:

@@ -5,14 +5,13 @@
 an implementation has to define, and lists those that may be used.
 """
 
-from pkgutil import resolve_name
 from typing import Final
 
 from autopipe import extensions
-from autopipe.config.implementation_name import OURS
 from autopipe.schedules.implementations.implementation import DIRECT, Implementation
+from autopipe.schedules.implementations.winograd import winograd2, winograd4, winograd6
 
-IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = tuple(map(resolve_name, OURS.values()))
+IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = (winograd2, winograd4, winograd6)
 """Our implementations; each defines what the protocol `Implementation` says."""
 
 

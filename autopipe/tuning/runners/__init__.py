@@ -1,29 +1,44 @@
-"""Who measures: one file a runner, and a line in `RUNNERS`.
+"""Runners, which measure candidates: one file a runner, and its opener in `RUNNERS`.
 
-A runner is imported where it is asked for: a run on this machine loads nothing of the others.
+A runner is imported when it is opened: a run on this machine loads nothing of the others.
 """
 
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from autopipe.errors import SetupError
 from autopipe.tuning.runners.runner import Runner, Wanted
 
-RUNNERS: Final[Mapping[str, str]] = {
-    "local": "autopipe.tuning.runners.local",
-    "dask": "autopipe.tuning.runners.dask",
-    "rpc": "autopipe.tuning.runners.rpc",
-}
-"""The module of each runner, by its name in `tuning.measure.runner`.
 
-It has a function `open_runner` that takes a `Wanted` and returns a `Runner`."""
+def _open_local(wanted: Wanted) -> Runner:
+    from autopipe.tuning.runners import local
+
+    return local.open_runner(wanted)
+
+
+def _open_dask(wanted: Wanted) -> Runner:
+    from autopipe.tuning.runners import dask
+
+    return dask.open_runner(wanted)
+
+
+def _open_rpc(wanted: Wanted) -> Runner:
+    from autopipe.tuning.runners import rpc
+
+    return rpc.open_runner(wanted)
+
+
+RUNNERS: Final[Mapping[str, Callable[[Wanted], Runner]]] = {
+    "local": _open_local,
+    "dask": _open_dask,
+    "rpc": _open_rpc,
+}
+"""The opener of each runner, by its name in `tuning.measure.runner`."""
 
 
 def open_runner(wanted: Wanted) -> Runner:
-    """Return who measures, ready to do it. Raises SetupError and TargetError where it can not."""
+    """Return a runner that is ready to measure. Raises SetupError and TargetError."""
     name = wanted.measure.runner
     if name not in RUNNERS:
         raise SetupError(f"tuning.measure.runner: {name} is not part of this autopipe")
-    runner: Runner = import_module(RUNNERS[name]).open_runner(wanted)
-    return runner
+    return RUNNERS[name](wanted)

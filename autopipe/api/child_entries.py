@@ -1,0 +1,32 @@
+"""What the API calls in child processes: functions with types, which import their work inside.
+
+A child gets the name of a function over a link and imports it by that name (`Zygote.call`). Its
+parent passes the function itself, so that argument and result have types; it imports neither TVM
+nor what else the work takes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from autopipe.pipeline.packed import Emit
+
+
+def write_scripts(argument: Mapping[str, Any], emit: Emit) -> dict[str, dict[str, Any]]:
+    """Return workloads as TVMScript, by name, as `compiler.script` does."""
+    from autopipe.compiler.script import scripts
+
+    return scripts(argument, emit)
+
+
+def list_offers(argument: Mapping[str, Any], emit: Emit) -> dict[str, str | None]:
+    """Return the template of each implementation of a task, as `schedules.offers` does."""
+    from autopipe.schedules.offers import offers
+
+    return offers(argument, emit)
+
+
+def tune_alone(argument: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
+    """Tune one function and return its winner, as `tuning.alone` does."""
+    from autopipe.tuning.alone import answer
+
+    return answer(argument, emit)
