@@ -43,6 +43,7 @@ docs: .venv-docs/done  ## build the site of the pages: dist/site/index.html
 gen: .venv/dev  ## rewrite the JSON schema, the reference pages, and the pages about faults
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m docs.passes_page
+	$(BIN)/python -m docs.operators_page
 	$(BIN)/python -m tests.faults
 
 lock:  ## refresh requirements/*.txt; needs uv

@@ -92,3 +92,31 @@ def squared(data: list[Moments]) -> Moments:
 def rooted(data: list[Moments]) -> Moments:
     """Return the moments of a square root."""
     return Moments(math.sqrt(abs(data[0].mean)), abs(data[0].mean))
+
+
+def averaged(data: list[Moments]) -> Moments:
+    """Return the moments of means of a few values, which are alike as in an image."""
+    mean = data[0].mean
+    return Moments(mean, mean * mean + 0.6 * data[0].variance)
+
+
+def mixed(data: list[Moments]) -> Moments:
+    """Return the moments of values of which each is from one of the inputs."""
+    count = len(data)
+    return Moments(sum(x.mean for x in data) / count, sum(x.square for x in data) / count)
+
+
+def squashed(data: list[Moments]) -> Moments:  # noqa: ARG001  takes what all rules take
+    """Return the moments of values between 0 and 1."""
+    return Moments(0.5, 0.3)
+
+
+def product_of_rows(data: list[Moments], length: int) -> Moments:
+    """Return the moments of sums of as many products."""
+    mean, square = product(data)
+    return Moments(mean * length, square * length)
+
+
+def softmax(data: list[Moments], length: int) -> Moments:  # noqa: ARG001  takes what all rules take
+    """Return the moments of so many values whose sum is 1."""
+    return Moments(1 / length, 3 / length**2)

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.slicing import part
+from autopipe.compiler.frontends.onnx.operators.slicing import part
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import FLOAT, machine, model, node, run, save, value
 from tests.support.table import each_row

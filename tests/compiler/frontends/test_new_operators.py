@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, compose, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx import operators
+from autopipe.compiler.frontends.onnx import check_operators
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
@@ -20,7 +20,7 @@ MICROSOFT = "com.microsoft"
 
 @pytest.fixture(autouse=True)
 def newest_opset(monkeypatch):
-    monkeypatch.setattr(operators, "MAX_OPSET", max(NEWEST, operators.MAX_OPSET))
+    monkeypatch.setattr(check_operators, "MAX_OPSET", max(NEWEST, check_operators.MAX_OPSET))
 
 
 def floats(*shape, seed=0):

@@ -7,10 +7,10 @@ from typing import Final
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx import (
+    check_operators,
     constants,
     empties,
     masks,
-    operators,
     quantized,
     shapes,
 )
@@ -30,7 +30,7 @@ def _expand_operators(rewrite: GraphRewrite) -> None:
     rewrite.model.CopyFrom(expanded(rewrite.source))
     rewrite.is_expanded = len(rewrite.model.graph.node) != len(rewrite.source.graph.node)
     if rewrite.is_expanded:
-        operators.check(rewrite.model.graph)
+        check_operators.check(rewrite.model.graph)
 
 
 def _fold_empty_tensors(rewrite: GraphRewrite) -> None:

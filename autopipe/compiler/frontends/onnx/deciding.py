@@ -6,24 +6,11 @@ numbers. What an input always is can be said in the pipeline file, before anythi
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
 
 from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait, named_inputs
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
-
-_DECIDES: Final[Mapping[str, Sequence[int]]] = {
-    "ConstantOfShape": (0,), "Expand": (1,), "OneHot": (1,), "Pad": (1,), "Range": (0, 1, 2),
-    "Reshape": (1,), "Resize": (2, 3), "Slice": (1, 2), "Split": (1,), "Tile": (1,), "TopK": (1,),
-    "Upsample": (1,),
-}  # fmt: skip
-"""Inputs whose values decide a shape, by operator."""
-
-_HANDS_ON: Final = frozenset({
-    "Abs", "Add", "Cast", "Ceil", "Clip", "Concat", "Div", "Floor", "Gather", "Identity", "Max",
-    "Min", "Mod", "Mul", "Neg", "ReduceMax", "ReduceProd", "ReduceSum", "Reshape", "Round", "Slice",
-    "Squeeze", "Sub", "Unsqueeze", "Where",
-})  # fmt: skip
-"""Operators that compute sizes of sizes."""
 
 
 def warn_of_deciding_inputs(graph: Proto, inputs: Sequence[Value]) -> Iterator[str]:
@@ -35,7 +22,7 @@ def warn_of_deciding_inputs(graph: Proto, inputs: Sequence[Value]) -> Iterator[s
         for node in inner.node:
             for name in _deciding(node, carried):
                 found.setdefault(name, f"{node.op_type} {node.name or node.output[0]!r}")
-            if node.op_type in _HANDS_ON:
+            if has_trait(node, Trait.COMPUTES_SIZES):
                 values = set[str]().union(*(carried.get(given, set()) for given in node.input))
                 carried.update(dict.fromkeys(node.output, values) if values else {})
     for name, where in found.items():
@@ -47,7 +34,6 @@ def warn_of_deciding_inputs(graph: Proto, inputs: Sequence[Value]) -> Iterator[s
 
 def _deciding(node: Proto, carried: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield the inputs of the model that decide a shape in a node."""
-    given: list[Any] = list(node.input)
-    for place in _DECIDES.get(node.op_type, ()):
-        if place < len(given):
-            yield from sorted(carried.get(given[place], ()))
+    operator = find_operator(node)
+    for name in named_inputs(node, () if operator is None else operator.deciding):
+        yield from sorted(carried.get(name, ()))

@@ -5,49 +5,22 @@ none. Each becomes a function of the model, which the inliner of that library pu
 way with the operators of ONNX stops at an input that is left out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import onnx
 from onnx import FunctionProto, TypeProto, helper, inliner, numpy_helper
 
-from autopipe.compiler.frontends.onnx import qlinear, spectra
 from autopipe.compiler.frontends.onnx.inference import infer_types
 from autopipe.compiler.frontends.onnx.node_origins import mark_body
 from autopipe.compiler.frontends.onnx.operand import Operand
+from autopipe.compiler.frontends.onnx.operator import ONNX, Trait
+from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, graphs
 from autopipe.errors import ModelError
 
-BY_BODY: Final = frozenset(
-    {
-        "Attention",
-        "BlackmanWindow",
-        "CausalConvWithState",
-        "CenterCropPad",
-        "HammingWindow",
-        "HannWindow",
-        "LinearAttention",
-        "MeanVarianceNormalization",
-        "NegativeLogLikelihoodLoss",
-        "RotaryEmbedding",
-        "SoftmaxCrossEntropyLoss",
-        "SwiGLU",
-        "Swish",
-        *spectra.BODIES,
-    }
-)
-"""Operators of ONNX that none are left of."""
-
-MICROSOFT_BY_BODY: Final = frozenset(qlinear.BODIES)
-"""And those of onnxruntime."""
-
-_BODIES: Final[Mapping[tuple[str, str], Callable[[Proto, list[Operand], int], FunctionProto]]] = {
-    **{("", name): body for name, body in spectra.BODIES.items()},
-    **{("com.microsoft", name): body for name, body in qlinear.BODIES.items()},
-}
 _ONNX: Final = ("", "ai.onnx")
-_INCOMPLETE: Final = ("MeanVarianceNormalization", "STFT")
 _OURS: Final = "autopipe.bodies"
 _ROUNDS: Final = 4
 """A body may hold another of these operators; no chain is longer."""
@@ -71,15 +44,16 @@ def complete(graph: Proto) -> None:
     """Write out the attributes without which the onnx library infers a wrong type, or none."""
     for inner in graphs(graph):
         for node in inner.node:
-            if node.domain in _ONNX and node.op_type in _INCOMPLETE:
+            operator = find_operator(node)
+            if operator is not None and operator.has(Trait.NEEDS_DEFAULTS):
                 _fill(node, onnx.defs.get_schema(node.op_type))
 
 
 def _found(model: Proto) -> Iterator[Proto]:
-    names = {"": BY_BODY, "ai.onnx": BY_BODY, "com.microsoft": MICROSOFT_BY_BODY}
     for graph in graphs(model.graph):
         for node in graph.node:
-            if node.op_type in names.get(node.domain, ()):
+            operator = find_operator(node)
+            if operator is not None and operator.body is not None:
                 yield node
 
 
@@ -132,19 +106,12 @@ def _constants(model: Proto) -> dict[str, Array]:
 
 def _body(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return what defines an operator; fill in the attributes it leaves out."""
-    domain = node.domain.removeprefix("ai.onnx")
-    if domain:
-        return _BODIES[domain, node.op_type](node, operands, opset)
-    schema = onnx.defs.get_schema(node.op_type, opset)
-    _fill(node, schema)
-    if (domain, node.op_type) in _BODIES:
-        return _BODIES[domain, node.op_type](node, operands, opset)
-    body = _of_schema(schema, node, operands, opset)
-    if not body.node:
-        raise ModelError(f"operator {node.op_type} of opset {opset} is not supported")
-    del body.opset_import[:]  # what it is made of did not change up to the model's
-    body.opset_import.append(helper.make_opsetid("", opset))
-    return body
+    operator = OPERATORS[node.domain.removeprefix("ai.onnx"), node.op_type]
+    if operator.domain == ONNX:
+        _fill(node, onnx.defs.get_schema(node.op_type, opset))
+    if operator.body is None:
+        raise ModelError(f"operator {node.op_type} has no body")
+    return operator.body(node, operands, opset)
 
 
 def _fill(node: Proto, schema: Proto) -> None:
@@ -154,20 +121,3 @@ def _fill(node: Proto, schema: Proto) -> None:
         for name, attribute in schema.attributes.items()
         if name not in given and attribute.default_value.name
     )
-
-
-def _of_schema(schema: Proto, node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
-    """Return the body that the onnx library has for an operator, empty if none."""
-    body = FunctionProto()
-    versions = [version for version in schema.function_opset_versions if version <= opset]
-    if versions:
-        body.ParseFromString(schema.get_function_with_opset_version(max(versions)))
-        return body
-    versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
-    if versions:
-        types = [operand.type.SerializeToString() for operand in operands]
-        text = schema.get_context_dependent_function_with_opset_version(
-            max(versions), node.SerializeToString(), types
-        )
-        body.ParseFromString(text)
-    return body

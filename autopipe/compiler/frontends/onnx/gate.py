@@ -18,11 +18,11 @@ from onnx import inliner, numpy_helper
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import (
+    check_operators,
     expand,
     exported,
     fitting,
     memory,
-    operators,
     shapes,
     source,
     tensors,
@@ -115,9 +115,9 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     """Check a model in this process; with None for `inputs`, open dimensions stay open."""
     model = parse(data)
     graph = model.graph
-    operators.check(graph)
-    opset = operators.opset(model.opset_import)
-    operators.check_definitions(graph, opset)
+    check_operators.check(graph)
+    opset = check_operators.opset(model.opset_import)
+    check_operators.check_definitions(graph, opset)
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
     for value in graph.output:
@@ -152,9 +152,9 @@ def parse(data: bytes) -> Proto:
         raise ModelError(f"{len(data)} bytes that are no ONNX model, or part of one") from error
     if not model.HasField("graph"):
         raise ModelError(f"{len(data)} bytes that are no ONNX model: there is no graph in it")
-    operators.check_ir(model.ir_version)
+    check_operators.check_ir(model.ir_version)
     if model.functions:
-        operators.check_functions(model)
+        check_operators.check_functions(model)
     bounds.check_nodes(_count_inlined(model))
     if model.functions:
         model = _inlined(model)

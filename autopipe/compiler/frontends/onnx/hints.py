@@ -1,18 +1,14 @@
 """What a graph says of sizes that it leaves open: what they are multiples of, and how large."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
-from onnx import numpy_helper
-
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
 from autopipe.compiler.frontends.onnx.tensors import Proto
 
-_STRIDED: Final = {"Conv", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool", "LpPool"}
-_RESIZES: Final = {"Resize", "Upsample"}
-_ENDS: Final = {"Flatten", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Reshape"}
-"""Operators behind which sizes of an image are no longer sizes of an image."""
 _IMAGE: Final = 4
 """Sizes of an image: batch, channels, height and width."""
 _LARGEST: Final = 256
@@ -48,7 +44,7 @@ def _multiple(graph: Proto, inputs: set[str], side: int) -> int:
     for node in graph.node:
         given = [smaller[name] for name in node.input if name in smaller]
         factor = _factor(node, stored, side)
-        if not given or factor is None or node.op_type in _ENDS:
+        if not given or factor is None or has_trait(node, Trait.ENDS_IMAGE):
             continue
         for name in node.output:
             smaller[name] = max(given) * factor
@@ -64,23 +60,10 @@ def _is_image(value: Proto) -> bool:
 
 def _factor(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction | None:
     """Return by how much a node makes a side of an image smaller; None where it is not known."""
-    strides = next((list(a.ints) for a in node.attribute if a.name == "strides"), [1])
-    if node.op_type in _STRIDED:
-        return Fraction(max(1, _along(strides, side)))
-    if node.op_type == "ConvTranspose":
-        return Fraction(1, max(1, _along(strides, side)))
-    if node.op_type not in _RESIZES:
+    operator = find_operator(node)
+    if operator is None or operator.size_factor is None:
         return Fraction(1)
-    place = 2 if node.op_type == "Resize" else 1
-    scales = stored.get(node.input[place]) if len(node.input) > place else None
-    values = [] if scales is None else numpy_helper.to_array(scales).ravel().tolist()
-    scale = _along(values[2:], side)
-    return 1 / Fraction(scale).limit_denominator(64) if scale > 0 else None
-
-
-def _along(values: Sequence[float], side: int) -> Any:  # noqa: ANN401 - a number of its kind
-    """Return what a list says of a side; 0 where it says nothing."""
-    return values[min(side, len(values) - 1)] if values else 0
+    return operator.size_factor(node, stored, side)
 
 
 def _bounds(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
@@ -94,10 +77,11 @@ def _bounds(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int
         rows = shapes.get(table, ())
         if table not in constant or len(rows) < 2:  # noqa: PLR2004 - a table
             continue
-        if node.op_type == "Slice" and len(node.input) > 2 and node.input[2] in counted:  # noqa: PLR2004
-            yield max(rows[:-1])
-        elif node.op_type == "Gather" and node.input[1] in counted:
-            yield rows[0]
+        operator = find_operator(node)
+        if operator is not None and operator.table_limit is not None:
+            limit = operator.table_limit(node, counted, rows)
+            if limit is not None:
+                yield limit
 
 
 def _computed(graph: Proto) -> set[str]:
@@ -116,6 +100,6 @@ def _counted(graph: Proto, constant: set[str]) -> set[str]:
     for node in graph.node:
         names = [name for name in node.input if name]
         pure = all(name in counted or name in constant for name in names)
-        if node.op_type in {"Shape", "Size"} or (pure and any(n in counted for n in names)):
+        if has_trait(node, Trait.READS_SIZES) or (pure and any(n in counted for n in names)):
             counted.update(node.output)
     return counted

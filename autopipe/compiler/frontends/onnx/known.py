@@ -1,5 +1,6 @@
 """What a converter can know of its operands and of its node before the model runs."""
 
+from functools import partial
 from typing import Any
 
 from tvm import relax, tirx
@@ -82,3 +83,19 @@ def text(value: bytes | str) -> str:
 def name(attr: Any) -> str:
     """Return the name of the node whose attributes TVM gives."""
     return repr(attr["tvm_custom"]["name"])
+
+
+def require_constant(kind: str, operand: Any, attr: Any, params: Any) -> Array:
+    """Return an operand that decides a shape; raises `ModelError` if it is computed."""
+    found = values(operand, params)
+    if found is None:
+        raise ModelError(
+            f"the shape of what {kind} {name(attr)} returns depends on what the model is "
+            "given; shapes have to be known before the model runs"
+        )
+    return found
+
+
+def scalar_maker(data: Any) -> Any:
+    """Return a function that makes constants of the dtype of some data."""
+    return partial(relax.const, dtype=str(data.ty.dtype))

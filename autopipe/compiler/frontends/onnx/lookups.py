@@ -14,13 +14,6 @@ from tvm import tirx
 from autopipe.compiler.frontends.onnx import known
 from autopipe.errors import ModelError
 
-KINDS: Final = frozenset({
-    "Gather", "GatherElements", "GatherND", "GridSample", "RoiAlign", "Scatter",
-    "ScatterElements", "ScatterND",
-})  # fmt: skip
-"""Operators whose first input is data, and whose second one says where in it, along open axes too.
-"""
-
 OUTSIDE: Final = "has places where there is nothing: an axis is empty, or sizes do not fit"
 """What is wrong with a node whose limits are exceeded."""
 

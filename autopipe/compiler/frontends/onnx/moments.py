@@ -1,33 +1,14 @@
 """The role of each weight of an ONNX graph, and the moments of the values in between."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait, count_matrix_products
+from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 
 Shapes = Mapping[str, tuple[int, ...]]
 
-_SLOTS: Mapping[str, Mapping[int, Kind]] = {
-    "Conv": {1: "kernel", 2: "shift"},
-    "ConvTranspose": {1: "kernel", 2: "shift"},
-    "Gemm": {0: "kernel", 1: "kernel", 2: "shift"},
-    "MatMul": {0: "kernel", 1: "kernel"},
-    "BatchNormalization": {1: "scale", 2: "shift", 3: "mean", 4: "variance"},
-    "InstanceNormalization": {1: "scale", 2: "shift"},
-    "LayerNormalization": {1: "scale", 2: "shift"},
-    "GroupNormalization": {1: "scale", 2: "shift"},
-    "RMSNormalization": {1: "scale"},
-    "Add": {0: "shift", 1: "shift"},
-    "Sub": {1: "shift"},
-    "Mul": {0: "scale", 1: "scale"},
-    "Gather": {0: "table"},
-}
-_VIEWS = frozenset({"Identity", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Cast"})
-_NORMS = frozenset(op for op in _SLOTS if op.endswith("Normalization")) | {
-    "MeanVarianceNormalization"
-}
 _SHIFT_SQUARE = 0.01
 
 
@@ -39,13 +20,13 @@ def roles(
     origin = {name: name for name in weights}
     moments = {name: Moments(value, value * value) for name, value in scalars.items()}
     for node in (node for inner in graphs(graph) for node in inner.node):
-        inputs = list(node.input)
-        if node.op_type in _VIEWS and inputs[0] in origin:
+        operator, inputs = find_operator(node), list(node.input)
+        if inputs and inputs[0] in origin and has_trait(node, Trait.KEEPS_WEIGHTS):
             origin[node.output[0]] = origin[inputs[0]]
             continue
         slots = {
             slot: kind
-            for slot, kind in _SLOTS.get(node.op_type, {}).items()
+            for slot, kind in (operator.weights if operator else {}).items()
             if slot < len(inputs) and inputs[slot] in origin
         }
         data = [moments.get(name, NORMAL) for name in inputs if name not in origin]
@@ -59,63 +40,24 @@ def roles(
 def _after(node: Proto, data: list[Moments], slots: Mapping[int, Kind], shapes: Shapes) -> Moments:
     """Return the moments of a node's output from those of its inputs but weights."""
     shift = _SHIFT_SQUARE if "shift" in slots.values() else 0.0
-    if not data or "kernel" in slots.values() or node.op_type in _NORMS:
+    if not data or "kernel" in slots.values() or has_trait(node, Trait.NORMALIZES):
         mean, square = NORMAL
-    elif node.op_type == "MatMul":
-        count = _fan_in(node, 1, shapes)
-        mean, square = rules.product(data)
-        mean, square = mean * count, square * count
-    elif node.op_type == "Softmax":
-        count = shapes.get(node.output[0], (1,))[-1]
-        mean, square = 1 / count, 3 / count**2
     else:
-        mean, square = _RULES.get(node.op_type, _same)(data)
+        mean, square = _apply_rule(find_operator(node), data, shapes.get(node.input[0]) or (1,))
     return bounded(mean, square + shift)
 
 
-def _same(data: list[Moments]) -> Moments:
+def _apply_rule(operator: Operator | None, data: list[Moments], shape: tuple[int, ...]) -> Moments:
+    """Return the moments of a result; those of the first input where nothing else is known."""
+    if operator is not None and operator.row_moments is not None:
+        return operator.row_moments(data, shape[-1])
+    if operator is not None and operator.moments is not None:
+        return operator.moments(data)
     return data[0]
-
-
-def _averaged(data: list[Moments]) -> Moments:
-    mean = data[0].mean
-    return Moments(mean, mean * mean + 0.6 * data[0].variance)
-
-
-def _mixed(data: list[Moments]) -> Moments:
-    count = len(data)
-    return Moments(sum(x.mean for x in data) / count, sum(x.square for x in data) / count)
-
-
-def _bounded(data: list[Moments]) -> Moments:  # noqa: ARG001  takes what all rules take
-    return Moments(0.5, 0.3)
-
-
-_RULES: Mapping[str, Callable[[list[Moments]], Moments]] = {
-    **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Clip", "Elu", "Gelu", "Mish"), rules.rectified),
-    **dict.fromkeys(("HardSwish", "Softplus", "Selu"), rules.rectified),
-    **dict.fromkeys(("MaxPool", "GlobalMaxPool", "ReduceMax"), rules.largest),
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "ReduceMean"), _averaged),
-    **dict.fromkeys(("Add", "Sum"), rules.total),
-    **dict.fromkeys(("Sigmoid", "HardSigmoid"), _bounded),
-    "Sub": rules.difference,
-    "Mul": rules.product,
-    "Div": rules.quotient,
-    "Concat": _mixed,
-    "Pow": rules.squared,
-    "Sqrt": rules.rooted,
-}
 
 
 def _fan_in(node: Proto, slot: int, shapes: Shapes) -> int:
     """Return how many products one output element sums over."""
-    shape = shapes.get(node.input[slot], (1,))
-    if node.op_type == "Conv":
-        return max(1, math.prod(shape[1:]))
-    if node.op_type == "ConvTranspose":
-        group = next((a.i for a in node.attribute if a.name == "group"), 1)
-        return max(1, shape[0] // group * math.prod(shape[2:]))
-    flag = "transA" if slot == 0 else "transB"
-    flipped = any(a.i for a in node.attribute if a.name == flag)
-    last = (slot == 0) != flipped
-    return max(1, shape[-1] if last or len(shape) == 1 else shape[-2])
+    operator = find_operator(node)
+    count = count_matrix_products if operator is None else operator.count_products
+    return max(1, count(node, slot, shapes.get(node.input[slot], (1,))))

@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx import requantized
 from autopipe.compiler.frontends.onnx.quantization_graph import BYTES, QuantizedGraph
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto
 
-EXPANDED = frozenset({"QLinearConv", "QLinearMatMul"})
+_EXPANDED = frozenset({"QLinearConv", "QLinearMatMul"})
 """Operators that none are left of."""
 
 _INTEGER = {"Conv": "ConvInteger", "MatMul": "MatMulInteger", "Gemm": "MatMulInteger"}
@@ -59,7 +59,7 @@ def rewrite(graph: Proto) -> None:
     whole = QuantizedGraph(graph)
     floats = {}
     for node in graph.node:
-        if node.op_type in EXPANDED:
+        if node.op_type in _EXPANDED:
             floats[node.output[0]] = list(_expanded(whole, node))
     whole.replace(floats)
     requantized.rewrite(graph)

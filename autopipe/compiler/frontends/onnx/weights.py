@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping
 
 from onnx import helper, numpy_helper
 
+from autopipe.compiler.frontends.onnx.operators import steering_inputs
 from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array, Proto, constant, graphs
 from autopipe.errors import ModelError
 
 _DATA = frozenset({"float16", "float32", "float64", "int8", "uint8"})
 _MAX_CONSTANT = 8192  # elements; no list of axes or sizes is as long
-_SHAPE_LIKE = frozenset({"Resize", "Upsample", "Pad", "Range", "OneHot", "ConstantOfShape"})
 
 
 def detach(graph: Proto) -> dict[str, Proto]:
@@ -23,11 +23,7 @@ def detach(graph: Proto) -> dict[str, Proto]:
     """
     results = {value.name for value in graph.output}
     steering = {
-        name
-        for inner in graphs(graph)
-        for node in inner.node
-        if node.op_type in _SHAPE_LIKE
-        for name in node.input[1:]
+        name for inner in graphs(graph) for node in inner.node for name in steering_inputs(node)
     }
     found: dict[str, Proto] = {}
     for index, tensor in reversed(list(enumerate(graph.initializer))):

@@ -9,35 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from autopipe.compiler.frontends.onnx.control import branches, loops
 from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions, ControlSite
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 
 # ruff: noqa: ANN401  TVM has no types
 
-_NAMES: Final = {"If": "autopipe_If", "Loop": "autopipe_Loop"}
+HIDDEN_NAMES: Final = {"If": "autopipe_If", "Loop": "autopipe_Loop"}
+"""What nodes of control flow are called before TVM sees them."""
 
 
 def hide(model: Proto) -> None:
-    """Give the nodes of control flow the names that `converters` has."""
+    """Give the nodes of control flow their hidden names."""
     for graph in graphs(model.graph):
         for node in graph.node:
-            if node.op_type in _NAMES:
-                node.op_type = _NAMES[node.op_type]
+            if node.op_type in HIDDEN_NAMES:
+                node.op_type = HIDDEN_NAMES[node.op_type]
                 node.name = node.name or next(filter(None, node.output), "")
 
 
-def converters() -> Mapping[str, Any]:
-    """Return the converters for one model."""
-    functions = BodyFunctions()
-    return {
-        _NAMES["If"]: _Converter(functions, branches.convert),
-        _NAMES["Loop"]: _Converter(functions, loops.convert),
-    }
-
-
 @dataclass(frozen=True, slots=True)
-class _Converter:
+class ControlFlowConverter:
     """What TVM's importer takes for one of its classes of converters."""
 
     functions: BodyFunctions

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import onnx
 
-from autopipe.compiler.frontends.onnx import memory, operators
+from autopipe.compiler.frontends.onnx import check_operators, memory
 from autopipe.compiler.frontends.onnx.control import counting, folding, scans
 from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
@@ -23,7 +23,7 @@ def flatten(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
     """
     if not has_control(model.graph):
         return model
-    opset = operators.opset(model.opset_import)
+    opset = check_operators.opset(model.opset_import)
     scans.check(model.graph, opset)
     unrolling = Unrolling(opset)
     while True:

@@ -6,43 +6,25 @@ The place of the largest of nothing is no place; it is 0 here.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 from tvm import relax, te, tirx
 
 from autopipe.compiler.frontends.onnx.open.extents import Extents
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types
 
-_OF_NOTHING: Final[Mapping[str, float]] = {
-    "ArgMax": 0,
-    "ArgMin": 0,
-    "Einsum": 0,
-    "MatMul": 0,
-    "ReduceL1": 0,
-    "ReduceL2": 0,
-    "ReduceLogSum": -math.inf,
-    "ReduceLogSumExp": -math.inf,
-    "ReduceMax": -math.inf,
-    "ReduceMean": 0,
-    "ReduceMin": math.inf,
-    "ReduceProd": 1,
-    "ReduceSum": 0,
-    "ReduceSumSquare": 0,
-}
-"""What operators make of no elements."""
 
-_REFUSED: Final = "Gemm"
-
-
-def guarded(extents: Extents, bb: Any, kind: str, made: Any, inputs: Sequence[Any]) -> Any:
+def guarded(extents: Extents, bb: Any, operator: Operator, made: Any, inputs: Sequence[Any]) -> Any:
     """Return what a node makes, also where it adds up rows and there are none.
 
     Raises ModelError for one whose result would not be defined.
     """
-    if kind not in _OF_NOTHING and kind != _REFUSED:
+    nothing, is_refused = operator.empty_result, operator.has(Trait.REFUSES_NO_ROWS)
+    if nothing is None and not is_refused:
         return made
     kept = _sizes(extents, made)
     summed = [
@@ -53,15 +35,15 @@ def guarded(extents: Extents, bb: Any, kind: str, made: Any, inputs: Sequence[An
     ]
     if not summed:
         return made
-    if kind == _REFUSED:
-        raise ModelError(f"{kind} adds up rows of which there may be none")
+    if nothing is None:
+        raise ModelError(f"{operator.name} adds up rows of which there may be none")
     dtype = str(made.ty.dtype)
-    nothing = _number(_OF_NOTHING[kind], dtype)
+    number = _number(nothing, dtype)
 
     def compute(made: Any, *sizes: Any) -> Any:
         some = tirx.all(*(size > 0 for size in sizes))
         return te.compute(
-            made.shape, lambda *at: tirx.if_then_else(some, made[at], nothing), name="some"
+            made.shape, lambda *at: tirx.if_then_else(some, made[at], number), name="some"
         )
 
     return bb.emit_te(compute, made, *summed, primfunc_name_hint="some")

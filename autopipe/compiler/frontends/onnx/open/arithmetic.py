@@ -9,6 +9,7 @@ from onnx import TensorProto
 from tvm import tirx
 
 from autopipe.compiler.frontends.onnx.open.extents import MOST, ExactPart, Extents, total
+from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array
 
 # ruff: noqa: ANN401  what TVM has no types for
@@ -20,21 +21,37 @@ _FINEST: Final = 2**16
 
 
 def evaluate(
-    extents: Extents, kind: str, numbers: Numbers, dtypes: Sequence[str], attr: Mapping[str, Any]
+    extents: Extents,
+    operator: Operator,
+    numbers: Numbers,
+    dtypes: Sequence[str],
+    attr: Mapping[str, Any],
 ) -> tuple[Array, str] | None:
     """Return what a node computes of numbers, and its dtype; None where that is not known.
 
     An input that is left out is None. All others are known.
     """
-    rule = _RULES.get(kind)
-    if rule is None or not numbers or numbers[0] is None:
+    if operator.compute_sizes is None or not numbers or numbers[0] is None:
         return None
-    made = rule(extents, numbers, attr)
+    made = operator.compute_sizes(extents, numbers, attr)
     if made is None or made.size > MOST:
         return None
-    if kind == "Cast":
-        return made, str(np.dtype(DTYPES[attr["to"]][0]))
-    return made, "bool" if kind in _TRUTHS else dtypes[1 if kind == "Where" else 0]
+    return made, operator.size_dtype(dtypes, attr)
+
+
+def cast_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+    """Return the dtype that a Cast makes."""
+    return str(np.dtype(DTYPES[attr["to"]][0]))
+
+
+def truth_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+    """Return the dtype of truth values."""
+    return "bool"
+
+
+def second_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+    """Return the dtype of the second input."""
+    return dtypes[1]
 
 
 def _is_part(array: Array) -> bool:
@@ -112,7 +129,8 @@ def _remainder(extents: Extents, one: Any, other: Any) -> Any:
     return extents.simple(one % other if _fixed(one, other) else tirx.floormod(*_wide(one, other)))
 
 
-def _cast(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+def cast(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+    """Compute Cast of numbers to truth values, integers or floats."""
     data, wanted = numbers[0], attr["to"]
     floats = wanted in (TensorProto.FLOAT, TensorProto.DOUBLE)
     if data is not None and wanted == TensorProto.BOOL and not _is_part(data):
@@ -149,27 +167,32 @@ def _rounded(*, up: bool) -> Any:
     return rule
 
 
-def _where(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def choose(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Where the conditions are known."""
     return extents.apply(lambda condition, yes, no: yes if condition else no, *numbers)
 
 
-def _not(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def negate_truth(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Not."""
     return extents.apply(lambda truth: not truth, numbers[0])
 
 
-def _negated(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def negate(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Neg of whole numbers."""
     data = numbers[0]
     return None if _is_part(data) else extents.apply(lambda one: extents.simple(-one), data)
 
 
-def _gather(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def gather(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Gather at places that are known."""
     data, places = numbers
     if not _all_fixed(places) or data.ndim == 0:
         return None
     return _array(np.take(data, places.astype("int64"), attr.get("axis", 0)))
 
 
-def _slice(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def slice_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Slice from and to places that are known."""
     data, *given = [*numbers, None, None, None, None][:5]
     if "starts" in attr:
         given = [
@@ -191,7 +214,8 @@ def _slice(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any: 
     return data
 
 
-def _concat(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def concatenate(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Concat of numbers of one kind."""
     if (
         any(one is None for one in numbers)
         or len({_is_part(one) for one in numbers if one.size}) > 1
@@ -205,29 +229,34 @@ def _axes(numbers: Numbers, attr: Mapping[str, Any]) -> tuple[int, ...] | None:
     return None if given is None else tuple(int(axis) for axis in np.asarray(given).reshape(-1))
 
 
-def _squeeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def squeeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Squeeze."""
     return _array(np.squeeze(numbers[0], _axes(numbers, attr)))
 
 
-def _unsqueeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def unsqueeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Unsqueeze."""
     return np.expand_dims(numbers[0], _axes(numbers, attr) or ())
 
 
-def _reshape(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def reshape(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Reshape to sizes that are known."""
     data, shape = numbers
     if not _all_fixed(shape):
         return None
     return data.reshape([one or data.shape[at] for at, one in enumerate(shape)])
 
 
-def _expand(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def expand(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Expand to sizes that are known."""
     data, shape = numbers
     if not _all_fixed(shape) or total(shape.tolist()) > MOST:
         return None
     return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
 
 
-def _product(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+def take_product(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+    """Compute ReduceProd of a list."""
     data, axes = numbers[0], _axes(numbers, attr)
     if _is_part(data) or data.ndim != 1 or axes not in (None, (0,), (-1,)):
         return None
@@ -235,7 +264,8 @@ def _product(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any
     return made.reshape(1) if attr.get("keepdims", 1) else made
 
 
-def _identity(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def pass_on(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Identity."""
     return numbers[0]
 
 
@@ -252,35 +282,19 @@ def _array(value: Any) -> Array:
     return made
 
 
-_TRUTHS: Final = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "And", "Or"}
-_RULES: Final[Mapping[str, Any]] = {
-    "Add": _pairwise(_simplified(lambda a, b: a + b)),
-    "Sub": _pairwise(_simplified(lambda a, b: a - b)),
-    "Mul": _pairwise(_simplified(lambda a, b: a * b), _times),
-    "Div": _pairwise(lambda extents, a, b: extents.quotient(a, b), _divided),
-    "Mod": _pairwise(_remainder),
-    "Min": _pairwise(_simplified(_lesser)),
-    "Max": _pairwise(_simplified(_greater)),
-    "Equal": _pairwise(_true(lambda a, b: a == b)),
-    "Less": _pairwise(_true(lambda a, b: a < b)),
-    "LessOrEqual": _pairwise(_true(lambda a, b: a <= b)),
-    "Greater": _pairwise(_true(lambda a, b: a > b)),
-    "GreaterOrEqual": _pairwise(_true(lambda a, b: a >= b)),
-    "And": _pairwise(lambda _, a, b: bool(a and b)),
-    "Or": _pairwise(lambda _, a, b: bool(a or b)),
-    "Not": _not,
-    "Neg": _negated,
-    "Where": _where,
-    "Cast": _cast,
-    "Floor": _rounded(up=False),
-    "Ceil": _rounded(up=True),
-    "Gather": _gather,
-    "Slice": _slice,
-    "Concat": _concat,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Reshape": _reshape,
-    "Expand": _expand,
-    "ReduceProd": _product,
-    "Identity": _identity,
-}
+add: Final = _pairwise(_simplified(lambda a, b: a + b))
+subtract: Final = _pairwise(_simplified(lambda a, b: a - b))
+multiply: Final = _pairwise(_simplified(lambda a, b: a * b), _times)
+divide: Final = _pairwise(lambda extents, a, b: extents.quotient(a, b), _divided)
+take_remainder: Final = _pairwise(_remainder)
+take_minimum: Final = _pairwise(_simplified(_lesser))
+take_maximum: Final = _pairwise(_simplified(_greater))
+is_equal: Final = _pairwise(_true(lambda a, b: a == b))
+is_less: Final = _pairwise(_true(lambda a, b: a < b))
+is_less_or_equal: Final = _pairwise(_true(lambda a, b: a <= b))
+is_greater: Final = _pairwise(_true(lambda a, b: a > b))
+is_greater_or_equal: Final = _pairwise(_true(lambda a, b: a >= b))
+are_both: Final = _pairwise(lambda _, a, b: bool(a and b))
+is_either: Final = _pairwise(lambda _, a, b: bool(a or b))
+round_down: Final = _rounded(up=False)
+round_up: Final = _rounded(up=True)

@@ -5,7 +5,7 @@ takes an axis away if it is one. Within a range of sizes that may be known.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -13,9 +13,6 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx.tensors import Array
 
 # ruff: noqa: ANN401, SLF001  TVM's importer has no types, and no public interface
-
-IF: Final = "autopipe_If"
-"""What `control.converters` calls an If."""
 
 
 def taken(

@@ -1,42 +1,27 @@
 """Has TVM's importer know the numbers that follow from open sizes."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from tvm import ir, relax, tirx
 
 from autopipe.compiler.frontends.onnx import known, lookups
-from autopipe.compiler.frontends.onnx.found import converters as found
 from autopipe.compiler.frontends.onnx.found import nothing
 from autopipe.compiler.frontends.onnx.named import shape_told
-from autopipe.compiler.frontends.onnx.open import (
-    along,
-    arithmetic,
-    choosing,
-    resizing,
-    shaping,
-    windows,
-)
+from autopipe.compiler.frontends.onnx.open import arithmetic, choosing
 from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names, total
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, E501  TVM's converters have no types
 
-_RULES: Final = {
-    **shaping.RULES,
-    **resizing.RULES,
-    **windows.RULES,
-    **along.RULES,
-    **found.RULES,
-}
-
 
 class OpenConverter:
     """A converter that is asked where no numbers of open sizes are at hand."""
 
-    def __init__(self, op: str, converter: Any, extents: Extents) -> None:
-        self._op, self._converter, self._extents = op, converter, extents
+    def __init__(self, operator: Operator, converter: Any, extents: Extents) -> None:
+        self._operator, self._converter, self._extents = operator, converter, extents
 
     def get_converter(self, opset: int) -> Any:
         """Return what converts a node, as TVM's importer calls it."""
@@ -47,21 +32,21 @@ class OpenConverter:
             numbers = self._read(bb, inputs, numbers, attr)
             self._check_places(bb, inputs, attr)
             made = self._computed(bb, inputs, numbers, attr)
-            if made is None and self._op == choosing.IF:
+            if made is None and self._operator.name == "If":
                 made = choosing.taken(bb, numbers[0], attr, params[0], opset)
-            if made is None and self._op in _RULES:
-                made = _RULES[self._op](self._extents, bb, inputs, numbers, attr)
+            if made is None and self._operator.convert_dynamic is not None:
+                made = self._operator.convert_dynamic(self._extents, bb, inputs, numbers, attr)
             if made is None:
                 made = original(bb, inputs, attr, params)
             made = self._checked(bb, made, inputs, attr)
-            return nothing.guarded(self._extents, bb, self._op, made, inputs)
+            return nothing.guarded(self._extents, bb, self._operator, made, inputs)
 
         return convert
 
     def _read(self, bb: Any, inputs: Any, numbers: list[Array | None], attr: Any) -> list[Any]:
         """Return numbers, those too that values of the model decide where they are sizes."""
         made = list(numbers)
-        for at in found.READ.get(self._op, ()):
+        for at in self._operator.read_sizes:
             value = inputs[at] if at < len(inputs) else None
             if value is None or numbers[at] is not None:
                 continue
@@ -73,7 +58,7 @@ class OpenConverter:
 
     def _check_places(self, bb: Any, inputs: Any, attr: Any) -> None:
         """Have a call end with an error where nothing is at the places that a node reads."""
-        if self._op not in lookups.KINDS:
+        if not self._operator.has(Trait.READS_PLACES):
             return
         shapes = lookups.shapes_of(inputs)
         if shapes is None:
@@ -81,9 +66,9 @@ class OpenConverter:
         sizes = [list(map(self._extents.simple, shape)) for shape in shapes]
         self._extents.require(
             bb,
-            lookups.limits(self._op, sizes, attr),
-            f"{self._op} {known.name(attr)} {lookups.OUTSIDE}",
-            lookups.counts(self._op, sizes),
+            lookups.limits(self._operator.name, sizes, attr),
+            f"{self._operator.name} {known.name(attr)} {lookups.OUTSIDE}",
+            lookups.counts(self._operator.name, sizes),
         )
 
     def _checked(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:
@@ -105,13 +90,13 @@ class OpenConverter:
             return made
         told = ", ".join(map(shape_told, given))
         raise ModelError(
-            f"{self._op} {known.name(attr)} of {told}: what comes out has a size that is not known, "
+            f"{self._operator.name} {known.name(attr)} of {told}: what comes out has a size that is not known, "
             f"or fits at some sizes only; {advice(sizes)}, or a multiple"
         )
 
     def _computed(self, bb: Any, inputs: Any, numbers: list[Array | None], attr: Any) -> Any:
         """Return a node that computes numbers of open sizes."""
-        if self._op in ("Shape", "Size"):
+        if self._operator.has(Trait.READS_SIZES):
             return self._shape(bb, inputs[0], attr)
         if all(value is None or self._extents.kept(value) is None for value in inputs):
             return None
@@ -121,24 +106,19 @@ class OpenConverter:
         ):
             return None
         dtypes = ["" if value is None else str(value.ty.dtype) for value in inputs]
-        made = arithmetic.evaluate(self._extents, self._op, numbers, dtypes, attr)
+        made = arithmetic.evaluate(self._extents, self._operator, numbers, dtypes, attr)
         return None if made is None else self._extents.put(bb, *made)
 
     def _shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
         import numpy as np
 
-        sizes = self._extents.shape(data, f"{self._op} {known.name(attr)}")
+        sizes = self._extents.shape(data, f"{self._operator.name} {known.name(attr)}")
         numbers: Array = np.empty(len(sizes), object)
         numbers[:] = sizes
-        if self._op == "Shape":
+        if self._operator.name == "Shape":
             numbers = numbers[slice(attr.get("start"), attr.get("end"))]
         else:
             whole: Array = np.empty((), object)
             whole[()] = self._extents.simple(total(sizes))
             numbers = whole
         return self._extents.put(bb, numbers, "int64")
-
-
-def opened(converters: Mapping[str, Any], extents: Extents) -> dict[str, Any]:
-    """Return converters by operator that know what follows from open sizes."""
-    return {op: OpenConverter(op, converter, extents) for op, converter in converters.items()}

@@ -11,7 +11,6 @@ from tvm import te, tirx
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, is_open, whole, wide
 from autopipe.compiler.frontends.onnx.open.shaping import emit
-from autopipe.compiler.frontends.onnx.resizing import sum_dtype
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
@@ -25,6 +24,10 @@ _CUBIC: Final = 4
 _MEANT_FOR_FIXED: Final = ("antialias", "exclude_outside", "keep_aspect_ratio_policy")
 
 
+WIDE_DTYPES: Final = ("float64", "int32", "int64", "uint32", "uint64")
+"""Dtypes with more digits than float32."""
+
+
 @dataclass(frozen=True, slots=True)
 class _OpenAxis:
     """What becomes of one axis: `up / down` is its scale."""
@@ -36,7 +39,7 @@ class _OpenAxis:
     down: Any
 
 
-def resized(
+def convert_dynamic_resize(
     extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
 ) -> Any:
     """Resize, where a size is open; None where all are fixed."""
@@ -54,7 +57,7 @@ def resized(
     return _moved(extents, bb, inputs[0], axes, attr, what)
 
 
-def upsampled(
+def convert_dynamic_upsample(
     extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
 ) -> Any:
     """Upsample, which Resize has taken the place of."""
@@ -280,4 +283,6 @@ def _text(attr: Mapping[str, Any], name: str) -> str:
     return known.text(attr.get(name, b""))
 
 
-RULES: Final = {"Resize": resized, "Upsample": upsampled}
+def sum_dtype(dtype: str) -> str:
+    """Return the dtype that neighbours of a dtype are summed in, which holds all their digits."""
+    return "float64" if dtype in WIDE_DTYPES else "float32"

@@ -7,7 +7,7 @@ they are given. Folding a scale into weights rounds the product of the two inste
 
 from typing import Final
 
-from autopipe.compiler.frontends.onnx import operators
+from autopipe.compiler.frontends.onnx import check_operators
 from autopipe.compiler.frontends.onnx.simplify import (
     fold_affine,
     fold_constants,
@@ -28,7 +28,7 @@ def simplify(model: Proto) -> None:
 
     Outputs keep their names and order, inputs stay.
     """
-    graph, opset = model.graph, operators.opset(model.opset_import)
+    graph, opset = model.graph, check_operators.opset(model.opset_import)
     name_nodes(graph)
     fold_constants.store_constants(graph)
     for _ in range(_MOST_ROUNDS):

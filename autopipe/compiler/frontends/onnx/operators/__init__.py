@@ -1,0 +1,199 @@
+"""All ONNX operators: one file for each or for a close family, and one line here."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from autopipe.compiler.frontends.onnx.operator import ONNX, Operator, Trait
+from autopipe.compiler.frontends.onnx.operators import (
+    arg_max,
+    arithmetic,
+    attention,
+    batch_normalization,
+    bitwise,
+    cast,
+    clip,
+    col2im,
+    comparison,
+    compress,
+    concat,
+    constant,
+    constant_of_shape,
+    control_flow,
+    conv,
+    conv_transpose,
+    cumulative,
+    deform_conv,
+    depth_to_space,
+    det,
+    division,
+    dropout,
+    einsum,
+    elu,
+    expand,
+    exponential,
+    eye_like,
+    gather,
+    gelu,
+    grid_sample,
+    group_normalization,
+    identity,
+    integer_product,
+    is_nan,
+    layer_normalization,
+    logic,
+    loss,
+    lp_normalization,
+    matmul,
+    non_max_suppression,
+    non_zero,
+    one_hot,
+    optional,
+    pad,
+    pooling,
+    power,
+    qlinear,
+    quantize_linear,
+    random,
+    ranges,
+    recurrent,
+    reduction,
+    relu,
+    reshape,
+    resize,
+    reverse_sequence,
+    roi,
+    rounding,
+    scatter,
+    sequence,
+    shape,
+    sigmoid,
+    sign,
+    slicing,
+    softmax,
+    softplus,
+    spectrum,
+    split,
+    squeeze,
+    text,
+    tile,
+    topk,
+    transpose,
+    trigonometry,
+    trilu,
+    unique,
+    variadic,
+    where,
+)
+from autopipe.compiler.frontends.onnx.tensors import Proto
+
+_FAMILIES: Final = (
+    arg_max.OPERATORS,
+    arithmetic.OPERATORS,
+    attention.OPERATORS,
+    batch_normalization.OPERATORS,
+    bitwise.OPERATORS,
+    cast.OPERATORS,
+    clip.OPERATORS,
+    col2im.OPERATORS,
+    comparison.OPERATORS,
+    compress.OPERATORS,
+    concat.OPERATORS,
+    constant.OPERATORS,
+    constant_of_shape.OPERATORS,
+    control_flow.OPERATORS,
+    conv.OPERATORS,
+    conv_transpose.OPERATORS,
+    cumulative.OPERATORS,
+    deform_conv.OPERATORS,
+    depth_to_space.OPERATORS,
+    det.OPERATORS,
+    division.OPERATORS,
+    dropout.OPERATORS,
+    einsum.OPERATORS,
+    elu.OPERATORS,
+    expand.OPERATORS,
+    exponential.OPERATORS,
+    eye_like.OPERATORS,
+    gather.OPERATORS,
+    gelu.OPERATORS,
+    grid_sample.OPERATORS,
+    group_normalization.OPERATORS,
+    identity.OPERATORS,
+    integer_product.OPERATORS,
+    is_nan.OPERATORS,
+    layer_normalization.OPERATORS,
+    logic.OPERATORS,
+    loss.OPERATORS,
+    lp_normalization.OPERATORS,
+    matmul.OPERATORS,
+    non_max_suppression.OPERATORS,
+    non_zero.OPERATORS,
+    one_hot.OPERATORS,
+    optional.OPERATORS,
+    pad.OPERATORS,
+    pooling.OPERATORS,
+    power.OPERATORS,
+    qlinear.OPERATORS,
+    quantize_linear.OPERATORS,
+    random.OPERATORS,
+    ranges.OPERATORS,
+    recurrent.OPERATORS,
+    reduction.OPERATORS,
+    relu.OPERATORS,
+    reshape.OPERATORS,
+    resize.OPERATORS,
+    reverse_sequence.OPERATORS,
+    roi.OPERATORS,
+    rounding.OPERATORS,
+    scatter.OPERATORS,
+    sequence.OPERATORS,
+    shape.OPERATORS,
+    sigmoid.OPERATORS,
+    sign.OPERATORS,
+    slicing.OPERATORS,
+    softmax.OPERATORS,
+    softplus.OPERATORS,
+    spectrum.OPERATORS,
+    split.OPERATORS,
+    squeeze.OPERATORS,
+    text.OPERATORS,
+    tile.OPERATORS,
+    topk.OPERATORS,
+    transpose.OPERATORS,
+    trigonometry.OPERATORS,
+    trilu.OPERATORS,
+    unique.OPERATORS,
+    variadic.OPERATORS,
+    where.OPERATORS,
+)
+
+OPERATORS: Final[Mapping[tuple[str, str], Operator]] = {
+    (operator.domain, operator.name): operator for operator in chain.from_iterable(_FAMILIES)
+}
+"""All operators, by domain and name."""
+
+_DOMAINS: Final = {"ai.onnx": ONNX}
+"""Other names of domains."""
+
+
+def find_operator(node: Proto) -> Operator | None:
+    """Return the record of a node's operator, None for an operator that nobody has described."""
+    return OPERATORS.get((_DOMAINS.get(node.domain, node.domain), node.op_type))
+
+
+def has_trait(node: Proto, traits: Trait) -> bool:
+    """Tell whether one of these traits holds for the operator of a node."""
+    operator = find_operator(node)
+    return operator is not None and operator.has(traits)
+
+
+def steering_inputs(node: Proto) -> list[str]:
+    """Return the names of inputs that steer a node, and so have to be constants of the graph."""
+    operator = find_operator(node)
+    return named_inputs(node, () if operator is None else operator.steering)
+
+
+def named_inputs(node: Proto, places: Sequence[int]) -> list[str]:
+    """Return the names of the inputs at some places, as far as a node has them."""
+    return [node.input[at] for at in places if at < len(node.input)]

@@ -1,0 +1,22 @@
+"""ArgMax and ArgMin: the place of an extreme element along an axis."""
+
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+OPERATORS: Final = (
+    Operator(
+        name="ArgMax",
+        since=13,
+        converter=onnx_frontend.ArgMax,
+        empty_result=0,
+    ),
+    Operator(
+        name="ArgMin",
+        since=13,
+        converter=onnx_frontend.ArgMin,
+        empty_result=0,
+    ),
+)

@@ -1,0 +1,63 @@
+"""Arithmetic of one number, or of two that are broadcast."""
+
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+OPERATORS: Final = (
+    Operator(
+        name="Abs",
+        since=13,
+        converter=onnx_frontend.Abs,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Add",
+        since=14,
+        converter=onnx_frontend.Add,
+        compute_sizes=arithmetic.add,
+        weights={0: "shift", 1: "shift"},
+        moments=rules.total,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Mul",
+        since=14,
+        converter=onnx_frontend.Mul,
+        compute_sizes=arithmetic.multiply,
+        weights={0: "scale", 1: "scale"},
+        moments=rules.product,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Neg",
+        since=13,
+        converter=onnx_frontend.Neg,
+        compute_sizes=arithmetic.negate,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Reciprocal",
+        since=13,
+        converter=onnx_frontend.Reciprocal,
+    ),
+    Operator(
+        name="Sqrt",
+        since=13,
+        converter=onnx_frontend.Sqrt,
+        moments=rules.rooted,
+    ),
+    Operator(
+        name="Sub",
+        since=14,
+        converter=onnx_frontend.Sub,
+        compute_sizes=arithmetic.subtract,
+        weights={1: "shift"},
+        moments=rules.difference,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+)

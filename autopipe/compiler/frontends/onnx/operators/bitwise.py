@@ -1,0 +1,89 @@
+"""Operators on the bits of integers."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax, topi
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.tensors import dtype_name
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+class BitShift(onnx_frontend.BitShift):
+    """A shift, also by more bits than there are."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, count = inputs
+        dtype = np.dtype(str(data.ty.dtype))
+        most = dtype.itemsize * 8 - 1
+        fixed = known.values(count, params)
+        if fixed is not None and (fixed >= 0).all() and (fixed <= most).all():
+            return super()._impl_v11(bb, inputs, attr, params)
+        widest = relax.const(most, str(dtype))
+        too_many = relax.op.greater(count, widest)
+        if dtype.kind == "i":
+            too_many = relax.op.logical_or(
+                too_many, relax.op.less(count, relax.const(0, str(dtype)))
+            )
+        too_many = bb.normalize(too_many)
+        count = bb.normalize(relax.op.where(too_many, widest, count))
+        shifted = bb.normalize(super()._impl_v11(bb, [data, count], attr, params))
+        if dtype.kind == "i" and attr["direction"] == b"RIGHT":
+            return shifted  # by all bits but the sign, which is what is left of it
+        return bb.normalize(relax.op.where(too_many, relax.const(0, str(dtype)), shifted))
+
+
+class BitCast(onnx_frontend.OnnxOpConverter):
+    """The same bits as a number of another kind."""
+
+    @classmethod
+    def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        what = f"BitCast {known.name(attr)}"
+        source, result = str(inputs[0].ty.dtype), dtype_name(attr["to"], what)
+        if result == "bool" or np.dtype(source).itemsize != np.dtype(result).itemsize:
+            raise ModelError(f"{what} from {source} to {result} is not supported")
+        if source == result:
+            return inputs[0]
+        if source == "bool":
+            return relax.op.astype(inputs[0], result)
+        return bb.emit_te(topi.reinterpret, inputs[0], result, primfunc_name_hint="bit_cast")
+
+
+OPERATORS: Final = (
+    Operator(
+        name="BitCast",
+        since=26,
+        converter=BitCast,
+    ),
+    Operator(
+        name="BitShift",
+        since=28,
+        converter=BitShift,
+    ),
+    Operator(
+        name="BitwiseAnd",
+        since=18,
+        converter=onnx_frontend.BitwiseAnd,
+    ),
+    Operator(
+        name="BitwiseNot",
+        since=18,
+        converter=onnx_frontend.BitwiseNot,
+    ),
+    Operator(
+        name="BitwiseOr",
+        since=18,
+        converter=onnx_frontend.BitwiseOr,
+    ),
+    Operator(
+        name="BitwiseXor",
+        since=18,
+        converter=onnx_frontend.BitwiseXor,
+    ),
+)

@@ -1,0 +1,105 @@
+"""Cast and CastLike: numbers in another dtype."""
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from onnx import TensorProto
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.tensors import Array
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+_FOUR_BITS: Final = ("int4", "uint4")
+"""Kept in int8 and uint8: TVM 0.27 generates wrong code for them."""
+_THROUGH: Final = {
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int32"),
+    **dict.fromkeys(("uint32", "int64", "uint64"), "int64"),
+}
+"""The signed integer that a float is cast to first, by the integer that is wanted."""
+
+
+class Cast(onnx_frontend.Cast):
+    """Cast of floats to integers as onnxruntime does it on x86: what does not fit is the least one.
+
+    ONNX leaves that open. Narrower integers than 32 bits take the low bits of such a number.
+    """
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, dtype = inputs[0], onnx_frontend.get_type(attr["to"])
+        if dtype in _FOUR_BITS:
+            rounded = [_rounded(bb, data)]
+            wide = cls._impl_v13(bb, rounded, {**attr, "to": TensorProto.INT8}, params)
+            return _low_bits(bb, bb.normalize(wide), dtype)
+        if not isinstance(data.ty, relax.TensorType) or dtype not in _THROUGH:
+            return super()._impl_v13(bb, inputs, attr, params)
+        if not str(data.ty.dtype).startswith("float"):
+            return super()._impl_v13(bb, inputs, attr, params)
+        if isinstance(data, GenericConst):
+            return known.stored(_integers(data.value.numpy(), dtype))
+        through = _THROUGH[dtype]
+        least = float(np.iinfo(through).min)
+        if str(data.ty.dtype) == "float16":
+            data = bb.normalize(relax.op.astype(data, "float32"))
+        number = partial(relax.const, dtype=str(data.ty.dtype))
+        inside = relax.op.logical_and(
+            bb.normalize(relax.op.greater_equal(data, number(least))),
+            bb.normalize(relax.op.less(data, number(-least))),
+        )
+        fitting = bb.normalize(relax.op.where(bb.normalize(inside), data, number(least)))
+        whole = bb.normalize(relax.op.astype(fitting, through))
+        return whole if through == dtype else relax.op.astype(whole, dtype)
+
+
+def _rounded(bb: Any, data: Any) -> Any:
+    """Return floats as the nearest integers, halves away from 0, as onnxruntime has four bits."""
+    if not str(data.ty.dtype).startswith("float"):
+        return data
+    half = relax.const(0.5, str(data.ty.dtype))
+    up = bb.normalize(relax.op.floor(bb.normalize(relax.op.add(data, half))))
+    down = bb.normalize(relax.op.ceil(bb.normalize(relax.op.subtract(data, half))))
+    negative = bb.normalize(relax.op.less(data, relax.const(0, str(data.ty.dtype))))
+    return bb.normalize(relax.op.where(negative, down, up))
+
+
+def _low_bits(bb: Any, data: Any, dtype: str) -> Any:
+    """Return the low four bits of int8 as a number."""
+    low = bb.normalize(relax.op.bitwise_and(data, relax.const(15, "int8")))
+    if dtype == "uint4":
+        return relax.op.astype(low, "uint8")
+    sign = relax.const(8, "int8")
+    return relax.op.subtract(bb.normalize(relax.op.bitwise_xor(low, sign)), sign)
+
+
+def _integers(values: Array, dtype: str) -> Array:
+    """Return floats as integers as `Cast` computes them."""
+    through = _THROUGH[dtype]
+    least = float(np.iinfo(through).min)
+    wide = values.astype("float64")
+    inside = (wide >= least) & (wide < -least)
+    return np.where(inside, wide, least).astype(through).astype(dtype)
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Cast",
+        since=28,
+        converter=Cast,
+        compute_sizes=arithmetic.cast,
+        size_dtype=arithmetic.cast_dtype,
+        traits=Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="CastLike",
+        since=25,
+        converter=onnx_frontend.CastLike,
+    ),
+)

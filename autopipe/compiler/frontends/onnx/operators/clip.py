@@ -1,0 +1,72 @@
+"""Clip: numbers cut to bounds."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx import (
+    known,
+)
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class Clip(onnx_frontend.Clip):
+    """Clip as a maximum and a minimum; a bound that is left out is the last number of the dtype."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        ends = np.finfo("float32")
+        given = (attr.get("min", ends.min), attr.get("max", ends.max))
+        return _clipped(bb, inputs[0], *(relax.const(bound, inputs[0].ty.dtype) for bound in given))
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, low, high = (*inputs, None, None)[:3]
+        low, high = _read_scalar(low), _read_scalar(high)
+        if str(data.ty.dtype).startswith("float"):  # integers have no infinities
+            ends = np.finfo(str(data.ty.dtype))
+            low = relax.const(ends.min, data.ty.dtype) if low is None else low
+            high = relax.const(ends.max, data.ty.dtype) if high is None else high
+        if _unusual(low) or _unusual(high):
+            given = onnx_frontend.onnx_input([data, low, high])
+            return super()._impl_v13(bb, given, attr, params)
+        return _clipped(bb, data, low, high)
+
+
+def _read_scalar(bound: Any) -> Any:
+    """Return a bound that is known as a scalar; PaddlePaddle writes a list of one number."""
+    if isinstance(bound, GenericConst) and bound.value.numpy().shape == (1,):
+        return known.stored(bound.value.numpy().reshape(()))
+    return bound
+
+
+def _unusual(bound: Any) -> bool:
+    """Whether a bound is computed, or is not a number, which onnxruntime takes for no bound."""
+    if bound is None:
+        return False
+    return not isinstance(bound, GenericConst) or bool(np.isnan(bound.value.numpy()).any())
+
+
+def _clipped(bb: Any, data: Any, low: Any, high: Any) -> Any:
+    if low is not None:
+        data = bb.normalize(relax.op.maximum(data, low))
+    if high is not None:
+        data = bb.normalize(relax.op.minimum(data, high))
+    return data
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Clip",
+        since=13,
+        converter=Clip,
+        moments=rules.rectified,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+)

@@ -1,0 +1,64 @@
+"""Col2Im: an image added up from columns of windows."""
+
+import math
+from typing import Any, Final
+
+from tvm import te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class Col2Im(onnx_frontend.OnnxOpConverter):
+    """Overlapping blocks of an image, summed where they overlap."""
+
+    @classmethod
+    def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        what = f"of Col2Im {known.name(attr)}"
+        image, block = (
+            known.numbers(inputs[at], params, f"input {at} {what}").tolist() for at in (1, 2)
+        )
+        rank = len(image)
+        strides, dilations = (attr.get(key, [1] * rank) for key in ("strides", "dilations"))
+        pads = attr.get("pads", [0] * 2 * rank)
+        counts = [
+            (image[i] + pads[i] + pads[rank + i] - dilations[i] * (block[i] - 1) - 1) // strides[i]
+            + 1
+            for i in range(rank)
+        ]
+        batch, rows, columns = known.sizes(inputs[0], f"input {what}")
+        if columns != math.prod(counts) or rows % math.prod(block):
+            raise ModelError(f"the shapes {what} do not fit each other")
+        channels = rows // math.prod(block)
+
+        def sum_blocks(data: Any) -> Any:
+            offsets = [te.reduce_axis((0, extent), f"k{i}") for i, extent in enumerate(block)]
+
+            def at(*index: Any) -> Any:
+                row, column, there = index[1], tirx.const(0, "int32"), []
+                for i, offset in enumerate(offsets):
+                    place = index[2 + i] + pads[i] - offset * dilations[i]
+                    number = tirx.floordiv(place, strides[i])
+                    there += [number * strides[i] == place, number >= 0, number < counts[i]]
+                    row, column = row * block[i] + offset, column * counts[i] + number
+                value = tirx.if_then_else(
+                    tirx.all(*there), data[index[0], row, column], tirx.const(0, data.dtype)
+                )
+                return te.sum(value, axis=offsets)
+
+            return te.compute((batch, channels, *image), at, name="col2im")
+
+        return bb.emit_te(sum_blocks, inputs[0], primfunc_name_hint="col2im")
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Col2Im",
+        since=18,
+        converter=Col2Im,
+    ),
+)

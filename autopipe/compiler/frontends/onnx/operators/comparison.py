@@ -1,0 +1,62 @@
+"""Comparisons of two numbers."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class Equal(onnx_frontend.Equal):
+    """Equal of bool as well: TVM compares them as floats, which LLVM refuses."""
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        fixed = all(isinstance(value, GenericConst) for value in inputs)
+        if fixed or str(getattr(inputs[0].ty, "dtype", "")) != "bool":
+            return super()._impl_v13(bb, inputs, attr, params)
+        return relax.op.logical_not(bb.normalize(relax.op.logical_xor(*inputs)))
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Equal",
+        since=19,
+        converter=Equal,
+        compute_sizes=arithmetic.is_equal,
+        size_dtype=arithmetic.truth_dtype,
+    ),
+    Operator(
+        name="Greater",
+        since=13,
+        converter=onnx_frontend.Greater,
+        compute_sizes=arithmetic.is_greater,
+        size_dtype=arithmetic.truth_dtype,
+    ),
+    Operator(
+        name="GreaterOrEqual",
+        since=16,
+        converter=onnx_frontend.GreaterOrEqual,
+        compute_sizes=arithmetic.is_greater_or_equal,
+        size_dtype=arithmetic.truth_dtype,
+    ),
+    Operator(
+        name="Less",
+        since=13,
+        converter=onnx_frontend.Less,
+        compute_sizes=arithmetic.is_less,
+        size_dtype=arithmetic.truth_dtype,
+    ),
+    Operator(
+        name="LessOrEqual",
+        since=16,
+        converter=onnx_frontend.LessOrEqual,
+        compute_sizes=arithmetic.is_less_or_equal,
+        size_dtype=arithmetic.truth_dtype,
+    ),
+)

@@ -1,0 +1,61 @@
+"""Compress: the slices that a condition chooses."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm import ir, relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.found.places import find_nonzero_places, node_name
+from autopipe.compiler.frontends.onnx.known import require_constant
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    shape_of,
+    total,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
+
+
+class Compress(onnx_frontend.OnnxOpConverter):
+    """The slices that a constant chooses."""
+
+    @classmethod
+    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        chosen = np.flatnonzero(require_constant("Compress", inputs[1], attr, params))
+        data, axis = inputs[0], attr.get("axis")
+        if axis is None:
+            data, axis = bb.normalize(relax.op.reshape(data, [-1])), 0
+        return bb.normalize(relax.op.take(data, relax.const(chosen.astype("int64"), "int64"), axis))
+
+
+def convert_dynamic_compress(
+    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
+) -> Any:
+    """Compress: the slices that a condition chooses."""
+    data, condition = inputs[:2]
+    if isinstance(condition, ir.GenericConst):
+        return None
+    what = called("Compress", attr)
+    axis, sizes = attr.get("axis"), extents.shape(data, what)
+    if axis is None:
+        data = bb.emit(relax.op.reshape(data, shape_of([total(sizes)])))
+        axis, sizes = 0, [total(sizes)]
+    asked = extents.shape(condition, what)
+    if extents.truth(asked[0] <= sizes[int(axis)]) is not True:
+        raise ModelError(f"{what}: the condition may be longer than the axis")
+    chosen = find_nonzero_places(extents, bb, condition, asked, node_name(attr))
+    return relax.op.take(data, chosen, int(axis))
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Compress",
+        since=28,
+        converter=Compress,
+        convert_dynamic=convert_dynamic_compress,
+    ),
+)

@@ -1,0 +1,20 @@
+"""Concat."""
+
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+OPERATORS: Final = (
+    Operator(
+        name="Concat",
+        since=13,
+        converter=onnx_frontend.Concat,
+        compute_sizes=arithmetic.concatenate,
+        moments=rules.mixed,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+)

@@ -1,0 +1,54 @@
+"""ConstantOfShape: one number, many times."""
+
+from typing import Any, Final
+
+import numpy as np
+from onnx.numpy_helper import to_array
+from tvm import ir, relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    shape_of,
+)
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
+
+
+class ConstantOfShape(onnx_frontend.ConstantOfShape):
+    """One number, many times; without axes it is the number, which TVM has no shape for."""
+
+    @classmethod
+    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        sizes = known.values(inputs[0], params)
+        if sizes is None or sizes.size:
+            return super()._impl_v9(bb, inputs, attr, params)
+        value = to_array(attr["value"]) if "value" in attr else np.zeros(1, "float32")
+        return known.stored(value.reshape(()))
+
+
+def convert_dynamic_constant_of_shape(
+    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
+) -> Any:
+    """ConstantOfShape, of sizes that are open or were computed from some that are."""
+    if numbers[0] is None or isinstance(inputs[0], ir.GenericConst):
+        return None
+    from onnx.numpy_helper import to_array
+
+    value = to_array(attr["value"]).reshape(()) if "value" in attr else None
+    number = relax.const(0.0, "float32") if value is None else known.stored(value)
+    return relax.op.full(shape_of(numbers[0]), number, str(number.ty.dtype))
+
+
+OPERATORS: Final = (
+    Operator(
+        name="ConstantOfShape",
+        since=25,
+        converter=ConstantOfShape,
+        convert_dynamic=convert_dynamic_constant_of_shape,
+        deciding=(0,),
+        read_sizes=(0,),
+    ),
+)

@@ -1,0 +1,31 @@
+"""Conv."""
+
+from functools import partial
+from math import prod
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.open.windows import make_window_rule
+from autopipe.compiler.frontends.onnx.operator import Operator, Shape
+from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.window import check_window, divide_by_stride
+
+
+def _count_products(node: Proto, slot: int, shape: Shape) -> int:  # noqa: ARG001
+    """Return the elements of a kernel [outputs, inputs of a group, window...] for one output."""
+    return prod(shape[1:])
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Conv",
+        since=22,
+        converter=onnx_frontend.Conv,
+        convert_dynamic=make_window_rule("Conv"),
+        check_sizes=partial(check_window, kernel=1),
+        size_factor=divide_by_stride,
+        count_products=_count_products,
+        weights={1: "kernel", 2: "shift"},
+    ),
+)

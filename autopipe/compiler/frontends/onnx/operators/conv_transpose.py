@@ -1,0 +1,61 @@
+"""ConvTranspose."""
+
+from math import prod
+from typing import Any, Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.operator import Operator, Shape
+from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.window import multiply_by_stride
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class ConvTranspose(onnx_frontend.ConvTranspose):
+    """ConvTranspose to a given shape, too."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if "output_shape" in attr:
+            attr = _with_pads(attr, [int(dim) for dim in inputs[0].ty.shape.values[2:]],
+                              [int(dim) for dim in inputs[1].ty.shape.values[2:]])  # fmt: skip
+        return super()._impl_v1(bb, inputs, attr, params)
+
+
+def _with_pads(attr: Any, sizes: list[int], window: list[int]) -> Any:
+    """Return the attributes with the pads that lead to the shape that is asked for."""
+    rank = len(sizes)
+    wanted = list(attr["output_shape"])[-rank:]
+    ones, more = [1] * rank, list(attr.get("output_padding", [0] * rank))
+    strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
+    begin, end = [], []
+    for axis in range(rank):
+        reach = (window[axis] - 1) * dilations[axis] + 1
+        total = strides[axis] * (sizes[axis] - 1) + more[axis] + reach - wanted[axis]
+        if total < 0:
+            more[axis], total = more[axis] - total, 0
+        half = total // 2
+        less_first = attr.get("auto_pad") == b"SAME_UPPER"
+        begin.append(half if less_first else total - half)
+        end.append(total - begin[-1])
+    kept = {name: value for name, value in attr.items() if name not in ("auto_pad", "output_shape")}
+    return {**kept, "pads": begin + end, "output_padding": more}
+
+
+def _count_products(node: Proto, slot: int, shape: Shape) -> int:  # noqa: ARG001
+    """Return the products for one output of a kernel [inputs, outputs of a group, window...]."""
+    groups = next((field.i for field in node.attribute if field.name == "group"), 1)
+    return shape[0] // groups * prod(shape[2:])
+
+
+OPERATORS: Final = (
+    Operator(
+        name="ConvTranspose",
+        since=22,
+        converter=ConvTranspose,
+        size_factor=multiply_by_stride,
+        count_products=_count_products,
+        weights={1: "kernel", 2: "shift"},
+    ),
+)

@@ -1,0 +1,40 @@
+"""CumSum and CumProd: sums and products up to each place of an axis."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class CumProd(onnx_frontend.OnnxOpConverter):
+    """Products of all elements up to each one."""
+
+    @classmethod
+    def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data = inputs[0]
+        axis = int(known.numbers(inputs[1], params, f"axis of {known.name(attr)}").item())
+        if attr.get("reverse", 0):
+            data = bb.normalize(relax.op.flip(data, axis))
+        product = bb.normalize(
+            relax.op.cumprod(data, axis, exclusive=bool(attr.get("exclusive", 0)))
+        )
+        return bb.normalize(relax.op.flip(product, axis)) if attr.get("reverse", 0) else product
+
+
+OPERATORS: Final = (
+    Operator(
+        name="CumProd",
+        since=26,
+        converter=CumProd,
+    ),
+    Operator(
+        name="CumSum",
+        since=14,
+        converter=onnx_frontend.CumSum,
+    ),
+)

@@ -1,0 +1,87 @@
+"""DeformConv: a convolution whose window has computed places."""
+
+import itertools
+import math
+from typing import Any, Final
+
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+class DeformConv(onnx_frontend.OnnxOpConverter):
+    """A convolution whose windows are read where offsets say, as a product of what was read."""
+
+    @classmethod
+    def _impl_v19(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        what = f"DeformConv {known.name(attr)}"
+        data, weight, offset, bias, mask = [*inputs, None, None][:5]
+        if data.ty.ndim != 4:  # noqa: PLR2004
+            raise ModelError(f"{what} is of {data.ty.ndim - 2} dimensions; 2 are supported")
+        batch, channels, *_ = known.sizes(data, what)
+        outputs, _, *window = known.sizes(weight, what)
+        places = known.sizes(offset, what)[2:]
+        groups = int(attr.get("group", 1))
+        read = bb.emit_te(
+            _sampler(attr, window), data, offset, *[mask] * (mask is not None),
+            primfunc_name_hint="deformed",
+        )  # fmt: skip
+        rows = channels // groups * math.prod(window)
+        read = bb.normalize(relax.op.reshape(read, [batch, groups, rows, math.prod(places)]))
+        factor = bb.normalize(relax.op.reshape(weight, [groups, outputs // groups, rows]))
+        product = bb.normalize(relax.op.matmul(factor, read))
+        product = bb.normalize(relax.op.reshape(product, [batch, outputs, *places]))
+        if bias is None:
+            return product
+        bias = bb.normalize(relax.op.reshape(bias, [1, outputs, 1, 1]))
+        return bb.normalize(relax.op.add(product, bias))
+
+
+def _sampler(attr: Any, window: list[int]) -> Any:
+    """Return what reads an image between its pixels; outside of it everything is 0."""
+    strides, dilations = (attr.get(key, [1, 1]) for key in ("strides", "dilations"))
+    pads, groups = attr.get("pads", [0] * 4), int(attr.get("offset_group", 1))
+    taps = math.prod(window)
+
+    def sample(data: Any, offset: Any, *mask: Any) -> Any:
+        batch, channels, *extents = (int(extent) for extent in data.shape)
+        places = [int(extent) for extent in offset.shape[2:]]
+        zero = tirx.const(0, data.dtype)
+
+        def at(n: Any, c: Any, tap: Any, y: Any, x: Any) -> Any:
+            group = tirx.floordiv(c, channels // groups) * taps + tap
+            steps = (tirx.floordiv(tap, window[1]), tirx.floormod(tap, window[1]))
+            corners, parts = [], []
+            for i, place in enumerate((y, x)):
+                start = place * strides[i] - pads[i] + steps[i] * dilations[i]
+                real = start.astype(data.dtype) + offset[n, group * 2 + i, y, x]
+                real = tirx.max(tirx.min(real, tirx.const(extents[i] + 1, data.dtype)), -2.0)
+                low = tirx.floor(real)
+                corners.append(low.astype("int32"))
+                parts.append(real - low)
+            total = zero
+            for dy, dx in itertools.product((0, 1), (0, 1)):
+                row, column = corners[0] + dy, corners[1] + dx
+                inside = tirx.all(row >= 0, row < extents[0], column >= 0, column < extents[1])
+                value = tirx.if_then_else(inside, data[n, c, row, column], zero)
+                share = (parts[0] if dy else 1 - parts[0]) * (parts[1] if dx else 1 - parts[1])
+                total = total + value * share
+            return total * mask[0][n, group, y, x] if mask else total
+
+        return te.compute((batch, channels, taps, *places), at, name="deformed")
+
+    return sample
+
+
+OPERATORS: Final = (
+    Operator(
+        name="DeformConv",
+        since=22,
+        converter=DeformConv,
+    ),
+)

@@ -1,0 +1,75 @@
+"""DepthToSpace and SpaceToDepth."""
+
+from typing import Any, Final
+
+from tvm import relax, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    is_open,
+    shape_of,
+    whole,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
+
+
+_ORDERS: Final = {"DCR": [0, 3, 5, 1, 2, 4], "CRD": [0, 1, 3, 5, 2, 4]}
+"""Order of the axes of blocks in SpaceToDepth."""
+
+
+class SpaceToDepth(onnx_frontend.SpaceToDepth):
+    """SpaceToDepth in either order of the blocks."""
+
+    @classmethod
+    def _impl_v28(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if attr.get("mode", b"DCR") == b"DCR":
+            return super()._impl_v1(bb, inputs, attr, params)
+        size = int(attr["blocksize"])
+        batch, depth, height, width = (int(dim) for dim in inputs[0].ty.shape.values)
+        high, wide = height // size, width // size
+        blocks = relax.op.reshape(inputs[0], (batch, depth, high, size, wide, size))
+        ordered = relax.op.permute_dims(bb.normalize(blocks), [0, 1, 3, 5, 2, 4])
+        return relax.op.reshape(ordered, (batch, depth * size * size, high, wide))
+
+
+def convert_dynamic_space_to_depth(
+    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
+) -> Any:
+    """SpaceToDepth."""
+    data, block = inputs[0], int(attr["blocksize"])
+    batch, channels, *image = extents.shape(data, called("SpaceToDepth", attr))
+    if not is_open([batch, *image]):
+        return None
+    rows, columns = (extents.simple(tirx.floordiv(wide(size), whole(block))) for size in image)
+    parts = bb.emit(
+        relax.op.reshape(data, shape_of([batch, channels, rows, block, columns, block]))
+    )
+    convert_dynamic_reverse_sequence = bb.emit(
+        relax.op.permute_dims(parts, _ORDERS[known.text(attr.get("mode", b"DCR"))])
+    )
+    return relax.op.reshape(
+        convert_dynamic_reverse_sequence, shape_of([batch, channels * block * block, rows, columns])
+    )
+
+
+OPERATORS: Final = (
+    Operator(
+        name="DepthToSpace",
+        since=28,
+        converter=onnx_frontend.DepthToSpace,
+        traits=Trait.KEEPS_ELEMENTS,
+    ),
+    Operator(
+        name="SpaceToDepth",
+        since=28,
+        converter=SpaceToDepth,
+        convert_dynamic=convert_dynamic_space_to_depth,
+        traits=Trait.KEEPS_ELEMENTS,
+    ),
+)

@@ -1,0 +1,56 @@
+"""Det: determinants of small matrices."""
+
+import itertools
+from typing import Any, Final
+
+from tvm import te
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+_LARGEST: Final = 4
+"""Rows; the number of products grows as their factorial."""
+
+
+class Det(onnx_frontend.OnnxOpConverter):
+    """The determinants of small matrices, as sums of products."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        size = known.sizes(inputs[0], f"input of Det {known.name(attr)}")[-1]
+        if not 1 <= size <= _LARGEST:
+            raise ModelError(
+                f"Det {known.name(attr)} is of {size} rows; up to {_LARGEST} are supported"
+            )
+
+        def determinant(data: Any) -> Any:
+            def at(*index: Any) -> Any:
+                total = 0
+                for columns in itertools.permutations(range(size)):
+                    product = data[*index, 0, columns[0]]
+                    for row, column in list(enumerate(columns))[1:]:
+                        product = product * data[*index, row, column]
+                    total = total + product if _even(columns) else total - product
+                return total
+
+            return te.compute(data.shape[:-2], at, name="det")
+
+        return bb.emit_te(determinant, inputs[0], primfunc_name_hint="det")
+
+
+def _even(order: tuple[int, ...]) -> bool:
+    return sum(a > b for a, b in itertools.combinations(order, 2)) % 2 == 0
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Det",
+        since=22,
+        converter=Det,
+    ),
+)

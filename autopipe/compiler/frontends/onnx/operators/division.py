@@ -1,0 +1,64 @@
+"""Div and Mod, of integers too."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class Div(onnx_frontend.Div):
+    """Div of integers by any number: by 0 as `compiler/integer_division.py` says."""
+
+    @classmethod
+    def _impl_v7(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if _is_integer_constant(inputs[1]) and not inputs[1].value.numpy().all():
+            return relax.op.divide(*inputs)
+        return super()._impl_v7(bb, inputs, attr, params)
+
+
+class Mod(onnx_frontend.Mod):
+    """Mod with the sign of the divisor, or with that of the dividend."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if _is_integer_constant(inputs[1]) and not inputs[1].value.numpy().all():
+            divide = relax.op.mod if attr.get("fmod", 0) else relax.op.floor_mod
+            return divide(*inputs)
+        if str(inputs[0].ty.dtype).startswith("float") and not attr.get("fmod", 0):
+            remainder = bb.normalize(relax.op.mod(*inputs))
+            zero = relax.const(0, inputs[0].ty.dtype)
+            signs = [relax.op.less(value, zero) for value in (remainder, inputs[1])]
+            apart = relax.op.logical_xor(*signs)
+            apart = relax.op.logical_and(apart, relax.op.not_equal(remainder, zero))
+            return relax.op.where(apart, relax.op.add(remainder, inputs[1]), remainder)
+        return super()._impl_v10(bb, inputs, attr, params)
+
+
+def _is_integer_constant(value: Any) -> bool:
+    return isinstance(value, GenericConst) and value.value.numpy().dtype.kind in "iu"
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Div",
+        since=14,
+        converter=Div,
+        compute_sizes=arithmetic.divide,
+        moments=rules.quotient,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Mod",
+        since=28,
+        converter=Mod,
+        compute_sizes=arithmetic.take_remainder,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+)

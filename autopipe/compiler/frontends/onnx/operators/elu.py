@@ -1,0 +1,75 @@
+"""Elu, Celu and Selu."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.known import scalar_maker
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+_SELU_ALPHA: Final = 1.67326319217681884765625
+_SELU_GAMMA: Final = 1.05070102214813232421875
+
+
+class Elu(onnx_frontend.OnnxOpConverter):
+    """Elu of any float."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return _elu(bb, inputs[0], float(attr.get("alpha", 1.0)), 1.0)
+
+
+class Celu(onnx_frontend.OnnxOpConverter):
+    """Celu, whose body in ONNX overflows where x / alpha does, and makes a list of a number."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, number = inputs[0], scalar_maker(inputs[0])
+        alpha = float(attr.get("alpha", 1.0))
+        scaled = bb.normalize(relax.op.divide(data, number(alpha)))
+        below = relax.op.subtract(bb.normalize(relax.op.exp(scaled)), number(1.0))
+        below = bb.normalize(relax.op.multiply(bb.normalize(below), number(alpha)))
+        return relax.op.where(bb.normalize(relax.op.greater(data, number(0.0))), data, below)
+
+
+class Selu(onnx_frontend.OnnxOpConverter):
+    """Selu of any float."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        alpha = float(attr.get("alpha", _SELU_ALPHA))
+        return _elu(bb, inputs[0], alpha, float(attr.get("gamma", _SELU_GAMMA)))
+
+
+def _elu(bb: Any, data: Any, alpha: float, gamma: float) -> Any:
+    number = scalar_maker(data)
+    below = relax.op.subtract(bb.normalize(relax.op.exp(data)), number(1.0))
+    below = bb.normalize(relax.op.multiply(below, number(alpha * gamma)))
+    above = data if gamma == 1 else bb.normalize(relax.op.multiply(data, number(gamma)))
+    return relax.op.where(bb.normalize(relax.op.greater(data, number(0.0))), above, below)
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Celu",
+        since=28,
+        converter=Celu,
+    ),
+    Operator(
+        name="Elu",
+        since=22,
+        converter=Elu,
+        moments=rules.rectified,
+    ),
+    Operator(
+        name="Selu",
+        since=22,
+        converter=Selu,
+        moments=rules.rectified,
+    ),
+)

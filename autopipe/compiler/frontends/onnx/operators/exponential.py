@@ -1,0 +1,25 @@
+"""Exponentials and logarithms."""
+
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+OPERATORS: Final = (
+    Operator(
+        name="Erf",
+        since=13,
+        converter=onnx_frontend.Erf,
+    ),
+    Operator(
+        name="Exp",
+        since=13,
+        converter=onnx_frontend.Exp,
+    ),
+    Operator(
+        name="Log",
+        since=13,
+        converter=onnx_frontend.Log,
+    ),
+)

@@ -1,0 +1,31 @@
+"""EyeLike: an identity matrix in the shape of another."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class EyeLike(onnx_frontend.EyeLike):
+    """EyeLike in another dtype than its input has."""
+
+    @classmethod
+    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if "dtype" not in attr:
+            return super()._impl_v9(bb, inputs, attr, params)
+        rows, columns = inputs[0].ty.shape.values
+        dtype = onnx_frontend.get_type(attr["dtype"])
+        return relax.op.eye(rows, columns, attr.get("k", 0), dtype)
+
+
+OPERATORS: Final = (
+    Operator(
+        name="EyeLike",
+        since=22,
+        converter=EyeLike,
+    ),
+)

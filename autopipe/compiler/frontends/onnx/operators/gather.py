@@ -1,0 +1,81 @@
+"""Gather and its relatives: elements at computed places."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
+from autopipe.compiler.frontends.onnx.places import (
+    PlacesConverter,
+    limit_along_axis,
+    limit_index_lists,
+    read_sizes,
+)
+from autopipe.compiler.frontends.onnx.tensors import Proto
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class Gather(onnx_frontend.Gather):
+    """Gather; what lies at even places that are known is a slice, which other kernels take in.
+
+    Example: x[:, 3] of [64, 26], a lookup of the third column, is x[:, 3:4] in another shape.
+    """
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        axis, data = int(attr.get("axis", 0)), inputs[0]
+        sizes = read_sizes(data) if isinstance(data.ty, relax.TensorType) else None
+        extent = sizes[axis] if sizes and not isinstance(data, GenericConst) else None
+        places = known.values(inputs[1], params)
+        even = _evenly(places, extent) if isinstance(extent, int) else None
+        if places is None or even is None:
+            return super()._impl_v13(bb, inputs, attr, params)
+        (first, last, step), axes = even, [axis % data.ty.ndim]
+        part = relax.op.strided_slice(data, axes, [first], [last + 1], [step])
+        return part if places.ndim else relax.op.squeeze(bb.normalize(part), axes)
+
+
+def _evenly(places: Any, extent: int) -> tuple[int, int, int] | None:
+    """Return the first and last of places along an axis, and their distance, if that is one."""
+    if places is None or places.ndim > 1 or places.size == 0:
+        return None
+    at = np.where(places < 0, places + extent, places).ravel()
+    step = int(at[1] - at[0]) if at.size > 1 else 1
+    even = step > 0 and bool((np.diff(at) == step).all())
+    return (int(at[0]), int(at[-1]), step) if even else None
+
+
+def _limit_rows(node: Proto, counted: set[str], shape: Shape) -> int | None:
+    """Return the rows of the table where the index is made of sizes."""
+    return shape[0] if node.input[1] in counted else None
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Gather",
+        since=13,
+        converter=PlacesConverter("Gather", Gather, limit_along_axis),
+        compute_sizes=arithmetic.gather,
+        table_limit=_limit_rows,
+        weights={0: "table"},
+        traits=Trait.COMPUTES_SIZES | Trait.READS_PLACES,
+    ),
+    Operator(
+        name="GatherElements",
+        since=13,
+        converter=PlacesConverter("GatherElements", onnx_frontend.GatherElements, limit_along_axis),
+        traits=Trait.READS_PLACES,
+    ),
+    Operator(
+        name="GatherND",
+        since=13,
+        converter=PlacesConverter("GatherND", onnx_frontend.GatherND, limit_index_lists),
+        traits=Trait.READS_PLACES,
+    ),
+)

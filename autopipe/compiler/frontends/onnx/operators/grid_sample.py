@@ -1,0 +1,43 @@
+"""GridSample and AffineGrid: an image at computed places."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.places import PlacesConverter
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+_FURTHEST: Final = 2**30
+"""Pixels from the middle of an image: what is further away counts as there. 32 bits hold them."""
+_LONGEST: Final = 2**16
+"""Pixels that a side of an open size is taken to have at most."""
+
+
+def _limit_grid(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:  # noqa: ARG001
+    """Return image and grid of an operator whose places are pixels from -1 to 1."""
+    image, grid = inputs[:2]
+    most = float(
+        _FURTHEST // max(size if isinstance(size, int) else _LONGEST for size in shape[2:])
+    )
+    dtype = str(grid.ty.dtype)
+    low = bb.normalize(relax.op.maximum(grid, relax.const(-most, dtype)))
+    return [image, bb.normalize(relax.op.minimum(low, relax.const(most, dtype)))]
+
+
+OPERATORS: Final = (
+    Operator(
+        name="AffineGrid",
+        since=20,
+        converter=onnx_frontend.AffineGrid,
+    ),
+    Operator(
+        name="GridSample",
+        since=22,
+        converter=PlacesConverter("GridSample", onnx_frontend.GridSample, _limit_grid),
+        traits=Trait.READS_PLACES,
+    ),
+)

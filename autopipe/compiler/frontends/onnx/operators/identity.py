@@ -1,0 +1,18 @@
+"""Identity."""
+
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+OPERATORS: Final = (
+    Operator(
+        name="Identity",
+        since=25,
+        converter=onnx_frontend.Identity,
+        compute_sizes=arithmetic.pass_on,
+        traits=Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+    ),
+)

@@ -1,0 +1,226 @@
+"""Products of integers with zero points."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open.windows import make_window_rule
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.window import check_window, divide_by_stride
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+_SHIFT: Final = {"uint8": 0, "int8": 128}
+"""What makes bytes of these kinds unsigned."""
+_GROUP: Final = 4
+"""Products in a dot-product instruction; the operands are padded to a multiple."""
+_LAYOUTS: Final = {3: ("conv1d", "NCW", "OIW"), 4: ("conv2d", "NCHW", "OIHW"),
+                   5: ("conv3d", "NCDHW", "OIDHW")}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    """An operand: bytes of one kind, and the one that stands for zero."""
+
+    values: Any
+    zero: Any
+    """An int32 tensor; None where it is known to be 0."""
+
+    @property
+    def shape(self) -> list[int]:
+        """Return the sizes, -1 where one is open."""
+        return known.extents_of(self.values.ty, "an operand of bytes")
+
+
+class MatMulInteger(onnx_frontend.MatMulInteger):
+    """A matrix product of bytes with sums of 32 bits."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if min(each.ty.ndim for each in inputs[:2]) == 1:
+            return super()._impl_v10(bb, inputs, attr, params)
+        points = _points(inputs)
+        if points[0] is not None and points[0].ty.ndim == 1:  # one a row
+            points[0] = bb.normalize(relax.op.expand_dims(points[0], -1))
+        left = _operand(bb, inputs[0], points[0], "uint8")
+        right = _operand(bb, inputs[1], points[1], "int8")
+        depth = left.shape[-1]
+        if depth < 0:
+            raise ModelError(f"MatMulInteger {known.name(attr)} sums over an axis that is open")
+        short = (0, -depth % _GROUP)
+        sums = relax.op.matmul(
+            _padded(bb, replace(left, zero=None), {len(left.shape) - 1: short}),
+            _padded(bb, replace(right, zero=None), {len(right.shape) - 2: short}),
+            out_dtype="int32",
+        )
+        terms = (_sum(bb, left.values, -1), _sum(bb, right.values, -2), depth)
+        return _corrected(bb, sums, (left.zero, right.zero), terms)
+
+
+class ConvInteger(onnx_frontend.OnnxOpConverter):
+    """A convolution of bytes with sums of 32 bits."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        points = _points(inputs)
+        data = _operand(bb, inputs[0], points[0], "uint8")
+        kernel = _operand(bb, inputs[1], points[1], "int8")
+        groups, (channels, *window) = int(attr.get("group", 1)), kernel.shape[1:]
+        short = (0, -channels % _GROUP if groups == 1 else 0)
+        pads = _pads(data.shape[2:], window, attr)
+        around: Mapping[int, tuple[int, int]] = {}
+        if data.zero is not None:  # a convolution pads with zeros
+            around, pads = dict(enumerate(pads, 2)), [(0, 0)] * len(pads)
+        image = _padded(bb, data, {1: short, **around})
+        steps = {
+            "strides": attr.get("strides", 1), "dilation": attr.get("dilations", 1),
+            "padding": [side for sides in zip(*pads, strict=True) for side in sides],
+        }  # fmt: skip
+        convolved = partial(_convolved, bb, image, steps)
+        sums = convolved(_padded(bb, replace(kernel, zero=None), {1: short}), groups)
+        per_channel = [-1] + [1] * len(window)
+        zero = kernel.zero
+        of_kernel = relax.op.reshape(
+            _sum(bb, kernel.values, *range(1, 2 + len(window))), per_channel
+        )
+        of_window = None
+        if zero is not None:
+            zero = relax.op.reshape(zero, per_channel)
+            ones = np.zeros((groups, channels + short[1], *window), "int8")
+            ones[:, :channels] = 1
+            of_window = convolved(known.stored(ones), groups)
+            of_window = relax.op.repeat(of_window, kernel.shape[0] // groups, 1)
+        terms = (of_window, of_kernel, channels * math.prod(window))
+        return _corrected(bb, sums, (data.zero, zero), terms)
+
+
+def signed(bb: Any, values: Any, zero: Any) -> _Bytes:
+    """Return bytes as signed ones, their zero point moved with them."""
+    return _operand(bb, values, zero, "int8")
+
+
+def _operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
+    """Return an operand as bytes of the wanted kind, its zero point moved with them."""
+    dtype = str(values.ty.dtype)
+    shift = _SHIFT[dtype] - _SHIFT[wanted]
+    if shift:
+        wide = relax.op.add(relax.op.astype(values, "int16"), relax.const(shift, "int16"))
+        values = _narrowed(bb, wide, wanted)
+    if zero is None or isinstance(zero, GenericConst):
+        points = np.int32(0) if zero is None else zero.value.numpy().astype("int32")
+        points = points + np.int32(shift)
+        return _Bytes(values, known.stored(np.asarray(points)) if points.any() else None)
+    zero = relax.op.astype(zero, "int32")
+    return _Bytes(values, bb.normalize(relax.op.add(zero, relax.const(shift, "int32"))))
+
+
+def _padded(bb: Any, operand: _Bytes, widths: Mapping[int, tuple[int, int]]) -> Any:
+    """Return the bytes with some more of those that stand for zero around them, axis by axis."""
+    width = [side for axis in range(len(operand.shape)) for side in widths.get(axis, (0, 0))]
+    values, zero = operand.values, operand.zero
+    if not any(width):
+        return values
+    if zero is None or isinstance(zero, GenericConst):
+        value = 0.0 if zero is None else float(zero.value.numpy().item())
+        return bb.normalize(relax.op.nn.pad(values, width, pad_value=value))
+    # TVM pads with constants only
+    zero = bb.normalize(relax.op.astype(zero, "int16"))
+    shifted = relax.op.subtract(relax.op.astype(values, "int16"), zero)
+    padded = relax.op.nn.pad(bb.normalize(shifted), width)
+    return _narrowed(bb, relax.op.add(padded, zero), str(values.ty.dtype))
+
+
+def _corrected(bb: Any, sums: Any, zeros: tuple[Any, Any], terms: tuple[Any, Any, int]) -> Any:
+    """Account for the zero points of both operands, given the sums over each and their length."""
+    (left, right), (of_left, of_right, depth) = zeros, terms
+    if right is not None:
+        sums = relax.op.subtract(sums, relax.op.multiply(of_left, right))
+        excess = relax.op.multiply(right, relax.const(depth, "int32"))
+        of_right = relax.op.subtract(of_right, excess)
+    if left is not None:
+        sums = relax.op.subtract(sums, relax.op.multiply(of_right, left))
+    return bb.normalize(sums)
+
+
+def _convolved(bb: Any, image: Any, steps: Mapping[str, Any], kernel: Any, groups: int) -> Any:
+    """Return the sums of products; `steps` has strides, dilation and padding for Relax."""
+    name, data_layout, kernel_layout = _LAYOUTS[image.ty.ndim]
+    convolution = getattr(relax.op.nn, name)(
+        image,
+        kernel,
+        **steps,
+        groups=groups,
+        data_layout=data_layout,
+        kernel_layout=kernel_layout,
+        out_dtype="int32",
+    )
+    return bb.normalize(convolution)
+
+
+def _pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[tuple[int, int]]:
+    """Return the padding before and after each axis of an image."""
+    rank = len(sizes)
+    mode = attr.get("auto_pad", b"NOTSET").decode()
+    if not mode.startswith("SAME"):
+        pads = attr.get("pads", [0] * 2 * rank) if mode == "NOTSET" else [0] * 2 * rank
+        return list(zip(map(int, pads[:rank]), map(int, pads[rank:]), strict=True))
+    strides, dilations = attr.get("strides", [1] * rank), attr.get("dilations", [1] * rank)
+    found = []
+    for size, extent, stride, dilation in zip(sizes, window, strides, dilations, strict=True):
+        covered = (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1
+        less, more = (total := max(0, covered - size)) // 2, -(-total // 2)
+        found.append((less, more) if mode == "SAME_UPPER" else (more, less))
+    return found
+
+
+def _sum(bb: Any, values: Any, *axes: int) -> Any:
+    return bb.normalize(relax.op.sum(relax.op.astype(values, "int32"), list(axes), keepdims=True))
+
+
+def _narrowed(bb: Any, values: Any, dtype: str) -> Any:
+    return bb.normalize(relax.op.astype(values, dtype))
+
+
+def _points(inputs: Any) -> list[Any]:
+    """Return the zero points that were given, None for others."""
+    given = list(inputs)[2:4]
+    return given + [None] * (2 - len(given))
+
+
+OPERATORS: Final = (
+    Operator(
+        name="ConvInteger",
+        since=10,
+        converter=ConvInteger,
+        convert_dynamic=make_window_rule("ConvInteger"),
+        check_sizes=partial(check_window, kernel=1),
+        size_factor=divide_by_stride,
+    ),
+    Operator(
+        name="MatMulInteger",
+        since=10,
+        converter=MatMulInteger,
+    ),
+    Operator(
+        name="QLinearConv",
+        since=10,
+        replaced_by="fuse_quantized",
+        check_sizes=partial(check_window, kernel=3),
+        size_factor=divide_by_stride,
+    ),
+    Operator(
+        name="QLinearMatMul",
+        since=21,
+        replaced_by="fuse_quantized",
+    ),
+)

@@ -1,0 +1,39 @@
+"""IsNaN and IsInf."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class IsInf(onnx_frontend.IsInf):
+    """IsInf of either sign, or of one."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        negative, positive = (attr.get(f"detect_{sign}", 1) for sign in ("negative", "positive"))
+        if negative and positive:
+            return super()._impl_v10(bb, inputs, attr, params)
+        if not negative and not positive:
+            return relax.op.zeros(inputs[0].ty.shape, "bool")
+        wanted = np.inf if positive else -np.inf
+        return relax.op.equal(inputs[0], relax.const(wanted, inputs[0].ty.dtype))
+
+
+OPERATORS: Final = (
+    Operator(
+        name="IsInf",
+        since=20,
+        converter=IsInf,
+    ),
+    Operator(
+        name="IsNaN",
+        since=20,
+        converter=onnx_frontend.IsNaN,
+    ),
+)

@@ -1,0 +1,137 @@
+"""LayerNormalization and its relatives."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class LayerNormalization(onnx_frontend.LayerNormalization):
+    """LayerNormalization with scale and bias of any shape that is broadcast to that of the data.
+
+    Mean and inverse deviation are computed where they are read.
+    """
+
+    @classmethod
+    def _impl_v17(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        data, scale, bias = (*inputs, None)[:3]
+        axes = _last_axes(data, attr)
+        normalized = _layer_normal(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
+        if attr["tvm_custom"]["num_outputs"] == 1:
+            return normalized
+        moments = _moments(bb, data, axes, attr.get("epsilon", 1e-5))
+        return relax.Tuple([normalized, *(relax.op.astype(one, "float32") for one in moments)])
+
+
+class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
+    """onnxruntime's SkipLayerNormalization, its four outputs where they are read."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        data, skip, scale, shift, bias = (*inputs, None, None)[:5]
+        total = bb.normalize(relax.op.add(data, skip))
+        if bias is not None:
+            total = bb.normalize(relax.op.add(total, bias))
+        epsilon, axes = attr.get("epsilon", 1e-12), [total.ty.ndim - 1]
+        normalized = _layer_normal(bb, (total, scale, shift), axes, epsilon)
+        count = attr["tvm_custom"]["num_outputs"]
+        if count == 1:
+            return normalized
+        return relax.Tuple([normalized, *_moments(bb, total, axes, epsilon), total][:count])
+
+
+class RMSNormalization(onnx_frontend.RMSNormalization):
+    """RMSNormalization of any axes and dtype, its scale of any shape that is broadcast.
+
+    TVM's operator has no compute for all axes, computes float64 in float32, and takes a scale of
+    the axes' shape only.
+    """
+
+    @classmethod
+    def _impl_v23(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, scale = inputs[:2]
+        axes, dtype = _last_axes(data, attr), str(data.ty.dtype)
+        if axes[0] and dtype != "float64" and _has_shape_of(scale, data, axes):
+            return super()._impl_v23(bb, inputs, attr, params)
+        compute = "float64" if dtype == "float64" else "float32"
+        wide = bb.normalize(relax.op.astype(data, compute))
+        squares = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
+        steadied = relax.op.add(squares, relax.const(attr.get("epsilon", 1e-5), compute))
+        normalized = relax.op.multiply(wide, relax.op.rsqrt(steadied))
+        return relax.op.multiply(bb.normalize(relax.op.astype(normalized, dtype)), scale)
+
+
+def _last_axes(data: Any, attr: Any) -> list[int]:
+    rank = data.ty.ndim
+    return list(range(int(attr.get("axis", -1)) % rank, rank))
+
+
+def _has_shape_of(parameter: Any, data: Any, axes: list[int]) -> bool:
+    """Whether a parameter has just the sizes that the data has along some axes."""
+    sizes = [
+        known.extents_of(value.ty, "an operand of a normalization") for value in (parameter, data)
+    ]
+    return sizes[0] == [sizes[1][axis] for axis in axes] and -1 not in sizes[0]
+
+
+def _layer_normal(bb: Any, operands: tuple[Any, Any, Any], axes: list[int], epsilon: float) -> Any:
+    """Return data normalized over axes, times a scale, plus a bias, which may be None."""
+    data, scale, bias = operands
+    dtype = str(data.ty.dtype)
+    given = [value for value in (scale, bias) if value is not None]
+    if dtype != "float64" and all(_has_shape_of(value, data, axes) for value in given):
+        shift = relax.op.zeros(scale.ty.shape, dtype) if bias is None else bias
+        return bb.normalize(relax.op.nn.layer_norm(data, scale, bb.normalize(shift), axes, epsilon))
+    if dtype == "float64":
+        mean, inverse = _moments(bb, data, axes, epsilon)
+        centred = bb.normalize(relax.op.subtract(data, mean))
+        made = bb.normalize(relax.op.multiply(centred, inverse))
+    else:
+        sizes = relax.ShapeExpr([data.ty.shape.values[axis] for axis in axes])
+        plain = [bb.normalize(make(sizes, dtype)) for make in (relax.op.ones, relax.op.zeros)]
+        made = bb.normalize(relax.op.nn.layer_norm(data, *plain, axes, epsilon))
+    made = bb.normalize(relax.op.multiply(made, scale))
+    return made if bias is None else bb.normalize(relax.op.add(made, bias))
+
+
+def _moments(bb: Any, data: Any, axes: list[int], epsilon: float) -> list[Any]:
+    """Return mean and inverse deviation over axes: of float64 in float64, of others in float32."""
+    compute = "float64" if str(data.ty.dtype) == "float64" else "float32"
+    wide = bb.normalize(relax.op.astype(data, compute))
+    mean = bb.normalize(relax.op.mean(wide, axes, keepdims=True))
+    variance = bb.normalize(relax.op.variance(wide, axes, keepdims=True))
+    steadied = relax.op.add(variance, relax.const(epsilon, compute))
+    return [mean, bb.normalize(relax.op.rsqrt(steadied))]
+
+
+OPERATORS: Final = (
+    Operator(
+        name="EmbedLayerNormalization",
+        domain=MICROSOFT,
+        converter=onnx_frontend.EmbedLayerNormalization,
+    ),
+    Operator(
+        name="LayerNormalization",
+        since=17,
+        converter=LayerNormalization,
+        weights={1: "scale", 2: "shift"},
+        traits=Trait.NORMALIZES,
+    ),
+    Operator(
+        name="RMSNormalization",
+        since=23,
+        converter=RMSNormalization,
+        weights={1: "scale"},
+        traits=Trait.NORMALIZES,
+    ),
+    Operator(
+        name="SkipLayerNormalization",
+        domain=MICROSOFT,
+        converter=SkipLayerNormalization,
+    ),
+)

@@ -1,0 +1,37 @@
+"""Operators on truth values."""
+
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+OPERATORS: Final = (
+    Operator(
+        name="And",
+        since=7,
+        converter=onnx_frontend.And,
+        compute_sizes=arithmetic.are_both,
+        size_dtype=arithmetic.truth_dtype,
+    ),
+    Operator(
+        name="Not",
+        since=1,
+        converter=onnx_frontend.Not,
+        compute_sizes=arithmetic.negate_truth,
+        size_dtype=arithmetic.truth_dtype,
+    ),
+    Operator(
+        name="Or",
+        since=7,
+        converter=onnx_frontend.Or,
+        compute_sizes=arithmetic.is_either,
+        size_dtype=arithmetic.truth_dtype,
+    ),
+    Operator(
+        name="Xor",
+        since=7,
+        converter=onnx_frontend.Xor,
+    ),
+)

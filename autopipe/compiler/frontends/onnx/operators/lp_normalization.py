@@ -1,0 +1,52 @@
+"""Normalizations without parameters."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+class LpNormalization(onnx_frontend.OnnxOpConverter):
+    """Division by the norm, 0 where that is 0."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, axis, power = inputs[0], int(attr.get("axis", -1)), int(attr.get("p", 2))
+        if power == 1:
+            norm = relax.op.sum(bb.normalize(relax.op.abs(data)), axis, keepdims=True)
+        elif power == 2:  # noqa: PLR2004  the only other one that ONNX has
+            square = bb.normalize(relax.op.multiply(data, data))
+            norm = relax.op.sqrt(bb.normalize(relax.op.sum(square, axis, keepdims=True)))
+        else:
+            raise ModelError(f"{known.name(attr)} has p = {power}; 1 and 2 are supported")
+        norm = bb.normalize(norm)
+        none = relax.const(0, data.ty.dtype)
+        quotient = bb.normalize(relax.op.divide(data, norm))
+        return bb.normalize(relax.op.where(relax.op.equal(norm, none), none, quotient))
+
+
+OPERATORS: Final = (
+    Operator(
+        name="LRN",
+        since=13,
+        converter=onnx_frontend.LocalResponseNormalization,
+    ),
+    Operator(
+        name="LpNormalization",
+        since=22,
+        converter=LpNormalization,
+    ),
+    Operator(
+        name="MeanVarianceNormalization",
+        since=13,
+        body=write_onnx_body,
+        traits=Trait.NORMALIZES | Trait.NEEDS_DEFAULTS,
+    ),
+)

@@ -1,0 +1,196 @@
+"""NonMaxSuppression: boxes that overlap no better one."""
+
+from typing import Any, Final
+
+from tvm import relax, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.frontends.onnx.found.kernels import extern
+from autopipe.compiler.frontends.onnx.found.places import node_name, sum_counts
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    total,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003, PLR0913, PLR0917  TVM's converters have no types, and one signature
+
+
+_BOX: Final = "float32"
+_Corners = tuple[Any, Any, Any, Any]
+"""Least and greatest place along one axis, and along the other."""
+
+
+class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
+    """NonMaxSuppression, whose output TVM pads. `found` has one for sizes that are computed."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        raise ModelError("the size of what NonMaxSuppression finds depends on data")
+
+
+def convert_dynamic_non_max_suppression(
+    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
+) -> Any:
+    """NonMaxSuppression."""
+    what = called("NonMaxSuppression", attr)
+    given, scores, most, overlap, least = [*inputs, None, None, None][:5]
+    images, classes, count = extents.shape(scores, what)
+    if any(str(one.ty.dtype) != "float32" for one in (given, scores)):
+        raise ModelError(f"{what}: boxes and scores have to be float32")
+    for size, other in zip(extents.shape(given, what), (images, count, 4), strict=True):
+        if not extents.equal(size, other):
+            raise ModelError(f"{what}: boxes and scores are not of the same images and boxes")
+    order = bb.emit(relax.op.argsort(scores, axis=2, descending=True, dtype="int64"))
+    single = [
+        _single(bb, most, "int64", 0),
+        _single(bb, overlap, "float32", 0.0),
+        *([] if least is None else [_single(bb, least, "float32", 0.0)]),
+    ]
+    centered = bool(attr.get("center_point_box", 0))
+
+    def pick(boxes_: Any, scores: Any, order: Any, most: Any, overlap: Any, *least: Any) -> Any:
+        threshold = least[0] if least else None
+        return pick_boxes(boxes_, scores, order, most, overlap, threshold, centered=centered)
+
+    made = bb.emit_te(pick, given, scores, order, *single, primfunc_name_hint="picked")
+    kept, counts = (bb.emit(relax.TupleGetItem(made, at)) for at in range(2))
+    limit = 0 if most is None else None if numbers[2] is None else int(numbers[2].reshape(-1)[0])
+    of_class = count if limit is None else min(extents.bounds(count)[1], max(limit, 0))
+    ends, found = sum_counts(
+        extents, bb, counts, node_name(attr), total([images, classes, of_class])
+    )
+
+    def listed(kept: Any, counts: Any, ends: Any, found: Any, classes: Any) -> Any:
+        return list_boxes(kept, counts, ends, classes, found)
+
+    return bb.emit_te(listed, kept, counts, ends, found, wide(classes), primfunc_name_hint="listed")
+
+
+def _single(bb: Any, value: Any, dtype: str, default: float) -> Any:
+    """Return one number as a tensor [1]."""
+    if value is None:
+        return relax.const([default], dtype)
+    value = bb.emit(relax.op.reshape(value, [1]))
+    return value if str(value.ty.dtype) == dtype else bb.emit(relax.op.astype(value, dtype))
+
+
+def pick_boxes(
+    boxes: Any, scores: Any, order: Any, most: Any, overlap: Any, least: Any, *, centered: bool
+) -> list[Any]:
+    """Return which boxes are picked and how many, for each class of each image.
+
+    Args:
+        boxes: [images, boxes, 4] corners; with `centered` middle, width and height.
+        scores: [images, classes, boxes].
+        order: [images, classes, boxes], places of the scores from the best one down.
+        most: [1] int64: how many are picked of a class.
+        overlap: [1]: intersection over union of two boxes that both stay, at most.
+        least: [1]: only better scores count; None takes all.
+        centered: Whether boxes have a middle.
+
+    Returns [images * classes, boxes] int64, of which the first ones hold, and [images * classes].
+    """
+    images, classes, count = scores.shape
+    jobs = images * classes
+
+    def write(*buffers: Any) -> None:
+        *given, kept, counts = buffers
+        boxes, scores, order, most, overlap, *rest = given
+        with T.parallel(wide(0), jobs) as job:
+            image, kind = tirx.floordiv(job, classes), tirx.floormod(job, classes)
+            number, good = _variable(), _variable()
+            number[0] = wide(0)
+            with T.serial(wide(0), count) as rank:
+                box = tirx.Cast("int64", order[image, kind, rank])
+                wanted = number[0] < most[0]
+                if rest:
+                    wanted = tirx.all(wanted, scores[image, kind, box] > rest[0][0])
+                with T.If(wanted), T.Then():
+                    _mark(good, (boxes, image, kept, job), number[0], box, overlap[0], centered)
+                    with T.If(good[0] == wide(1)), T.Then():
+                        kept[job, number[0]] = box
+                        number[0] = number[0] + wide(1)
+            counts[job] = number[0]
+
+    given = [boxes, scores, order, most, overlap, *([] if least is None else [least])]
+    return extern(write, given, [([jobs, count], "int64"), ([jobs], "int64")], "picked")
+
+
+def _mark(
+    good: Any,
+    kept: tuple[Any, Any, Any, Any],
+    number: Any,
+    box: Any,
+    most: Any,
+    centered: bool,  # noqa: FBT001
+) -> None:
+    """Write loops that leave 1 in `good` if a box overlaps none of those that are picked yet."""
+    boxes, image, places, job = kept
+    other = _variable()
+    other[0] = wide(0)
+    good[0] = wide(1)
+    with T.While(tirx.all(other[0] < number, good[0] == wide(1))):
+        one = _corners(boxes, image, places[job, other[0]], centered=centered)
+        two = _corners(boxes, image, box, centered=centered)
+        with T.If(_overlaps(one, two, most)), T.Then():
+            good[0] = wide(0)
+        other[0] = other[0] + wide(1)
+
+
+def list_boxes(kept: Any, counts: Any, ends: Any, classes: Any, found: Any) -> Any:
+    """Return image, class and box of each that was picked: [found, 3]."""
+
+    def write(kept: Any, counts: Any, ends: Any, out: Any) -> None:
+        with T.parallel(wide(0), counts.shape[0]) as job, T.serial(wide(0), counts[job]) as at:
+            row = ends[job] - counts[job] + at
+            out[row, wide(0)] = tirx.floordiv(job, classes)
+            out[row, wide(1)] = tirx.floormod(job, classes)
+            out[row, wide(2)] = kept[job, at]
+
+    return extern(write, [kept, counts, ends], [([found, 3], "int64")], "listed")[0]
+
+
+def _variable() -> Any:
+    return T.buffer_proxy(T.alloc_buffer((1,), "int64", scope="local"))
+
+
+def _corners(boxes: Any, image: Any, box: Any, *, centered: bool) -> _Corners:
+    first, second, third, fourth = (boxes[image, box, wide(number)] for number in range(4))
+    if centered:
+        half = tirx.const(2.0, _BOX)
+        return (
+            first - third / half, first + third / half,
+            second - fourth / half, second + fourth / half,
+        )  # fmt: skip
+    return (
+        tirx.min(first, third), tirx.max(first, third),
+        tirx.min(second, fourth), tirx.max(second, fourth),
+    )  # fmt: skip
+
+
+def _overlaps(one: _Corners, two: _Corners, most: Any) -> Any:
+    """Whether two boxes have more in common than allowed, as a part of what both cover."""
+    zero = tirx.const(0.0, _BOX)
+    sides = [tirx.min(one[at + 1], two[at + 1]) - tirx.max(one[at], two[at]) for at in (0, 2)]
+    both = sides[0] * sides[1]
+    areas = [(box[1] - box[0]) * (box[3] - box[2]) for box in (one, two)]
+    union = areas[0] + areas[1] - both
+    return tirx.all(
+        sides[0] > zero, sides[1] > zero, both > zero,
+        areas[0] > zero, areas[1] > zero, union > zero, both / union > most,
+    )  # fmt: skip
+
+
+OPERATORS: Final = (
+    Operator(
+        name="NonMaxSuppression",
+        since=11,
+        converter=NonMaxSuppression,
+        convert_dynamic=convert_dynamic_non_max_suppression,
+    ),
+)

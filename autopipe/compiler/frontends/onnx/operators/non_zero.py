@@ -1,0 +1,64 @@
+"""NonZero: the places of what is not 0."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm import ir, relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.found.places import find_nonzero_places, node_name
+from autopipe.compiler.frontends.onnx.known import require_constant
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    shape_of,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
+
+
+class NonZero(onnx_frontend.OnnxOpConverter):
+    """The places of what is not 0 in a constant."""
+
+    @classmethod
+    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data = require_constant("NonZero", inputs[0], attr, params)
+        places = np.stack(np.nonzero(np.atleast_1d(data)))
+        return relax.const(places.astype("int64"), "int64")
+
+
+def convert_dynamic_non_zero(
+    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
+) -> Any:
+    """NonZero: the places of what is not 0, one column each."""
+    data = inputs[0]
+    if isinstance(data, ir.GenericConst):
+        return None
+    sizes = extents.shape(data, called("NonZero", attr)) or [1]
+    found = find_nonzero_places(extents, bb, data, sizes, node_name(attr))
+    if len(sizes) == 1:
+        return relax.op.reshape(found, shape_of([1, *extents.shape(found, "places")]))
+
+    def compute(places: Any, *sizes: Any) -> Any:
+        def at(axis: Any, place: Any) -> Any:
+            value, rest = wide(0), places[place]
+            for number in reversed(range(len(sizes))):
+                value = tirx.if_then_else(axis == number, tirx.floormod(rest, sizes[number]), value)
+                rest = tirx.floordiv(rest, sizes[number])
+            return value
+
+        return te.compute([wide(len(sizes)), places.shape[0]], at, name="unravelled")
+
+    return bb.emit_te(compute, found, *map(wide, sizes), primfunc_name_hint="unravelled")
+
+
+OPERATORS: Final = (
+    Operator(
+        name="NonZero",
+        since=13,
+        converter=NonZero,
+        convert_dynamic=convert_dynamic_non_zero,
+    ),
+)

@@ -1,0 +1,93 @@
+"""OneHot as ONNX defines it, of a depth that is known or computed."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import (
+    known,
+)
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    is_open,
+    whole,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.tensors import Array
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class OneHot(onnx_frontend.OneHot):
+    """OneHot in the dtype of its values, its depth in any form."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if not str(inputs[0].ty.dtype).startswith(("int", "uint")):
+            places = bb.normalize(relax.op.astype(inputs[0], "int64"))
+            inputs = onnx_frontend.onnx_input([places, *list(inputs)[1:]])
+        # TVM's operator counts an axis below 0 from the end of the input, which has one axis less
+        attr = {**attr, "axis": int(attr.get("axis", -1)) % (inputs[0].ty.ndim + 1)}
+        depth = onnx_frontend.get_constant(inputs[1], params)
+        if known.values(inputs[2], params) is None:
+            return _select_computed_values(bb, inputs, attr, params)
+        if isinstance(depth, GenericConst):  # which may be a list of one number
+            inputs = [inputs[0], relax.const(depth.value.numpy().item(), "int64"), inputs[2]]
+        result = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
+        dtype = inputs[2].ty.dtype
+        return result if result.ty.dtype == dtype else relax.op.astype(result, dtype)
+
+
+def _select_computed_values(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    """Return OneHot of two values that are computed."""
+    what = f"OneHot {known.name(attr)}"
+    depth = int(known.numbers(inputs[1], params, f"the depth of {what}").item())
+    row = known.stored(np.arange(depth, dtype="int64"))
+    return compute_one_hot(bb, inputs, attr, relax.const(depth, "int64"), row)
+
+
+def compute_one_hot(bb: Any, inputs: Any, attr: Any, depth: Any, row: Any) -> Any:
+    """Return the second of two values at the index along a new axis, and the first elsewhere.
+
+    `depth` is a scalar of int64, and `row` the numbers below it. An index counts from the end if it
+    is negative; one that is outside of the axis leaves the first value everywhere.
+    """
+    places = bb.normalize(relax.op.astype(inputs[0], "int64"))
+    negative = bb.normalize(relax.op.less(places, relax.const(0, "int64")))
+    counted = bb.normalize(relax.op.add(places, depth))
+    places = bb.normalize(relax.op.where(negative, counted, places))
+    rank = places.ty.ndim + 1
+    axis = int(attr.get("axis", -1)) % rank
+    behind = list(range(1, rank - axis))
+    row = bb.normalize(relax.op.expand_dims(row, behind)) if behind else row
+    hot = relax.op.equal(bb.normalize(relax.op.expand_dims(places, axis)), row)
+    off, on = (relax.op.take(inputs[2], relax.const(at, "int64"), 0) for at in range(2))
+    return relax.op.where(bb.normalize(hot), bb.normalize(on), bb.normalize(off))
+
+
+def convert_dynamic_one_hot(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """OneHot of an open depth."""
+    if numbers[1] is None or not is_open(numbers[1].reshape(-1)[:1]):
+        return None
+    depth = numbers[1].reshape(-1)[0]
+    row = bb.emit(relax.op.arange(whole(0), wide(depth), whole(1), "int64"))
+    number: Array = np.empty((), object)
+    number[()] = depth
+    return compute_one_hot(bb, inputs, attr, extents.put(bb, number, "int64"), row)
+
+
+OPERATORS: Final = (
+    Operator(
+        name="OneHot",
+        since=28,
+        converter=OneHot,
+        convert_dynamic=convert_dynamic_one_hot,
+        steering=(1, 2),
+        deciding=(1,),
+        read_sizes=(1,),
+    ),
+)

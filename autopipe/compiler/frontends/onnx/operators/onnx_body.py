@@ -1,0 +1,36 @@
+"""Operators that ONNX itself defines by simpler ones: the onnx library has their bodies."""
+
+import onnx
+from onnx import FunctionProto, helper
+
+from autopipe.compiler.frontends.onnx.operand import Operand
+from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.errors import ModelError
+
+
+def write_onnx_body(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+    """Return the body that the onnx library has for a node; raises ModelError if it has none."""
+    schema = onnx.defs.get_schema(node.op_type, opset)
+    body = _read_body(schema, node, operands, opset)
+    if not body.node:
+        raise ModelError(f"operator {node.op_type} of opset {opset} is not supported")
+    del body.opset_import[:]  # what it is made of did not change up to the model's
+    body.opset_import.append(helper.make_opsetid("", opset))
+    return body
+
+
+def _read_body(schema: Proto, node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+    """Return the newest body for an opset, empty if there is none."""
+    body = FunctionProto()
+    versions = [version for version in schema.function_opset_versions if version <= opset]
+    if versions:
+        body.ParseFromString(schema.get_function_with_opset_version(max(versions)))
+        return body
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+    if versions:
+        types = [operand.type.SerializeToString() for operand in operands]
+        text = schema.get_context_dependent_function_with_opset_version(
+            max(versions), node.SerializeToString(), types
+        )
+        body.ParseFromString(text)
+    return body

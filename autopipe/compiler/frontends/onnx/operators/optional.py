@@ -1,0 +1,44 @@
+"""Optional values."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import (
+    known,
+)
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class OptionalHasElement(onnx_frontend.OptionalHasElement):
+    """OptionalHasElement, of nothing too."""
+
+    @classmethod
+    def _impl_v15(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if not any(value is not None for value in inputs):
+            return known.stored(np.zeros((), "bool"))
+        return super()._impl_v15(bb, inputs, attr, params)
+
+    _impl_v18 = _impl_v28 = _impl_v15
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Optional",
+        since=28,
+        converter=onnx_frontend.Optional_,
+    ),
+    Operator(
+        name="OptionalGetElement",
+        since=28,
+        converter=onnx_frontend.OptionalGetElement,
+    ),
+    Operator(
+        name="OptionalHasElement",
+        since=28,
+        converter=OptionalHasElement,
+    ),
+)

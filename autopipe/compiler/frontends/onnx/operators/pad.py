@@ -1,0 +1,216 @@
+"""Pad and CenterCropPad."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from onnx import numpy_helper
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open.extents import Extents, is_open, whole, wide
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator, Shape
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.tensors import called as tell_node
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class Pad(onnx_frontend.Pad):
+    """Pad by any number."""
+
+    @classmethod
+    def _parse_pads_and_axes(cls, inputs: Any, params: Any) -> Any:
+        given = list(inputs)
+        if _is_computed(inputs, params):
+            given[2] = None
+        known.numbers(given[1], params, "what Pad adds")
+        return super()._parse_pads_and_axes(onnx_frontend.onnx_input(given), params)
+
+    @classmethod
+    def _lower_pad(cls, bb: Any, inputs: Any, attr: Any, params: Any, allowed_modes: Any) -> Any:
+        mode = known.text(attr.get("mode", b"constant"))
+        before, after, _ = cls._parse_pads_and_axes(inputs, params)
+        if mode != "constant":
+            cropped = _cropped(bb, inputs[0], before, after)
+            widths = [max(width, 0) for width in (*before, *after)]
+            if mode == "reflect":
+                _check_reflection(cropped, widths, attr)
+            given = onnx_frontend.onnx_input([cropped, relax.const(widths, "int64"), None])
+            return super()._lower_pad(bb, given, attr, params, allowed_modes)
+        if not _is_computed(inputs, params):
+            return super()._lower_pad(bb, inputs, attr, params, allowed_modes)
+        number = bb.normalize(relax.op.reshape(inputs[2], []))
+
+        def pad(data: Any, number: Any) -> Any:
+            sizes = [int(size) for size in data.shape]
+            shape = [sum(each) for each in zip(before, sizes, after, strict=True)]
+
+            def at(*index: Any) -> Any:
+                places = [place - less for place, less in zip(index, before, strict=True)]
+                inside = [
+                    tirx.all(place >= 0, place < size)
+                    for place, size in zip(places, sizes, strict=True)
+                ]
+                return tirx.if_then_else(tirx.all(*inside), data[tuple(places)], number[()])
+
+            return te.compute(shape, at, name="pad")
+
+        return bb.emit_te(pad, inputs[0], number, primfunc_name_hint="pad")
+
+
+def _cropped(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) -> Any:
+    """Return data without the elements that negative widths take away.
+
+    They go first: what is put around the rest is taken from the rest.
+    """
+    axes = [axis for axis, widths in enumerate(zip(before, after, strict=True)) if min(widths) < 0]
+    if not axes:
+        return data
+    sizes = known.sizes(data, "what Pad takes elements away from")
+    firsts = [max(-before[axis], 0) for axis in axes]
+    ends = [sizes[axis] - max(-after[axis], 0) for axis in axes]
+    return bb.normalize(relax.op.strided_slice(data, axes, firsts, ends))
+
+
+def _check_reflection(data: Any, widths: Sequence[int], attr: Any) -> None:
+    """Refuse a border that reflects more than there is; the first element is not repeated."""
+    sizes = known.extents_of(data.ty, f"input of Pad {known.name(attr)}")
+    for size, *borders in zip(sizes, widths[: len(sizes)], widths[len(sizes) :], strict=True):
+        if 0 <= size <= max(borders):
+            raise ModelError(f"Pad {known.name(attr)} reflects {max(borders)} of {size} elements")
+
+
+def _is_computed(inputs: Any, params: Any) -> bool:
+    """Whether the number that is put around the data is not known before the model runs."""
+    number = (*inputs, None, None)[2]
+    return number is not None and known.values(number, params) is None
+
+
+def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Pad of an open size, or by one."""
+    what = called("Pad", attr)
+    sizes = extents.shape(inputs[0], what)
+    before, after = _pads(inputs, [*numbers, None, None, None][:4], attr, len(sizes), what)
+    if not is_open([*sizes, *before, *after]):
+        return None
+    mode = known.text(attr.get("mode", b"constant"))
+    made = [extents.simple(sum(three)) for three in zip(before, sizes, after, strict=True)]
+    number = inputs[2] if len(inputs) > 2 else None  # noqa: PLR2004
+    dtype = str(inputs[0].ty.dtype)
+    if number is None:
+        number = relax.const(attr.get("value", 0), dtype)
+    number = bb.emit(relax.op.reshape(number, []))
+    rank = len(sizes)
+    if mode != "constant":
+        needed = _needed(extents, mode, zip(sizes, before, after, strict=True))
+        extents.require(bb, needed, f"{what} in mode {mode} adds more than there is")
+
+    def compute(data: Any, number: Any, given: Any) -> Any:
+        shifts = given[rank:]
+
+        def at(*index: Any) -> Any:
+            places = [place - shift for place, shift in zip(index, shifts, strict=True)]
+            if mode != "constant":
+                return data[
+                    tuple(_PLACES[mode](*pair) for pair in zip(places, data.shape, strict=True))
+                ]
+            inside = [
+                tirx.all(place >= 0, place < size)
+                for place, size, convert_dynamic_pad in zip(places, data.shape, pads, strict=True)
+                if convert_dynamic_pad
+            ]
+            if not inside:
+                return data[tuple(places)]
+            return tirx.if_then_else(tirx.all(*inside), data[tuple(places)], number[()])
+
+        return te.compute(list(given[:rank]), at, name="pad")
+
+    pads = [not (_none(low) and _none(high)) for low, high in zip(before, after, strict=True)]
+    if mode not in _PLACES and mode != "constant":
+        raise ModelError(f"{what} in mode {mode} is not supported")
+    sizes_of = [wide(size) for size in (*made, *before)]
+    return bb.emit_te(compute, inputs[0], number, sizes_of, primfunc_name_hint="pad")
+
+
+def _needed(extents: Extents, mode: str, axes: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return how many elements a border is taken from, and how many there are, by axis."""
+    pairs = []
+    for size, low, high in axes:
+        if not (_none(low) and _none(high)):
+            widest = extents.simple(tirx.max(wide(low), wide(high)))
+            pairs.append((widest + 1 if mode == "reflect" else 1, size))
+    return pairs
+
+
+def _none(number: Any) -> bool:
+    return isinstance(number, int) and number == 0
+
+
+def _pads(
+    inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any], rank: int, what: str
+) -> tuple[list[Any], list[Any]]:
+    given = attr.get("pads", numbers[1])
+    if given is None:
+        raise ModelError(f"what {what} adds depends on what the model is given")
+    pads = [number if not isinstance(number, int) else int(number) for number in list(given)]
+    half = len(pads) // 2
+    axes = list(range(half))
+    if len(inputs) > 3 and inputs[3] is not None:  # noqa: PLR2004
+        if numbers[3] is None:
+            raise ModelError(f"which axes {what} works on depends on what the model is given")
+        axes = [int(axis) % rank for axis in numbers[3]]
+    before, after = [0] * rank, [0] * rank
+    for at, axis in enumerate(axes):
+        before[axis], after[axis] = pads[at], pads[half + at]
+    return before, after
+
+
+def _edge(place: Any, size: Any) -> Any:
+    return tirx.max(tirx.min(place, size - 1), whole(0))
+
+
+def _reflected(place: Any, size: Any) -> Any:
+    front = tirx.if_then_else(place < 0, -place, place)
+    return tirx.if_then_else(front >= size, 2 * size - 2 - front, front)
+
+
+_PLACES: Final[Mapping[str, Any]] = {
+    "edge": _edge,
+    "reflect": _reflected,
+    "wrap": tirx.floormod,
+}
+"""What is read where the result is beyond the image."""
+
+
+def _check_node(node: Proto, shapes: Mapping[str, Shape], stored: Mapping[str, Proto]) -> None:
+    """Refuse a border of 120 that reflects 120 samples: the first one is not repeated."""
+    modes = [field.s for field in node.attribute if field.name == "mode"]
+    pads: Sequence[int] = []  # pads may be computed, and axes may be named
+    if modes == [b"reflect"] and node.input[1:2] and node.input[1] in stored:
+        pads = [] if any(node.input[3:]) else numpy_helper.to_array(stored[node.input[1]]).tolist()
+    shape = shapes.get(node.input[0], ()) if node.input else ()
+    for size, *borders in zip(shape, pads[: len(shape)], pads[len(shape) :], strict=False):
+        if max(borders) >= size:
+            raise ModelError(f"{tell_node(node)} reflects {max(borders)} of {size}")
+
+
+OPERATORS: Final = (
+    Operator(
+        name="CenterCropPad",
+        since=18,
+        body=write_onnx_body,
+    ),
+    Operator(
+        name="Pad",
+        since=25,
+        converter=Pad,
+        convert_dynamic=convert_dynamic_pad,
+        steering=(1, 2, 3),
+        deciding=(1,),
+        check_sizes=_check_node,
+    ),
+)

@@ -1,0 +1,62 @@
+"""Pow."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+_LARGEST_CHAIN: Final = 8
+"""Integers to a greater power than this are computed as double precision."""
+
+
+class Pow(onnx_frontend.Pow):
+    """Pow of any two types: the result has that of the base."""
+
+    @classmethod
+    def _impl_v7(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        base, exponent = inputs
+        of_base, of_exponent = (str(value.ty.dtype) for value in inputs)
+        if of_base.startswith("float"):
+            if of_base == of_exponent:
+                return super()._impl_v7(bb, inputs, attr, params)
+            exponent = bb.normalize(relax.op.astype(exponent, of_base))
+            return super()._impl_v7(bb, [base, exponent], attr, params)
+        if (times := _count(exponent)) is not None:
+            ones = list(range(exponent.ty.ndim - base.ty.ndim))  # axes that only the exponent has
+            base = bb.normalize(relax.op.expand_dims(base, ones)) if ones else base
+            return _product(bb, base, times)
+        wide = [bb.normalize(relax.op.astype(value, "float64")) for value in inputs]
+        return relax.op.astype(relax.op.power(*wide), of_base)
+
+
+def _count(exponent: Any) -> int | None:
+    """Return a constant exponent that is one small number, None for others."""
+    if not isinstance(exponent, GenericConst):
+        return None
+    values = exponent.value.numpy()
+    small = values.size == 1 and 1 <= values.item() <= _LARGEST_CHAIN
+    return int(values.item()) if small and values.item() == int(values.item()) else None
+
+
+def _product(bb: Any, base: Any, times: int) -> Any:
+    result = base
+    for _ in range(times - 1):
+        result = bb.normalize(relax.op.multiply(result, base))
+    return result
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Pow",
+        since=15,
+        converter=Pow,
+        moments=rules.squared,
+    ),
+)

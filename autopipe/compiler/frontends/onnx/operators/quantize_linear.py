@@ -1,0 +1,193 @@
+"""Quantization and its inverse."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.tensors import dtype_name
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+_BYTES: Final = ("uint8", "int8")
+_SUMS: Final = "int32"
+_IMAGES: Final = (4, 5)
+"""Ranks of images and volumes."""
+Steps = Callable[[Any, list[Any], str | None, tuple[str, ...]], Any]
+"""Of block builder; data, scale and zero point; the dtype that is asked for; and those that are
+taken. None for others, where TVM's converter has to do."""
+
+
+_IN_BLOCKS: Final = (*_BYTES, "uint16", "int16")
+"""A float has them all. What is not in blocks TVM's own converter takes."""
+
+
+class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
+    """Quantization to the range of the data, which may be empty."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, none, most, one = inputs[0], *map(_single, (0.0, 255.0, 1.0))
+        high = relax.op.maximum(none, _extreme(bb, relax.op.max, data))
+        low = relax.op.minimum(none, _extreme(bb, relax.op.min, data))
+        span = bb.normalize(relax.op.subtract(high, low))
+        empty = relax.op.equal(span, none)
+        scale = relax.op.where(empty, one, relax.op.divide(span, most))
+        scale = bb.normalize(scale)
+        zero = relax.op.divide(relax.op.negative(low), scale)
+        zero = bb.normalize(relax.op.round(relax.op.clip(zero, 0, 255)))
+        zero = bb.normalize(relax.op.astype(zero, "uint8"))
+        steps = _quantize(bb, [data, scale, zero], None, _BYTES)
+        return relax.Tuple([steps, scale, zero])
+
+
+def _extreme(bb: Any, op: Any, data: Any) -> Any:
+    """Reduce to one number, over neighbours in memory last: till then, vectors stay whole."""
+    rank = data.ty.ndim
+    last = 1 if rank in _IMAGES else rank - 1  # the channels, last in the layout of processors
+    outer = [axis for axis in range(rank) if axis != last]
+    rows = bb.normalize(op(data, outer)) if outer else data
+    return bb.normalize(op(rows))
+
+
+def _quantize(bb: Any, given: list[Any], wanted: str | None, dtypes: tuple[str, ...]) -> Any:
+    data, scale, zero = given
+    dtype = wanted or ("uint8" if zero is None else str(zero.ty.dtype))
+    if dtype not in dtypes or str(data.ty.dtype) != "float32":
+        return None
+    steps, bounds = relax.op.round(relax.op.divide(data, scale)), np.iinfo(dtype)
+    known_zero = _number(zero)
+    if known_zero is None:
+        steps = relax.op.add(steps, relax.op.astype(zero, "float32"))
+        return bb.normalize(relax.op.astype(_within(steps, bounds.min, bounds.max), dtype))
+    # Rounded within constants and then made whole, which processors do at once: see `elementary`.
+    steps = _within(steps, bounds.min - known_zero, bounds.max - known_zero)
+    steps = relax.op.astype(steps, _SUMS)
+    if known_zero:
+        steps = relax.op.add(steps, relax.const(known_zero, _SUMS))
+    return bb.normalize(relax.op.astype(steps, dtype))
+
+
+def _within(values: Any, least: int, most: int) -> Any:
+    """Return values within two bounds. No layout gets past `clip`."""
+    values = relax.op.maximum(values, _single(least))
+    return relax.op.minimum(values, _single(most))
+
+
+def _single(value: float) -> Any:
+    return relax.const(float(value), "float32")
+
+
+def _number(zero: Any) -> int | None:
+    """Return a zero point that is one constant, 0 if there is none; None for another."""
+    if zero is None:
+        return 0
+    return int(zero.value.numpy().item()) if _is_one(zero) else None
+
+
+def _is_one(values: Any) -> bool:
+    return isinstance(values, GenericConst) and values.value.numpy().size == 1
+
+
+def _dequantize(bb: Any, given: list[Any], wanted: str | None, dtypes: tuple[str, ...]) -> Any:
+    data, scale, zero = given
+    if str(data.ty.dtype) not in (*dtypes, _SUMS) or wanted not in (None, "float32"):
+        return None
+    if str(scale.ty.dtype) != "float32":
+        return None
+    whole = relax.op.astype(data, _SUMS)
+    if zero is not None:
+        whole = relax.op.subtract(whole, relax.op.astype(zero, _SUMS))
+    return bb.normalize(relax.op.multiply(relax.op.astype(whole, "float32"), scale))
+
+
+def _replace_steps(converter: Any, steps: Steps) -> Any:
+    """Return a converter that takes these steps where it can, and is TVM's otherwise."""
+
+    def replaced(original: Any) -> Any:
+        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            if attr.get("block_size"):
+                return _in_blocks(bb, inputs, attr, converter.__name__, steps)
+            made = None
+            if not attr.get("output_dtype"):
+                laid = _aligned(bb, inputs, int(attr.get("axis", 1)))
+                made = steps(bb, laid, None, _BYTES)
+            return original(bb, inputs, attr, params) if made is None else made
+
+        return staticmethod(convert)
+
+    names = [name for name in vars(converter) if name.startswith("_impl_v")]
+    versions = {name: replaced(getattr(converter, name)) for name in names}
+    return type(converter.__name__, (converter,), versions)
+
+
+def _aligned(bb: Any, inputs: Any, axis: int) -> list[Any]:
+    """Return data, scale and zero point, the latter two laid along the axis they are for."""
+    data, *others = [*inputs, None][:3]
+    rank = data.ty.ndim
+
+    def laid(values: Any) -> Any:
+        if values is None or values.ty.ndim != 1:
+            return values
+        one = int(values.ty.shape.values[0]) == 1
+        if _is_one(values):
+            return known.stored(values.value.numpy().reshape(()))
+        shape = [] if one else [-1 if at == axis % rank else 1 for at in range(rank)]
+        return bb.normalize(relax.op.reshape(values, shape))
+
+    return [data, *map(laid, others)]
+
+
+def _in_blocks(bb: Any, inputs: Any, attr: Any, kind: str, steps: Steps) -> Any:
+    """Convert where a scale is for some elements in a row; raise `ModelError` for other types."""
+    wanted = attr.get("output_dtype")
+    dtype = dtype_name(wanted, f"what {known.name(attr)} returns") if wanted else None
+    made = steps(bb, _spread(bb, inputs, attr), dtype, _IN_BLOCKS)
+    if made is None or attr.get("precision"):
+        raise ModelError(f"{kind} {known.name(attr)} in blocks of such types is not supported")
+    return made
+
+
+def _spread(bb: Any, inputs: Any, attr: Any) -> list[Any]:
+    """Return data, scale and zero point, the latter two once for each element of a block."""
+    data, *others = [*inputs, None][:3]
+    axis, block = int(attr.get("axis", 1)) % data.ty.ndim, int(attr["block_size"])
+    what = f"data of {known.name(attr)}"
+    size = known.sizes(data, what)[axis]
+
+    def repeated(values: Any) -> Any:
+        if values is None:
+            return None
+        sizes = known.sizes(values, what)
+        if block < 1 or len(sizes) != data.ty.ndim or sizes[axis] != -(-size // block):
+            raise ModelError(f"{what} has {size} elements, which are not the blocks of its scale")
+        blocks = known.stored(np.arange(size) // block)
+        return bb.normalize(relax.op.take(values, blocks, axis))
+
+    return [data, *map(repeated, others)]
+
+
+OPERATORS: Final = (
+    Operator(
+        name="DequantizeLinear",
+        since=28,
+        converter=_replace_steps(onnx_frontend.DequantizeLinear, _dequantize),
+    ),
+    Operator(
+        name="DynamicQuantizeLinear",
+        since=11,
+        converter=DynamicQuantizeLinear,
+    ),
+    Operator(
+        name="QuantizeLinear",
+        since=28,
+        converter=_replace_steps(onnx_frontend.QuantizeLinear, _quantize),
+    ),
+)

@@ -1,0 +1,94 @@
+"""Range: numbers in even steps."""
+
+from typing import Any, Final
+
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.found.places import node_name
+from autopipe.compiler.frontends.onnx.open.extents import (
+    ExactPart,
+    Extents,
+    advice,
+    is_open,
+    whole,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called, is_number
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+def _count_between_known_numbers(
+    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
+) -> Any:
+    """Range of whole numbers."""
+    if any(one is None for one in numbers[:3]):
+        return None
+    start, limit, step = (one.reshape(-1)[0] for one in numbers[:3])
+    dtype = str(inputs[0].ty.dtype)
+    if dtype.startswith("float"):
+        parts = (start, limit, step)
+        if not all(isinstance(part, ExactPart) and part.over == 1 for part in parts):
+            return None
+        start, limit, step = (part.number for part in parts)
+    if not is_open((start, limit, step)):
+        return None
+    if not isinstance(step, int) or step == 0:
+        raise ModelError(
+            f"{called('Range', attr)} counts by steps or parts that are open; "
+            f"{advice((start, limit, step))}"
+        )
+    span = limit - start if step > 0 else start - limit
+    count = extents.simple(tirx.floordiv(wide(span + (abs(step) - 1)), whole(abs(step))))
+    if not extents.truth(count >= 0):
+        count = extents.simple(tirx.max(wide(count), whole(0)))
+    places = bb.emit(relax.op.arange(whole(0), wide(count), whole(1), "int64"))
+    if step != 1:
+        places = bb.emit(relax.op.multiply(places, relax.const(step, "int64")))
+    if not is_number(start, 0):
+        places = bb.emit(
+            relax.op.add(
+                places,
+                inputs[0] if dtype == "int64" else bb.emit(relax.op.astype(inputs[0], "int64")),
+            )
+        )
+    return places if dtype == "int64" else relax.op.astype(places, dtype)
+
+
+def convert_dynamic_range(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Range between numbers that are computed."""
+    if all(one is not None for one in numbers[:3]):
+        return _count_between_known_numbers(extents, bb, inputs, numbers, attr)
+    start, limit, step = (bb.emit(relax.op.reshape(one, [1])) for one in inputs[:3])
+    dtype = str(start.ty.dtype)
+    steps = bb.emit(relax.op.subtract(limit, start))
+    if dtype.startswith("float"):
+        steps = bb.emit(relax.op.ceil(bb.emit(relax.op.divide(steps, step))))
+    else:  # -(-a // b) is a / b, rounded up
+        back = bb.emit(relax.op.floor_divide(bb.emit(relax.op.negative(steps)), step))
+        steps = bb.emit(relax.op.negative(back))
+    count = bb.emit(relax.op.astype(steps, "int64"))
+    count = bb.emit(relax.op.maximum(count, relax.const([0], "int64")))
+    (found,) = extents.read(bb, count, node_name(attr))
+
+    def compute(start: Any, step: Any, found: Any) -> Any:
+        return te.compute(
+            [found], lambda at: start[0] + tirx.Cast(dtype, at) * step[0], name="range"
+        )
+
+    return bb.emit_te(compute, start, step, found, primfunc_name_hint="range")
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Range",
+        since=27,
+        converter=onnx_frontend.Range,
+        convert_dynamic=convert_dynamic_range,
+        steering=(1, 2),
+        deciding=(0, 1, 2),
+    ),
+)

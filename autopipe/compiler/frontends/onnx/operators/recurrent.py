@@ -1,0 +1,298 @@
+"""LSTM, GRU and RNN, which TVM has no converters for.
+
+What of a layer does not wait for the step before, the product of all inputs with their weights and
+the biases, is one matrix product for all steps and both directions. The steps are one PrimFunc.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
+from autopipe.compiler.frontends.onnx.operators.integer_product import MatMulInteger, signed
+from autopipe.compiler.frontends.onnx.operators.quantize_linear import DynamicQuantizeLinear
+from autopipe.compiler.frontends.onnx.recurrent import finite
+from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
+from autopipe.compiler.recurrence import plain
+from autopipe.compiler.recurrence.form import Recurrence
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003, SLF001  TVM's converters have no types, and one signature
+
+_INPUTS: Final = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
+_SCALES: Final = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
+"""What `DynamicQuantizeLSTM` takes after these."""
+_BYTES: Final = ("W", "R")
+"""What it takes as bytes."""
+_BATCH_FIRST: Final = {"X": [1, 0, 2], "initial_h": [1, 0, 2], "initial_c": [1, 0, 2]}
+"""How the inputs of `layout` 1 become those of `layout` 0."""
+_WIDE: Final = {"float32": "float32", "float64": "float64", "float16": "float32"}
+"""The dtype that a layer of another is computed in."""
+
+
+class _Recurrent(onnx_frontend.OnnxOpConverter):
+    """A layer of any kind."""
+
+    kind = ""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        given = {
+            name: value
+            for name, value in zip(_INPUTS, list(inputs), strict=False)
+            if value is not None
+        }
+        missing = [name for name in _INPUTS[:3] if name not in given]
+        if missing:
+            raise ModelError(f"{cls.kind}: input {missing[0]} is missing")
+        return _Layer(bb, cls.kind, given, attr).convert()
+
+
+class _Layer:
+    """The conversion of one layer."""
+
+    def __init__(
+        self, bb: Any, kind: str, given: Mapping[str, Any], attr: Any, *, rounded: bool = False
+    ) -> None:
+        self._bb, self._attributes = bb, attr
+        self._dtype = str(given["X"].ty.dtype)
+        self._batch_first = bool(attr.get("layout", 0))
+        self._given = dict(given)
+        if self._batch_first:
+            for name, order in _BATCH_FIRST.items():
+                if name in given:
+                    self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
+        shapes = {
+            name: tuple(known.extents_of(value.ty, f"{kind}: input {name}"))
+            for name, value in self._given.items()
+        }
+        x = self._given["X"].ty.shape.values
+        self._sizes = x[0], x[1] if len(x) > 1 else x[0]
+        self._node = RecurrentNode(kind, attr, shapes)
+        self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
+        self._form = self._node.form(
+            lengths=self._lengths is not None,
+            finite=bool(attr.get(finite.NOTE)),
+            dtype=_WIDE.get(self._dtype, self._dtype),
+            rounded=rounded,
+        )
+        as_they_are = {"sequence_lens", *(_BYTES if rounded else ())}
+        for name in self._given.keys() - as_they_are:
+            self._given[name] = self._cast(self._given[name], self._form.dtype)
+
+    def convert(self) -> Any:
+        """Return the outputs of the layer."""
+        return self._finished(self._loops(self._form, self._products()))
+
+    def _products(self) -> Any:
+        """Return the input's part of all sums: [steps, batch, directions * gates * hidden]."""
+        form, w = self._form, self._given["W"]
+        columns = self._emit(relax.op.reshape(w, [form.columns, -1]))
+        columns = self._emit(relax.op.permute_dims(columns, [1, 0]))
+        product = self._emit(relax.op.matmul(self._given["X"], columns))
+        bias = self._bias()
+        return product if bias is None else self._emit(relax.op.add(product, bias))
+
+    def _bias(self) -> Any:
+        """Return the biases that are added to the product, or None if there are none."""
+        if "B" not in self._given:
+            return None
+        form, half = self._form, self._form.gates * self._form.hidden
+        of_input = self._part("B", 0, half)
+        # what is reset with the state is added to it step by step
+        added = half - form.hidden if form.reset_after else half
+        of_state = self._part("B", half, half + added)
+        if added < half:
+            none = relax.op.zeros((len(form.directions), half - added), form.dtype)
+            of_state = self._emit(relax.op.concat([of_state, self._emit(none)], 1))
+        total = self._emit(relax.op.add(of_input, of_state))
+        return self._emit(relax.op.reshape(total, [form.columns]))
+
+    def _part(self, name: str, start: int, end: int) -> Any:
+        """Return some columns of an input."""
+        return self._emit(relax.op.strided_slice(self._given[name], [1], [start], [end]))
+
+    def _recurrent(self) -> dict[str, Any]:
+        """Return the recurrent weights and what the loops are to know of them."""
+        return {"r": self._emit(relax.op.permute_dims(self._given["R"], [0, 2, 1]))}
+
+    def _loops(self, form: Recurrence, products: Any) -> Any:
+        """Return the results of the steps."""
+        given = {"x": products, "p": self._given.get("P"), "lengths": self._lengths}
+        given |= self._recurrent()
+        for name in form.states:
+            given[name] = self._given.get(f"initial_{name}")
+        if "bias" in form.inputs and "B" in self._given:
+            size = 2 * form.gates * form.hidden
+            given["bias"] = self._part("B", size - form.hidden, size)
+        arguments = [
+            self._emit(relax.op.zeros(self._filled(name, shape), dtype))
+            if given.get(name) is None
+            else given[name]
+            for name, (shape, dtype) in form.inputs.items()
+        ]
+        results = [
+            relax.TensorType(self._filled(name, shape), form.dtype)
+            for name, shape in form.outputs.items()
+        ]
+        function = self._bb.add_func(plain.write(form), form.kind.lower())
+        return self._emit(relax.call_tir(function, relax.Tuple(arguments), results))
+
+    def _filled(self, name: str, shape: tuple[int, ...]) -> Any:
+        """Return the shape of an input or output of the loops."""
+        return plain.filled(name, shape, self._sizes) if self._form.is_open else shape
+
+    def _finished(self, results: Any) -> Any:
+        """Return the outputs in the layout and dtype of the node."""
+        outputs = []
+        for place in range(len(self._form.outputs)):
+            value = self._emit(relax.TupleGetItem(results, place))
+            if self._batch_first:
+                order = [1, 0, 2] if place else [2, 0, 1, 3]
+                value = self._emit(relax.op.permute_dims(value, order))
+            outputs.append(self._cast(value, self._dtype))
+        return relax.Tuple(outputs)
+
+    def _own_lengths(self, steps: int) -> Any:
+        """Return the lengths of the sequences, or None where each takes all steps."""
+        lengths = self._given.get("sequence_lens")
+        if not isinstance(lengths, GenericConst):
+            return lengths
+        values = lengths.value.numpy()
+        if steps < 0:
+            return lengths
+        if values.min(initial=0) < 0 or values.max(initial=0) > steps:
+            raise ModelError(
+                f"{self._node.kind}: sequence_lens is {values.tolist()}, and there are"
+                f" {steps} steps"
+            )
+        return None if (values == steps).all() else lengths
+
+    def _cast(self, value: Any, dtype: str) -> Any:
+        if str(value.ty.dtype) == dtype:
+            return value
+        return self._emit(relax.op.astype(value, dtype))
+
+    def _emit(self, value: Any) -> Any:
+        return self._bb.emit(value)
+
+
+class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
+    """onnxruntime's LSTM of bytes: weights of bytes, and inputs and states rounded like bytes."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        names = (*_INPUTS, *_SCALES)
+        given = {
+            name: value
+            for name, value in zip(names, list(inputs), strict=False)
+            if value is not None
+        }
+        missing = [name for name in (*_INPUTS[:3], *_SCALES) if name not in given]
+        if missing:
+            raise ModelError(f"DynamicQuantizeLSTM: input {missing[0]} is missing")
+        weights = {}
+        for name in _BYTES:
+            scale, zero = given.pop(f"{name}_scale"), given.pop(f"{name}_zero_point")
+            weights[name] = _weights(bb, name, given[name], scale, zero)
+            given[name] = weights[name].values
+        return _ByteLayer(bb, weights, given, attr).convert()
+
+
+@dataclass(frozen=True, slots=True)
+class _ByteWeights:
+    """Weights of bytes."""
+
+    values: Any
+    """[directions, columns, terms], as the weights of an LSTM are."""
+    scale: Any
+    """[directions, columns]."""
+    zero: Any
+    """The same."""
+
+
+class _ByteLayer(_Layer):
+    """The conversion of a layer that multiplies bytes."""
+
+    def __init__(
+        self, bb: Any, weights: Mapping[str, _ByteWeights], given: Mapping[str, Any], attr: Any
+    ) -> None:
+        self._weights = weights
+        super().__init__(bb, "LSTM", given, attr, rounded=True)
+
+    def _products(self) -> Any:
+        form, weights = self._form, self._weights["W"]
+        columns = self._emit(relax.op.reshape(weights.values, [form.columns, -1]))
+        columns = self._emit(relax.op.permute_dims(columns, [1, 0]))
+        scale, zero = (_laid(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
+        values, step, point = DynamicQuantizeLinear._impl_v11(
+            self._bb, [self._given["X"]], {}, None
+        )
+        sums = MatMulInteger._impl_v10(
+            self._bb, [values, columns, point, zero], self._attributes, None
+        )
+        floats = self._emit(relax.op.astype(sums, form.dtype))
+        scales = self._emit(relax.op.multiply(step, scale))
+        product = self._emit(relax.op.multiply(floats, scales))
+        bias = self._bias()
+        return product if bias is None else self._emit(relax.op.add(product, bias))
+
+    def _recurrent(self) -> dict[str, Any]:
+        weights = self._weights["R"]
+        bytes_ = signed(self._bb, weights.values, weights.zero)
+        zero = bytes_.zero
+        if zero is None:
+            ways = len(self._form.directions)
+            zero = self._emit(relax.op.zeros((ways, self._form.columns // ways), "int32"))
+        total = self._emit(relax.op.sum(self._emit(relax.op.astype(bytes_.values, "int32")), [-1]))
+        excess = self._emit(relax.op.multiply(zero, relax.const(self._form.hidden, "int32")))
+        total = self._emit(relax.op.subtract(total, excess))
+        values = self._emit(relax.op.permute_dims(bytes_.values, [0, 2, 1]))
+        return {"r": values, "scale": weights.scale, "zero": zero, "total": total}
+
+
+def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> _ByteWeights:
+    """Return weights of bytes [directions, inputs, columns] as a layer takes them."""
+    shape = tuple(known.sizes(values, f"DynamicQuantizeLSTM: input {name}"))
+    for what, tensor in (("scale", scale), ("zero_point", zero)):
+        sizes = tuple(known.sizes(tensor, f"DynamicQuantizeLSTM: input {name}_{what}"))
+        if sizes not in {shape[:1], (shape[0], shape[-1])}:
+            raise ModelError(
+                f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
+                f" weights of {list(shape)}"
+            )
+    ways, _, columns = shape
+    laid = [
+        _laid(bb, _laid(bb, tensor, [ways, -1]), [ways, columns], wide=True)
+        for tensor in (scale, zero)
+    ]
+    return _ByteWeights(bb.emit(relax.op.permute_dims(values, [0, 2, 1])), *laid)
+
+
+def _laid(bb: Any, tensor: Any, shape: list[int], *, wide: bool = False) -> Any:
+    """Return a tensor in another shape, repeated if that is `wide`; a constant stays one."""
+    if isinstance(tensor, GenericConst):
+        values = tensor.value.numpy()
+        values = np.broadcast_to(values, shape) if wide else values.reshape(shape)
+        return known.stored(np.ascontiguousarray(values))
+    lay = relax.op.broadcast_to if wide else relax.op.reshape
+    return bb.emit(lay(tensor, shape))
+
+
+def _make_converter(kind: str) -> Any:
+    """Return the converter of one kind of layers."""
+    return type(kind, (_Recurrent,), {"kind": kind})
+
+
+OPERATORS: Final = (
+    Operator(name="DynamicQuantizeLSTM", domain=MICROSOFT, converter=DynamicQuantizeLSTM),
+    Operator(name="GRU", since=22, converter=_make_converter("GRU")),
+    Operator(name="LSTM", since=22, converter=_make_converter("LSTM")),
+    Operator(name="RNN", since=22, converter=_make_converter("RNN")),
+)

@@ -1,0 +1,233 @@
+"""Reductions along axes."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+Convert = Callable[[Any, Any], Any]
+"""Computes a tensor elementwise, given a builder."""
+_INF: Final = math.inf
+_SUM: Final = relax.op.sum
+_LOGARITHMS: Final = ("ReduceLogSum", "ReduceLogSumExp")
+"""Not defined for integers since opset 28."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxReduction:
+    """A reduction as three steps: each element, their combination, the result."""
+
+    combine: Any
+    """Relax's operator; it takes data, axes and whether they stay with size 1."""
+    identity: float
+    """The result over no elements."""
+    prepare: Convert = lambda _, data: data
+    finish: Convert = lambda _, data: data
+    unreduced: Convert = lambda _, data: data
+    """The result of each element where no axis is reduced."""
+
+
+def _square(bb: Any, data: Any) -> Any:
+    return bb.normalize(relax.op.multiply(data, data))
+
+
+def _absolute(bb: Any, data: Any) -> Any:
+    return bb.normalize(relax.op.abs(data))
+
+
+def _logarithm(bb: Any, data: Any) -> Any:
+    return bb.normalize(relax.op.log(data))
+
+
+def _square_root(bb: Any, data: Any) -> Any:
+    """Return the square root, of integers the integer below it."""
+    dtype = str(data.ty.dtype)
+    if dtype.startswith("float"):
+        return bb.normalize(relax.op.sqrt(data))
+    root = bb.normalize(relax.op.sqrt(bb.normalize(relax.op.astype(data, "float64"))))
+    return bb.normalize(relax.op.astype(root, dtype))
+
+
+KINDS: Final = {
+    "ReduceL1": OnnxReduction(_SUM, 0, prepare=_absolute, unreduced=_absolute),
+    "ReduceL2": OnnxReduction(_SUM, 0, prepare=_square, finish=_square_root, unreduced=_absolute),
+    "ReduceLogSum": OnnxReduction(_SUM, -_INF, finish=_logarithm, unreduced=_logarithm),
+    "ReduceLogSumExp": OnnxReduction(_SUM, -_INF),
+    "ReduceMax": OnnxReduction(relax.op.max, -_INF),
+    "ReduceMean": OnnxReduction(relax.op.mean, 0),
+    "ReduceMin": OnnxReduction(relax.op.min, _INF),
+    "ReduceProd": OnnxReduction(relax.op.prod, 1),
+    "ReduceSum": OnnxReduction(_SUM, 0),
+    "ReduceSumSquare": OnnxReduction(_SUM, 0, prepare=_square, unreduced=_square),
+}
+"""Reductions by operator. The mean of no elements is left open; onnxruntime has 0."""
+
+
+def _convert(op: str, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    kind, data = KINDS[op], inputs[0]
+    dtype = str(data.ty.dtype)
+    if op in _LOGARITHMS and not dtype.startswith("float"):
+        raise ModelError(f"{op} {known.name(attr)} is of {dtype}: put a Cast to float before")
+    axes = _axes(inputs, attr, params)
+    if not axes and attr.get("noop_with_empty_axes", 0):
+        return kind.unreduced(bb, data)
+    keepdims = bool(attr.get("keepdims", 1))
+    if (empty := _of_nothing(data, axes, keepdims=keepdims)) is not None:
+        return relax.op.full(empty, _number(kind.identity, dtype), dtype)
+    if op == "ReduceLogSumExp":
+        return _log_of_sum(bb, data, axes, keepdims=keepdims)
+    if dtype == "bool":
+        narrow = bb.normalize(relax.op.astype(data, "uint8"))
+        return relax.op.astype(bb.normalize(kind.combine(narrow, axes, keepdims)), "bool")
+    if op == "ReduceMean" and not dtype.startswith("float"):
+        return _integer_mean(bb, data, axes, keepdims=keepdims)
+    combined = bb.normalize(kind.combine(kind.prepare(bb, data), axes, keepdims))
+    return kind.finish(bb, combined)
+
+
+def _make_converter(op: str) -> Any:
+    """Return a converter of all definitions, which differ in where the axes are."""
+
+    def convert(_: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return _convert(op, bb, inputs, attr, params)
+
+    return type(op, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
+
+
+def _axes(inputs: Any, attr: Any, params: Any) -> list[int] | None:
+    """Return the axes that are named, None if none are."""
+    if (given := (*inputs, None)[1]) is None:
+        axes: Sequence[int] = attr.get("axes") or ()
+    else:
+        what = f"what says which axes {known.name(attr)} reduces"
+        axes = known.numbers(given, params, what).reshape(-1).tolist()
+    return [int(axis) for axis in axes] or None
+
+
+def _of_nothing(data: Any, axes: list[int] | None, *, keepdims: bool) -> list[Any] | None:
+    """Return the shape of the result if an axis without elements is reduced, else None."""
+    sizes = list(getattr(data.ty.shape, "values", None) or ())
+    reduced = {axis % len(sizes) for axis in axes or range(len(sizes))} if sizes else set()
+    if not any(isinstance(sizes[axis], tirx.IntImm) and int(sizes[axis]) == 0 for axis in reduced):
+        return None
+    left = [None if axis in reduced else size for axis, size in enumerate(sizes)]
+    return [1 if size is None else size for size in left if keepdims or size is not None]
+
+
+def _number(value: float, dtype: str) -> Any:
+    """Return a constant; of an infinity, integers have their last number."""
+    if dtype == "bool":
+        return relax.const(value > 0, dtype)
+    if math.isinf(value) and not dtype.startswith("float"):
+        ends = np.iinfo(dtype)
+        return relax.const(ends.max if value > 0 else ends.min, dtype)
+    return relax.const(value, dtype)
+
+
+def _integer_mean(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool) -> Any:
+    """Return the mean of integers, rounded towards 0; their sum is of 64 bits."""
+    dtype = str(data.ty.dtype)
+    wide = "uint64" if dtype.startswith("u") else "int64"
+    sizes = known.sizes(data, "what ReduceMean takes integers from")
+    count = math.prod(sizes[axis] for axis in axes or range(len(sizes)))
+    data = data if dtype == wide else bb.normalize(relax.op.astype(data, wide))
+    total = bb.normalize(relax.op.sum(data, axes, keepdims))
+    mean = bb.normalize(relax.op.divide(total, relax.const(count, wide)))
+    return mean if dtype == wide else relax.op.astype(mean, dtype)
+
+
+def _log_of_sum(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool) -> Any:
+    """Return the logarithm of the sum of exponentials, none of which overflows.
+
+    Where the largest number is infinite, nothing is subtracted: inf - inf is no number.
+    """
+    most = bb.normalize(relax.op.max(data, axes, keepdims=True))
+    zero = relax.const(0, str(data.ty.dtype))
+    most = bb.normalize(relax.op.where(bb.normalize(relax.op.isfinite(most)), most, zero))
+    powers = bb.normalize(relax.op.exp(bb.normalize(relax.op.subtract(data, most))))
+    total = bb.normalize(relax.op.sum(powers, axes, keepdims=True))
+    result = bb.normalize(relax.op.add(bb.normalize(relax.op.log(total)), most))
+    return result if keepdims else relax.op.squeeze(result, axes or list(range(data.ty.ndim)))
+
+
+OPERATORS: Final = (
+    Operator(
+        name="ReduceL1",
+        since=18,
+        converter=_make_converter("ReduceL1"),
+        empty_result=KINDS["ReduceL1"].identity,
+    ),
+    Operator(
+        name="ReduceL2",
+        since=18,
+        converter=_make_converter("ReduceL2"),
+        empty_result=KINDS["ReduceL2"].identity,
+    ),
+    Operator(
+        name="ReduceLogSum",
+        since=28,
+        converter=_make_converter("ReduceLogSum"),
+        empty_result=KINDS["ReduceLogSum"].identity,
+    ),
+    Operator(
+        name="ReduceLogSumExp",
+        since=28,
+        converter=_make_converter("ReduceLogSumExp"),
+        empty_result=KINDS["ReduceLogSumExp"].identity,
+    ),
+    Operator(
+        name="ReduceMax",
+        since=20,
+        converter=_make_converter("ReduceMax"),
+        empty_result=KINDS["ReduceMax"].identity,
+        moments=rules.largest,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="ReduceMean",
+        since=18,
+        converter=_make_converter("ReduceMean"),
+        empty_result=KINDS["ReduceMean"].identity,
+        moments=rules.averaged,
+    ),
+    Operator(
+        name="ReduceMin",
+        since=20,
+        converter=_make_converter("ReduceMin"),
+        empty_result=KINDS["ReduceMin"].identity,
+    ),
+    Operator(
+        name="ReduceProd",
+        since=18,
+        converter=_make_converter("ReduceProd"),
+        compute_sizes=arithmetic.take_product,
+        empty_result=KINDS["ReduceProd"].identity,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="ReduceSum",
+        since=13,
+        converter=_make_converter("ReduceSum"),
+        empty_result=KINDS["ReduceSum"].identity,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="ReduceSumSquare",
+        since=18,
+        converter=_make_converter("ReduceSumSquare"),
+        empty_result=KINDS["ReduceSumSquare"].identity,
+    ),
+)

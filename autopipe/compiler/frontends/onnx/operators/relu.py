@@ -1,0 +1,101 @@
+"""Relu and its relatives."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.known import scalar_maker
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+class Shrink(onnx_frontend.OnnxOpConverter):
+    """Shrink; of integers it is computed in float32, as its attributes are."""
+
+    @classmethod
+    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        dtype = str(inputs[0].ty.dtype)
+        data = inputs[0]
+        if not dtype.startswith("float"):
+            data = bb.normalize(relax.op.astype(data, "float32"))
+        number = scalar_maker(data)
+        bias, edge = float(attr.get("bias", 0.0)), float(attr.get("lambd", 0.5))
+        less = bb.normalize(relax.op.subtract(data, number(bias)))
+        more = bb.normalize(relax.op.add(data, number(bias)))
+        above, below = (
+            bb.normalize(compare(data, number(bound)))
+            for compare, bound in ((relax.op.greater, edge), (relax.op.less, -edge))
+        )
+        shrunk = bb.normalize(relax.op.where(below, more, number(0.0)))
+        shrunk = bb.normalize(relax.op.where(above, less, shrunk))
+        return shrunk if dtype.startswith("float") else relax.op.astype(shrunk, dtype)
+
+
+class ThresholdedRelu(onnx_frontend.OnnxOpConverter):
+    """ThresholdedRelu of any float; a product with 0 would make nan of an infinity."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, number = inputs[0], scalar_maker(inputs[0])
+        above = bb.normalize(relax.op.greater(data, number(float(attr.get("alpha", 1.0)))))
+        return relax.op.where(above, data, number(0.0))
+
+
+class PRelu(onnx_frontend.OnnxOpConverter):
+    """PRelu of any dtype, its slope of any shape that is broadcast to that of the data."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return _scale_negatives(bb, *inputs)
+
+
+class LeakyRelu(onnx_frontend.LeakyRelu):
+    """LeakyRelu that makes NaN of -inf where its slope is 0, of which TVM's operator makes 0."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if attr.get("alpha") != 0:
+            return super()._impl_v1(bb, inputs, attr, params)
+        return _scale_negatives(bb, inputs[0], relax.const(0, str(inputs[0].ty.dtype)))
+
+
+def _scale_negatives(bb: Any, data: Any, slope: Any) -> Any:
+    """Return the data, and their products with the slope where they are below zero."""
+    scaled = bb.normalize(relax.op.multiply(data, slope))
+    zero = relax.const(0, str(data.ty.dtype))
+    return relax.op.where(bb.normalize(relax.op.less(data, zero)), scaled, data)
+
+
+OPERATORS: Final = (
+    Operator(
+        name="LeakyRelu",
+        since=16,
+        converter=LeakyRelu,
+        moments=rules.rectified,
+    ),
+    Operator(
+        name="PRelu",
+        since=16,
+        converter=PRelu,
+        moments=rules.rectified,
+    ),
+    Operator(
+        name="Relu",
+        since=14,
+        converter=onnx_frontend.Relu,
+        moments=rules.rectified,
+    ),
+    Operator(
+        name="Shrink",
+        since=9,
+        converter=Shrink,
+    ),
+    Operator(
+        name="ThresholdedRelu",
+        since=22,
+        converter=ThresholdedRelu,
+    ),
+)

@@ -1,0 +1,275 @@
+"""Resize and Upsample."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from onnx import helper, numpy_helper
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open.resizing import (
+    WIDE_DTYPES,
+    convert_dynamic_resize,
+    convert_dynamic_upsample,
+    sum_dtype,
+)
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.window import along
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+_OPSET: Final = 19
+"""Of the reference that is asked; nothing changed after it."""
+_MOST_WEIGHTS: Final = 2**24
+"""Numbers in the matrix for one axis; more than that are no image."""
+_RANKS: Final = (3, 4, 5)
+_TVMS: Final = {
+    "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+}  # fmt: skip
+"""Ways to find a place in the input that TVM has too."""
+_CUTS: Final = (np.minimum, np.maximum)
+_PASSED_ON: Final = (
+    "antialias", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
+    "extrapolation_value", "mode", "nearest_mode",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _ResizedAxis:
+    """What becomes of one axis."""
+
+    axis: int
+    before: int
+    after: int
+    scale: float
+    region: tuple[float, float]
+    """The part of it that is looked at, for `tf_crop_and_resize`."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the scale is the ratio of the sizes."""
+        return abs(self.scale * self.before - self.after) <= 1e-5 * self.after
+
+
+class Resize(onnx_frontend.Resize):
+    """Resize by any scale, along any axes."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return _as_opset_10(cls, bb, inputs, attr, params)
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return cls._impl_v18(bb, inputs, attr, params)
+
+    @classmethod
+    def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, *given = (*inputs, None, None, None)[:4]
+        numbers = [_numbers(value, params) for value in given]
+        named = [
+            value if found != [] else None for value, found in zip(given, numbers, strict=True)
+        ]
+        inputs = onnx_frontend.onnx_input([data, *named])  # before opset 13 absent ones were empty
+        if any(found is None for found in numbers):
+            return super()._impl_v18(bb, inputs, attr, params)
+        axes = _axes([int(dim) for dim in data.ty.shape.values], numbers, attr)
+        if _is_tvms(axes, data.ty, attr):
+            return super()._impl_v18(bb, inputs, attr, params)
+        if min(axis.after for axis in axes) < 1:
+            raise ModelError("Resize to a size of 0 is not supported")
+        moved = [axis for axis in axes if axis.before != axis.after or any(axis.region)]
+        for axis in moved:
+            data = _along(bb, data, axis, attr)
+        return data
+
+
+class Upsample(onnx_frontend.Upsample):
+    """Upsample, which Resize has taken the place of."""
+
+    @classmethod
+    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        unknown = _text(attr, "mode") not in ("", "nearest", "linear")
+        image = "scales" in attr and inputs[0].ty.ndim == 4  # noqa: PLR2004
+        if unknown or image:
+            return super()._impl_v9(bb, inputs, attr, params)
+        if "scales" in attr:
+            inputs = [inputs[0], known.stored(np.array(attr["scales"], "float32"))]
+        return _as_opset_10(Resize, bb, inputs, attr, params)
+
+
+def _as_opset_10(converter: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    """Resize by an image and its scales alone, as it was first defined.
+
+    ONNX left open which neighbour is the nearest. As in onnxruntime it is the one before, and the
+    one behind along an axis that becomes shorter.
+    """
+    image, scales = inputs[:2]
+    steps = [(scales, b"floor")]
+    found = known.values(scales, params)
+    if found is not None and (found < 1).any() and (_text(attr, "mode") or "nearest") == "nearest":
+        shorter, longer = (known.stored(cut(found, found.dtype.type(1))) for cut in _CUTS)
+        steps = [(shorter, b"ceil"), (longer, b"floor")]
+    for scale, nearest in steps:
+        fixed = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
+        given = onnx_frontend.onnx_input([image, None, scale])
+        image = converter._impl_v18(bb, given, {**attr, **fixed}, params)  # noqa: SLF001 - TVM's interface
+        image = bb.normalize(image)
+    return image
+
+
+def _numbers(value: Any, params: Any) -> list[float] | None:
+    """Return the numbers of a constant, None for what is computed; an absent one has none."""
+    if value is None:
+        return []
+    found = known.values(value, params)
+    return None if found is None else found.tolist()
+
+
+def _axes(
+    shape: Sequence[int], numbers: Sequence[Any], attr: Mapping[str, Any]
+) -> list[_ResizedAxis]:
+    region, scales, sizes = (list(found or ()) for found in numbers)
+    places = [axis % len(shape) for axis in attr.get("axes", range(len(shape)))]
+    before = [shape[place] for place in places]
+    if scales:
+        after = [math.floor(size * scale) for size, scale in zip(before, scales, strict=True)]
+    else:
+        scales = _scales(before, sizes, attr)
+        after = [math.floor(size * scale + 0.5) for size, scale in zip(before, scales, strict=True)]
+    cropped = _text(attr, "coordinate_transformation_mode") == "tf_crop_and_resize"
+    regions = zip(*(iter([region[: len(places)], region[len(places) :]])), strict=True)
+    ends = list(regions) if cropped and region else [(0.0, 0.0)] * len(places)
+    found = zip(places, before, after, scales, ends, strict=True)
+    return [_ResizedAxis(*axis) for axis in found]
+
+
+def _scales(before: Sequence[int], sizes: Sequence[int], attr: Mapping[str, Any]) -> list[float]:
+    """Return the scales that lead to the sizes that are asked for, or near to them."""
+    scales = [size / old for size, old in zip(sizes, before, strict=True)]
+    policy = _text(attr, "keep_aspect_ratio_policy") or "stretch"
+    if policy == "stretch":
+        return scales
+    return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
+
+
+def _is_tvms(axes: Sequence[_ResizedAxis], kind: Any, attr: Mapping[str, Any]) -> bool:
+    """Whether TVM's operator computes the same; it does so in float32."""
+    rank = kind.ndim
+    if str(kind.dtype) in WIDE_DTYPES:
+        return False
+    way = _text(attr, "coordinate_transformation_mode") or "half_pixel"
+    if rank not in _RANKS or way not in _TVMS or attr.get("antialias") or "axes" in attr:
+        return False
+    if any(axis.before != axis.after for axis in axes if axis.axis < 2):  # noqa: PLR2004 - N and C
+        return False
+    if way == "align_corners" and any(axis.after == 1 for axis in axes[2:]):
+        return False
+    return all(axis.exact for axis in axes)
+
+
+def _along(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+    """Resize along one axis."""
+    if (_text(attr, "mode") or "nearest") == "nearest":
+        places = _reference(np.arange(axis.before, dtype="float64")[None], axis, attr)[0]
+        resized = relax.op.take(data, known.stored(places.astype("int32")), axis.axis)
+    else:
+        resized = _mixed(bb, data, axis, attr)
+    return bb.normalize(_outside(bb.normalize(resized), axis, attr))
+
+
+def _mixed(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+    """Return sums of what lies along an axis, by the weights that each result takes."""
+    if axis.before * max(axis.before, axis.after) > _MOST_WEIGHTS:
+        raise ModelError(f"Resize by more than {_MOST_WEIGHTS} weights along one axis")
+    rank, dtype = data.ty.ndim, str(data.ty.dtype)
+    compute = sum_dtype(dtype)
+    weights = _reference(np.eye(axis.before, dtype=compute), axis, attr)
+    order = [place for place in range(rank) if place != axis.axis] + [axis.axis]
+    last = axis.axis == rank - 1
+    data = data if last else bb.normalize(relax.op.permute_dims(data, order))
+    data = bb.normalize(relax.op.astype(data, compute))
+    mixed = bb.normalize(relax.op.matmul(data, known.stored(weights)))
+    back = [order.index(place) for place in range(rank)]
+    mixed = mixed if last else bb.normalize(relax.op.permute_dims(mixed, back))
+    return bb.normalize(relax.op.astype(mixed, dtype))
+
+
+def _outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+    """Put the value for it where a place outside of the input was asked for."""
+    zeros = np.zeros((1, axis.before), "float32")
+    outside = _reference(zeros, axis, attr, extrapolation_value=1.0)[0] != 0
+    if not outside.any():
+        return data
+    shape = [1] * data.ty.ndim
+    shape[axis.axis] = axis.after
+    value = relax.const(attr.get("extrapolation_value", 0.0), data.ty.dtype)
+    return relax.op.where(known.stored(outside.reshape(shape)), value, data)
+
+
+def _reference(rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **instead: float) -> Array:
+    """Return rows of numbers resized by ONNX's reference implementation."""
+    from onnx.reference import ReferenceEvaluator
+
+    passed = {name: attr[name] for name in _PASSED_ON if name in attr}
+    passed = {"extrapolation_value": 0.0, **passed, **(instead or {"extrapolation_value": 0.0})}
+    exact = {"sizes": np.array([axis.after], "int64")}
+    by_scale = {"scales": np.array([axis.scale], "float32")}
+    given = exact if axis.exact else by_scale
+    names = ["rows", "region", *("" if name not in given else name for name in ("scales", "sizes"))]
+    node = helper.make_node("Resize", names, ["out"], axes=[1], **passed)
+    values = [
+        helper.make_tensor_value_info(name, 0, None) for name in filter(None, [*names, "out"])
+    ]
+    graph = helper.make_graph([node], "axis", values[:-1], values[-1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
+    region = np.array(axis.region, "float32")
+    (out,) = ReferenceEvaluator(model).run(None, {"rows": rows, "region": region, **given})
+    if out.shape[1] != axis.after:
+        raise ModelError("Resize by keep_aspect_ratio_policy to a rounded size is not supported")
+    return np.asarray(out, rows.dtype)
+
+
+def _text(attr: Mapping[str, Any], name: str) -> str:
+    return known.text(attr.get(name, b""))
+
+
+def _divide_by_scale(
+    node: Proto, stored: Mapping[str, Proto], side: int, *, scales: int
+) -> Fraction | None:
+    """Return 1 over the scale of a side of an image, None where the scales are computed."""
+    tensor = stored.get(node.input[scales]) if len(node.input) > scales else None
+    values = [] if tensor is None else numpy_helper.to_array(tensor).ravel().tolist()
+    scale = along(values[2:], side)
+    return 1 / Fraction(scale).limit_denominator(64) if scale > 0 else None
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Resize",
+        since=19,
+        converter=Resize,
+        convert_dynamic=convert_dynamic_resize,
+        steering=(1, 2, 3),
+        deciding=(2, 3),
+        read_sizes=(3,),
+        size_factor=partial(_divide_by_scale, scales=2),
+    ),
+    Operator(
+        name="Upsample",
+        since=10,
+        converter=Upsample,
+        convert_dynamic=convert_dynamic_upsample,
+        steering=(1,),
+        deciding=(1,),
+        size_factor=partial(_divide_by_scale, scales=1),
+    ),
+)

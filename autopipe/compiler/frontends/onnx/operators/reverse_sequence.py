@@ -1,0 +1,82 @@
+"""ReverseSequence: the first steps of each sequence, backwards."""
+
+from typing import Any, Final
+
+from tvm import te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known, lookups
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    advice,
+    is_open,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
+
+
+class ReverseSequence(onnx_frontend.OnnxOpConverter):
+    """The first elements in reverse order, as many as a vector says for each of a batch."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        axes = [int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))]
+        time, batch = (axis % inputs[0].ty.ndim for axis in axes)
+        what = f"ReverseSequence {known.name(attr)}"
+        if known.extents_of(inputs[0].ty, f"input of {what}")[batch] < 0:
+            raise ModelError(f"{what} has an open batch; give its size")
+
+        lookups.check("ReverseSequence", inputs[:2], attr)
+        return bb.emit_te(
+            backwards(time, batch), *inputs[:2], primfunc_name_hint="reverse_sequence"
+        )
+
+
+def backwards(time: int, batch: int) -> Any:
+    """Return what computes data with the first elements along `time` in reverse order.
+
+    `lengths[n]` of them for the n-th of the batch: of `[a, b, c, d]` and 3 it is `[c, b, a, d]`.
+    A length above the number of elements counts as that number, one below 0 as 0.
+    """
+
+    def reverse(data: Any, lengths: Any, *_: Any) -> Any:
+        def at(*index: Any) -> Any:
+            length = tirx.min(lengths[index[batch]].astype("int64"), data.shape[time])
+            place = index[time].astype("int64")
+            other = tirx.if_then_else(place < length, length - 1 - place, place)
+            return data[*index[:time], other, *index[time + 1 :]]
+
+        return te.compute(data.shape, at, name="reverse_sequence")
+
+    return reverse
+
+
+def convert_dynamic_reverse_sequence(
+    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
+) -> Any:
+    """ReverseSequence of an open batch, or of open lengths."""
+    data, lengths = inputs[:2]
+    what = called("ReverseSequence", attr)
+    sizes = extents.shape(data, what)
+    time, batch = (int(attr.get(f"{name}_axis", axis)) % len(sizes)
+                   for axis, name in enumerate(("time", "batch")))  # fmt: skip
+    if not is_open([sizes[batch]]):
+        return None
+    (count,) = extents.shape(lengths, what)
+    if not extents.equal(count, sizes[batch]):
+        raise ModelError(f"{what} has {count} lengths for a batch of {sizes[batch]}; "
+                         f"{advice([sizes[batch], count])}")  # fmt: skip
+    return bb.emit_te(backwards(time, batch), data, lengths, primfunc_name_hint="reverse_sequence")
+
+
+OPERATORS: Final = (
+    Operator(
+        name="ReverseSequence",
+        since=28,
+        converter=ReverseSequence,
+        convert_dynamic=convert_dynamic_reverse_sequence,
+    ),
+)

@@ -1,0 +1,66 @@
+"""Regions of an image, pooled."""
+
+import functools
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known, lookups
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.regions import MOST_SAMPLES, RegionForm, plain
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+class RoiAlign(onnx_frontend.RoiAlign):
+    """RoiAlign with any number of regions, on channels that come last.
+
+    TVM's moves regions by half a pixel before it scales them, and ONNX does afterwards; TVM's
+    maximum is one of samples, and ONNX's one of weighted corners.
+    """
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return _aligned(bb, inputs, attr, half_pixel=False)
+
+    @classmethod
+    def _impl_v16(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        way = known.text(attr.get("coordinate_transformation_mode", b"half_pixel"))
+        return _aligned(bb, inputs, attr, half_pixel=way == "half_pixel")
+
+
+def _aligned(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
+    what = f"RoiAlign {known.name(attr)}"
+    lookups.check("RoiAlign", inputs[:3], attr)
+    samples = int(attr.get("sampling_ratio", 0))
+    if samples > MOST_SAMPLES:
+        raise ModelError(f"{what} takes {samples} samples a side, more than {MOST_SAMPLES}")
+    form = RegionForm(
+        mode="max" if known.text(attr.get("mode", b"avg")) == "max" else "avg",
+        samples=max(samples, 0),
+        scale=float(attr.get("spatial_scale", 1.0)),
+        half_pixel=half_pixel,
+        cells=(int(attr.get("output_height", 1)), int(attr.get("output_width", 1))),
+    )
+    data = bb.emit(relax.op.permute_dims(inputs[0], [0, 2, 3, 1]))
+    return bb.emit_te(
+        functools.partial(plain, form), data, *inputs[1:3], primfunc_name_hint="roi_align",
+        primfunc_attrs=form.attributes,
+    )  # fmt: skip
+
+
+OPERATORS: Final = (
+    Operator(
+        name="MaxRoiPool",
+        since=22,
+        converter=onnx_frontend.MaxRoiPool,
+    ),
+    Operator(
+        name="RoiAlign",
+        since=22,
+        converter=RoiAlign,
+        traits=Trait.READS_PLACES,
+    ),
+)

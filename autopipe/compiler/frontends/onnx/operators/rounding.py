@@ -1,0 +1,31 @@
+"""Numbers rounded to integers."""
+
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+OPERATORS: Final = (
+    Operator(
+        name="Ceil",
+        since=13,
+        converter=onnx_frontend.Ceil,
+        compute_sizes=arithmetic.round_up,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Floor",
+        since=13,
+        converter=onnx_frontend.Floor,
+        compute_sizes=arithmetic.round_down,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Round",
+        since=22,
+        converter=onnx_frontend.Round,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+)

@@ -1,0 +1,258 @@
+"""Scatter and its relatives: elements put at computed places."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+from tvm_ffi import structural_equal
+
+from autopipe.compiler.frontends.onnx import known, lookups
+from autopipe.compiler.frontends.onnx.found.kernels import extern
+from autopipe.compiler.frontends.onnx.open.extents import wide
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.places import (
+    PlacesConverter,
+    limit_along_axis,
+    limit_index_lists,
+    read_sizes,
+)
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+_STRIPE: Final = 1024
+"""Elements of a row that one thread takes care of, in all rows."""
+_SEVERAL: Final = 2
+
+
+class TensorScatter(onnx_frontend.OnnxOpConverter):
+    """A cache with new elements over old ones, from a place on that may differ in a batch."""
+
+    @classmethod
+    def _impl_v24(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        cache, update = inputs[0], inputs[1]
+        axis = int(attr.get("axis", -2)) % cache.ty.ndim
+        circular = attr.get("mode", b"linear") == b"circular"
+
+        def scatter(cache: Any, update: Any, *starts: Any) -> Any:
+            length, count = int(cache.shape[axis]), int(update.shape[axis])
+
+            def at(*index: Any) -> Any:
+                place = index[axis].astype("int64")
+                if starts:
+                    place = place - starts[0][index[0]].astype("int64")
+                if circular:
+                    place = tirx.floormod(place, tirx.const(length, "int64"))
+                new = tirx.all(place >= 0, place < count)
+                return tirx.if_then_else(
+                    new, update[*index[:axis], place, *index[axis + 1 :]], cache[index]
+                )
+
+            return te.compute(cache.shape, at, name="tensor_scatter")
+
+        starts = [each for each in list(inputs)[2:3] if each is not None]
+        return bb.emit_te(scatter, cache, update, *starts, primfunc_name_hint="tensor_scatter")
+
+
+class Scatter(onnx_frontend.OnnxOpConverter):
+    """Scatter and ScatterElements: elements at computed places of one axis.
+
+    TVM's own takes the extents of the other axes from the data; the indices may have smaller ones.
+    """
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, places, updates = inputs
+        what = f"an input of {known.name(attr)}"
+        axis = int(attr.get("axis", 0)) % len(known.extents_of(data.ty, what))
+        reduction = known.text(attr.get("reduction", b"none")).replace("none", "update")
+        known.extents_of(places.ty, what)
+        pairs = enumerate(zip(read_sizes(data) or (), read_sizes(places) or (), strict=True))
+        if all(at == axis or structural_equal(*pair) for at, pair in pairs):
+            return relax.op.scatter_elements(data, places, updates, axis, reduction)
+        shape = known.sizes(data, what)
+        given = (data, _flatten_places(bb, places, shape, axis), updates)
+        rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in given]
+        made = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
+        return relax.op.reshape(made, shape)
+
+
+def _flatten_places(bb: Any, places: Any, shape: list[int], axis: int) -> Any:
+    """Return places of one axis as places in the whole tensor, counted through all of its axes."""
+    strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
+    grid = np.indices(known.sizes(places, "indices"))
+    start = sum(grid[at] * strides[at] for at in range(len(shape)) if at != axis)
+    wide = bb.normalize(relax.op.astype(places, "int64"))
+    negative = bb.normalize(relax.op.less(wide, relax.const(0, "int64")))
+    counted = bb.normalize(relax.op.add(wide, relax.const(shape[axis], "int64")))
+    wide = bb.normalize(relax.op.where(negative, counted, wide))
+    steps = bb.normalize(relax.op.multiply(wide, relax.const(strides[axis], "int64")))
+    return bb.normalize(relax.op.add(steps, relax.const(np.asarray(start), "int64")))
+
+
+@dataclass(frozen=True)
+class ScatteredRows:
+    """A converter of ScatterND where nothing is added up and the places are computed."""
+
+    otherwise: Any
+    """What converts all others."""
+
+    def get_converter(self, opset: int) -> Any:
+        """Return what converts a node, as TVM's importer calls it."""
+
+        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            added = known.text(attr.get("reduction", b"none")) != "none"
+            if added or not _has_computed_places(inputs, params):
+                return self.otherwise.get_converter(opset)(bb, inputs, attr, params)
+            lookups.check("ScatterND", inputs, attr)
+            return replace_rows(bb, *inputs)
+
+        return convert
+
+
+def _has_computed_places(inputs: Any, params: Any) -> bool:
+    """Tell whether places are computed, and the shapes are known but for open sizes."""
+    shaped = all(getattr(getattr(one.ty, "shape", None), "values", None) for one in inputs)
+    return shaped and known.values(inputs[1], params) is None
+
+
+def replace_rows(bb: Any, data: Any, places: Any, updates: Any) -> Any:
+    """Return data with rows replaced, one after the other; places are cut to be inside.
+
+    Args:
+        bb: TVM's builder of blocks.
+        data: A tensor [n1, ..., nk, row...].
+        places: Whole numbers [updates..., k]; negative ones count from the end.
+        updates: What is put there: [updates..., row...].
+    """
+    count = int(places.ty.shape.values[-1])
+    sizes = data.ty.shape.values[:count]
+
+    def scatter(data: Any, places: Any, updates: Any, *sizes: Any) -> Any:
+        def write(data: Any, places: Any, updates: Any, out: Any) -> None:
+            _Rows(data, places, updates, out, sizes).write()
+
+        made = [(data.shape, data.dtype)]
+        return extern(write, [data, places, updates], made, "scattered")[0]
+
+    return bb.emit_te(scatter, data, places, updates, *sizes, primfunc_name_hint="scattered")
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Writes the loops: all rows are copied, then some are replaced, each part of a row alike.
+
+    Loops follow the axes of a row, as one index for all of them had to be divided.
+    """
+
+    data: Any
+    places: Any
+    updates: Any
+    out: Any
+    sizes: Sequence[Any]
+    """Sizes of the axes that places are of."""
+
+    @property
+    def _row(self) -> list[Any]:
+        return list(self.data.shape[len(self.sizes) :])
+
+    def write(self) -> None:
+        """Write the loops, over stripes of rows where a row is long."""
+        most = self._stripe()
+        rows = prod(self.sizes, start=wide(1))
+        if most is None:
+            with T.serial(wide(0), wide(1)):  # TVM wants a single statement
+                whole = (wide(0), self._row[0] if self._row else wide(1))
+                with T.parallel(wide(0), rows) as row:
+                    self._copy(row, whole)
+                self._replace(whole)
+            return
+        with T.parallel(wide(0), tirx.floordiv(self._row[0] + (most - 1), most)) as stripe:
+            first = stripe * most
+            part = first, tirx.min(self._row[0] - first, wide(most))
+            with T.serial(wide(0), rows) as row:
+                self._copy(row, part)
+            self._replace(part)
+
+    def _stripe(self) -> int | None:
+        """Return how many steps of the first axis of a row a stripe has; None for one stripe."""
+        if not self._row or not all(isinstance(size, tirx.IntImm) for size in self._row):
+            return None
+        first, *others = map(int, self._row)
+        most = max(1, _STRIPE // max(1, prod(others)))
+        return most if first > most else None
+
+    def _copy(self, row: Any, part: tuple[Any, Any]) -> None:
+        at = _unfolded(row, self.sizes)
+        with self._elements(part) as element:
+            self.out[(*at, *element)] = self.data[(*at, *element)]
+
+    def _replace(self, part: tuple[Any, Any]) -> None:
+        """Write a part of each row that is replaced. Where there are no rows, none is."""
+        updated = list(self.places.shape[:-1])
+        some = tirx.all(*(size > 0 for size in self.sizes))
+        with T.If(some), T.Then(), T.serial(wide(0), prod(updated, start=wide(1))) as number:
+            source = _unfolded(number, updated)
+            at = []
+            for axis, size in enumerate(self.sizes):
+                place = tirx.Cast("int64", self.places[(*source, wide(axis))])
+                place = tirx.if_then_else(place < 0, place + size, place)
+                at.append(T.Bind(tirx.max(tirx.min(place, size - 1), wide(0))))
+            with self._elements(part) as element:
+                self.out[(*at, *element)] = self.updates[(*source, *element)]
+
+    @contextmanager
+    def _elements(self, part: tuple[Any, Any]) -> Iterator[list[Any]]:
+        """Write loops over a part of a row; yield the place in the row."""
+        first, length = part
+        with ExitStack() as loops:
+            lengths = [length, *self._row[1:]][: len(self._row)]
+            at = [loops.enter_context(T.serial(wide(0), one)) for one in lengths]
+            yield [first + at[0], *at[1:]] if at else []
+
+
+def _unfolded(number: Any, sizes: Sequence[Any]) -> list[Any]:
+    """Return the index along each axis of what is counted through all of them."""
+    if len(sizes) < _SEVERAL:
+        return [number] * len(sizes)
+    inner = [prod(sizes[axis + 1 :], start=wide(1)) for axis in range(len(sizes))]
+    return [
+        tirx.floormod(tirx.floordiv(number, tirx.max(below, 1)), tirx.max(size, 1))
+        for size, below in zip(sizes, inner, strict=True)
+    ]
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Scatter",
+        since=11,
+        converter=PlacesConverter("Scatter", Scatter, limit_along_axis),
+        traits=Trait.READS_PLACES,
+    ),
+    Operator(
+        name="ScatterElements",
+        since=18,
+        converter=PlacesConverter("ScatterElements", Scatter, limit_along_axis),
+        traits=Trait.READS_PLACES,
+    ),
+    Operator(
+        name="ScatterND",
+        since=18,
+        converter=ScatteredRows(
+            PlacesConverter("ScatterND", onnx_frontend.ScatterND, limit_index_lists)
+        ),
+        traits=Trait.READS_PLACES,
+    ),
+    Operator(
+        name="TensorScatter",
+        since=24,
+        converter=TensorScatter,
+    ),
+)

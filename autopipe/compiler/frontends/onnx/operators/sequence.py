@@ -1,0 +1,72 @@
+"""Sequences of tensors."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+class SplitToSequence(onnx_frontend.SplitToSequence):
+    """SplitToSequence as a tuple of its parts, which all operators on sequences take."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        made = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
+        if isinstance(made, relax.Tuple):
+            return made
+        parts = bb.emit(made)
+        return relax.Tuple(
+            [bb.emit(relax.TupleGetItem(parts, at)) for at in range(len(made.ty.fields))]
+        )
+
+
+OPERATORS: Final = (
+    Operator(
+        name="ConcatFromSequence",
+        since=11,
+        converter=onnx_frontend.ConcatFromSequence,
+    ),
+    Operator(
+        name="SequenceAt",
+        since=11,
+        converter=onnx_frontend.SequenceAt,
+    ),
+    Operator(
+        name="SequenceConstruct",
+        since=11,
+        converter=onnx_frontend.SequenceConstruct,
+    ),
+    Operator(
+        name="SequenceEmpty",
+        since=11,
+        converter=onnx_frontend.SequenceEmpty,
+    ),
+    Operator(
+        name="SequenceErase",
+        since=11,
+        converter=onnx_frontend.SequenceErase,
+    ),
+    Operator(
+        name="SequenceInsert",
+        since=11,
+        converter=onnx_frontend.SequenceInsert,
+    ),
+    Operator(
+        name="SequenceLength",
+        since=11,
+        converter=onnx_frontend.SequenceLength,
+    ),
+    Operator(
+        name="SequenceMap",
+        refusal="of sequences whose lengths are not known",
+    ),
+    Operator(
+        name="SplitToSequence",
+        since=24,
+        converter=SplitToSequence,
+    ),
+)

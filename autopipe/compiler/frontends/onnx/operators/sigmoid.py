@@ -1,0 +1,57 @@
+"""Sigmoid and its relatives."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.known import scalar_maker
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+class HardSigmoid(onnx_frontend.OnnxOpConverter):
+    """HardSigmoid, bounded by 0 and 1 in the order that keeps what is not a number."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, number = inputs[0], scalar_maker(inputs[0])
+        scaled = relax.op.multiply(data, number(float(attr.get("alpha", 0.2))))
+        line = bb.normalize(relax.op.add(scaled, number(float(attr.get("beta", 0.5)))))
+        low = bb.normalize(relax.op.minimum(number(1.0), line))
+        return relax.op.maximum(number(0.0), low)
+
+
+OPERATORS: Final = (
+    Operator(
+        name="HardSigmoid",
+        since=22,
+        converter=HardSigmoid,
+        moments=rules.squashed,
+    ),
+    Operator(
+        name="HardSwish",
+        since=22,
+        converter=onnx_frontend.HardSwish,
+        moments=rules.rectified,
+    ),
+    Operator(
+        name="Sigmoid",
+        since=13,
+        converter=onnx_frontend.Sigmoid,
+        moments=rules.squashed,
+    ),
+    Operator(
+        name="SwiGLU",
+        since=28,
+        body=write_onnx_body,
+    ),
+    Operator(
+        name="Swish",
+        since=24,
+        body=write_onnx_body,
+    ),
+)

@@ -1,0 +1,258 @@
+"""Slice."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.found.places import node_name
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    advice,
+    is_open,
+    whole,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called, is_number, take_part
+from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.config.dimension import LARGEST
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, E501, PLR0913, PLR0917  TVM's converters have no types, and one signature
+
+
+_ZERO: Final = relax.const(0, "int64")
+
+
+class Slice(onnx_frontend.Slice):
+    """Slice, with attributes before opset 10 and with inputs since then."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        given = [relax.const(list(attr[name]), "int64") for name in ("starts", "ends")]
+        axes = relax.const(list(attr["axes"]), "int64") if "axes" in attr else None
+        return cls._impl_v13(bb, [inputs[0], *given, axes, None], attr, params)
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, *given = (*inputs, None, None)[:5]
+        numbers = [known.values(value, params) for value in given]
+        computed = any(
+            value is not None and found is None for value, found in zip(given, numbers, strict=True)
+        )
+        if computed or not isinstance(data.ty, relax.TensorType) or not known.is_fixed(data.ty):
+            return super()._impl_v13(bb, [data, *given], attr, params)
+        sizes = known.sizes(data, f"input of {known.name(attr)}")
+        listed = [[] if found is None else found.reshape(-1).tolist() for found in numbers]
+        starts, ends, axes, steps = listed
+        axes = list(range(len(starts))) if given[2] is None else axes
+        steps = [1] * len(starts) if given[3] is None else steps
+        parts = {
+            axis % len(sizes): part(start, end, step, sizes[axis % len(sizes)])
+            for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
+        }
+        if any(not taken for taken in parts.values()):
+            left = [len(parts.get(axis, range(size))) for axis, size in enumerate(sizes)]
+            return relax.op.zeros(left, str(data.ty.dtype))
+        if not parts:
+            return data
+        firsts, lasts, strides = zip(*map(_ends, parts.values()), strict=True)
+        return relax.op.strided_slice(data, list(parts), firsts, lasts, strides)
+
+    _impl_v10 = _impl_v13
+
+
+def part(start: int, end: int, step: int, size: int) -> range:
+    """Return the places that ONNX's Slice takes of an axis.
+
+    Unlike Python's, a start below a tensor counts as its first element, also for a step back.
+    Example: -100 to -200 by -1 of 7 elements takes place 0.
+    """
+    start, end = (place + size if place < 0 else place for place in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), size), min(max(end, 0), size), step)
+    return range(min(max(start, 0), size - 1), min(max(end, -1), size), step)
+
+
+def _ends(places: range) -> tuple[int, int, int]:
+    """Return start, end and step for Relax, which counts an end below 0 from the back."""
+    first, count = places.start, len(places)
+    step = places.step if count > 1 else 1
+    end = first + (count - 1) * step + (1 if step > 0 else -1)
+    return first, end if end >= 0 else -(2**31), step
+
+
+def _slice_at_known_places(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Slice, every end within its axis."""
+    what = called("Slice", attr)
+    sizes = extents.shape(inputs[0], what)
+    given = [*numbers[1:], None, None, None, None][:4]
+    if "starts" in attr:
+        given = [list(attr[name]) if name in attr else None for name in ("starts", "ends", "axes")]
+        given.append(None)
+    starts, ends, axes, steps = (None if one is None else list(one) for one in given)
+    if (
+        starts is None
+        or ends is None
+        or any(
+            one is None and len(inputs) > at and inputs[at] is not None
+            for at, one in ((3, axes), (4, steps))
+        )
+    ):
+        return None
+    axes = list(range(len(starts))) if axes is None else [int(a) % len(sizes) for a in axes]
+    steps = [1] * len(starts) if steps is None else steps
+    if not is_open([*starts, *ends, *(sizes[axis] for axis in axes)]):
+        return None
+    data = inputs[0]
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        data = _part(extents, bb, data, (start, end, step), axis, sizes[axis], what)
+    return data
+
+
+def _part(
+    extents: Extents,
+    bb: Any,
+    data: Any,
+    place: tuple[Any, Any, Any],
+    axis: int,
+    size: Any,
+    what: str,
+) -> Any:
+    """Return a part of one axis."""
+    start, end, step = place
+    if not isinstance(step, int) or step == 0:
+        raise ModelError(f"{what} has a step that is open; {advice([step])}")
+    if step > 0:
+        first = _inside(extents, start, size, 0, size, what)
+        last = _inside(extents, end, size, 0, size, what)
+        span = extents.simple(last - first)
+    else:
+        first = _inside(extents, start, size, 0, size - 1, what)
+        last = _inside(extents, end, size, -1, size - 1, what)
+        span = extents.simple(first - last)
+    if is_number(first, 0) and step == 1 and extents.equal(last, size):
+        return data
+    count = extents.simple(tirx.floordiv(wide(span + (abs(step) - 1)), whole(abs(step))))
+    if not extents.truth(count >= 0):
+        count = extents.simple(tirx.max(wide(count), whole(0)))
+    if isinstance(count, int) and count == 0:
+        raise ModelError(f"{what} leaves nothing at any size")
+    return take_part(extents, bb, data, axis, first, step, count)
+
+
+def _inside(extents: Extents, place: Any, size: Any, least: Any, most: Any, what: str) -> Any:
+    """Return a start or an end as ONNX means it: counted from the end if negative, and clipped."""
+    negative = extents.truth(place < 0)
+    if negative is None:
+        raise ModelError(
+            f"{what} counts from the front at some sizes and from the back at others; {advice([place, size])}"
+        )
+    found = extents.simple(place + size) if negative else extents.simple(place)
+    if extents.truth(found >= least) is not True:
+        found = extents.simple(tirx.max(wide(found), wide(least)))
+    if extents.truth(found <= most) is not True:
+        found = extents.simple(tirx.min(wide(found), wide(most)))
+    return found
+
+
+def convert_dynamic_slice(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Slice from or to places that are computed, an axis at a time."""
+    if len(inputs) < 3 or all(one is not None for one in numbers[1:3]):  # noqa: PLR2004 - as it was first defined
+        return _slice_at_known_places(extents, bb, inputs, numbers, attr)
+    what = called("Slice", attr)
+    data, starts, ends = inputs[:3]
+    rank, count = len(extents.shape(data, what)), int(extents.shape(starts, what)[0])
+    axes, steps = (
+        default if at >= len(inputs) or inputs[at] is None else numbers[at]
+        for at, default in ((3, range(count)), (4, [1] * count))
+    )
+    if axes is None or steps is None or not all(isinstance(step, int) and step for step in steps):
+        raise ModelError(f"{what} has axes or steps that are computed")
+    for at, (axis, step) in enumerate(zip(axes, steps, strict=True)):
+        ends_of_axis = [
+            one if count == 1 else bb.emit(relax.op.strided_slice(one, [0], [at], [at + 1]))
+            for one in (starts, ends)
+        ]
+        name = node_name(attr) if count == 1 else f"{node_name(attr)}.{at}"
+        data = _sliced_axis(extents, bb, data, ends_of_axis, int(axis) % rank, step, name)
+    return data
+
+
+def _sliced_axis(
+    extents: Extents, bb: Any, data: Any, ends: Sequence[Any], axis: int, step: int, name: str
+) -> Any:
+    """Return the elements of an axis from a start to an end, both tensors [1], by a step.
+
+    The kernel reads no place outside of the axis, whatever start it is given.
+    """
+    size = extents.shape(data, name)[axis]
+    step = max(min(step, LARGEST), -LARGEST)  # no axis is longer, and sums fit
+    sign, sizes = (1 if step > 0 else -1), _tensor(extents, bb, size)
+    first, last = (
+        _limit_places(bb, place, sizes, least, sign)
+        for place, least in zip(ends, (0, min(sign, 0)), strict=True)
+    )
+    span = bb.emit(relax.op.subtract(last, first))
+    rounded = bb.emit(relax.op.add(span, relax.const([step - sign], "int64")))
+    counts = bb.emit(relax.op.floor_divide(rounded, relax.const([step], "int64")))
+    counts = bb.emit(relax.op.minimum(bb.emit(relax.op.maximum(counts, _ZERO)), sizes))
+    (found,) = extents.read(bb, counts, name, extents.bounds(size)[1])
+
+    def compute(data: Any, first: Any, found: Any) -> Any:
+        shape = [found if at == axis else extent for at, extent in enumerate(data.shape)]
+
+        def element(*index: Any) -> Any:
+            place = first[0] + index[axis] * step
+            inside = tirx.max(tirx.min(place, wide(data.shape[axis]) - 1), wide(0))
+            return data[*index[:axis], inside, *index[axis + 1 :]]
+
+        return te.compute(shape, element, name="slice")
+
+    return bb.emit_te(compute, data, first, found, primfunc_name_hint="slice")
+
+
+def _limit_places(bb: Any, places: Any, sizes: Any, least: int, sign: int) -> Any:
+    """Return places as ONNX means them: counted from the end if negative, and cut.
+
+    Steps back begin at the last element at most.
+    """
+    places = places if places.ty.dtype == "int64" else bb.emit(relax.op.astype(places, "int64"))
+    back = bb.emit(relax.op.add(places, sizes))
+    places = bb.emit(relax.op.where(bb.emit(relax.op.less(places, _ZERO)), back, places))
+    most = sizes if sign > 0 else bb.emit(relax.op.subtract(sizes, relax.const([1], "int64")))
+    return bb.emit(
+        relax.op.maximum(bb.emit(relax.op.minimum(places, most)), relax.const([least], "int64"))
+    )
+
+
+def _tensor(extents: Extents, bb: Any, size: Any) -> Any:
+    """Return a size as a tensor [1]."""
+    made: Array = np.empty(1, object)
+    made[0] = size
+    return extents.put(bb, made, "int64")
+
+
+def _limit_rows(node: Proto, counted: set[str], shape: Shape) -> int | None:
+    """Return the rows of the table where the end of the part is made of sizes."""
+    ends = 2
+    return max(shape[:-1]) if len(node.input) > ends and node.input[ends] in counted else None
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Slice",
+        since=13,
+        converter=Slice,
+        convert_dynamic=convert_dynamic_slice,
+        compute_sizes=arithmetic.slice_numbers,
+        deciding=(1, 2),
+        table_limit=_limit_rows,
+        traits=Trait.MOVES_ELEMENTS | Trait.COMPUTES_SIZES,
+    ),
+)

@@ -1,0 +1,54 @@
+"""Softmax, LogSoftmax and Hardmax."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    is_open,
+    shape_of,
+    whole,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
+
+
+def convert_dynamic_hardmax(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Hardmax along an open axis."""
+    data = inputs[0]
+    sizes = extents.shape(data, called("Hardmax", attr))
+    axis = int(attr.get("axis", -1)) % len(sizes)
+    if not is_open(sizes[axis : axis + 1]):
+        return None
+    largest = bb.emit(relax.op.argmax(data, axis, keepdims=True))
+    places = bb.emit(relax.op.arange(whole(0), wide(sizes[axis]), whole(1), "int64"))
+    shape = [size if at == axis else 1 for at, size in enumerate(sizes)]
+    places = bb.emit(relax.op.reshape(places, shape_of(shape)))
+    return relax.op.astype(bb.emit(relax.op.equal(places, largest)), data.ty.dtype)
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Hardmax",
+        since=13,
+        converter=onnx_frontend.Hardmax,
+        convert_dynamic=convert_dynamic_hardmax,
+    ),
+    Operator(
+        name="LogSoftmax",
+        since=13,
+        converter=onnx_frontend.LogSoftmax,
+    ),
+    Operator(
+        name="Softmax",
+        since=13,
+        converter=onnx_frontend.Softmax,
+        row_moments=rules.softmax,
+    ),
+)

@@ -1,0 +1,68 @@
+"""Split."""
+
+from typing import Any, Final
+
+from tvm import relax, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.found.places import node_name
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    is_open,
+    whole,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called, take_part
+from autopipe.compiler.frontends.onnx.operator import Operator
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+def _split_into_known_parts(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Split of an open axis, or into open parts."""
+    what = called("Split", attr)
+    sizes = extents.shape(inputs[0], what)
+    axis = int(attr.get("axis", 0)) % len(sizes)
+    given = numbers[1] if len(numbers) > 1 else None
+    parts = list(given) if given is not None else list(attr.get("split", ()))
+    if len(inputs) > 1 and inputs[1] is not None and given is None:
+        return None
+    if not is_open([sizes[axis], *parts]):
+        return None
+    if not parts:
+        many = attr["tvm_custom"]["num_outputs"]
+        part = extents.simple(tirx.floordiv(wide(sizes[axis] + (many - 1)), whole(many)))
+        parts = [part] * (many - 1)
+        parts.append(extents.simple(sizes[axis] - part * (many - 1)))
+    made, first, sum_of_parts = [], 0, sum(parts)
+    extents.require(
+        bb, [(sum_of_parts, sizes[axis]), (sizes[axis], sum_of_parts)],
+        f"{what} has parts that are not the whole",
+    )  # fmt: skip
+    for place, part in enumerate(parts, 1):  # at sizes that are likely, too, all within the axis
+        left = extents.simple(sizes[axis] - first)
+        within = extents.simple(tirx.min(wide(part), wide(left))) if place < len(parts) else left
+        made.append(take_part(extents, bb, inputs[0], axis, first, 1, within))
+        first = extents.simple(first + within)
+    return relax.Tuple(made)
+
+
+def convert_dynamic_split(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Split into parts that are computed; together they have to be the whole."""
+    if len(inputs) < 2 or inputs[1] is None or numbers[1] is not None:  # noqa: PLR2004 - optional
+        return _split_into_known_parts(extents, bb, inputs, numbers, attr)
+    sizes = extents.shape(inputs[0], called("Split", attr))
+    most = extents.bounds(sizes[int(attr.get("axis", 0))])[1]
+    parts = extents.read(bb, inputs[1], node_name(attr), most, relax.const([True], "bool"))
+    return _split_into_known_parts(extents, bb, inputs, [numbers[0], parts], attr)
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Split",
+        since=18,
+        converter=onnx_frontend.Split,
+        convert_dynamic=convert_dynamic_split,
+        deciding=(1,),
+    ),
+)

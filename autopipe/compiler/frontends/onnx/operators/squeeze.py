@@ -1,0 +1,78 @@
+"""Squeeze and Unsqueeze: axes of one element."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import (
+    known,
+)
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    advice,
+    is_open,
+    shape_of,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG001, SLF001  TVM's converters have no types, and one signature
+
+
+def _accept_one_axis(converter: Any) -> Any:
+    """Return a converter of an axis, too, where TVM's takes a list of axes; onnxruntime does."""
+
+    def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        axes = onnx_frontend.get_constant((*inputs, None)[1], params)
+        if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
+            listed = [inputs[0], known.stored(axes.value.numpy().reshape(1))]
+            inputs = onnx_frontend.onnx_input(listed)
+        return converter._impl_v13(bb, inputs, attr, params)
+
+    return type(converter.__name__, (converter,), {"_impl_v13": staticmethod(convert)})
+
+
+def convert_dynamic_squeeze(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Squeeze of an axis that has one element at every size: `(samples - 192) // 512 + 1`."""
+    what = called("Squeeze", attr)
+    if len(inputs) > 1 and inputs[1] is not None and numbers[1] is None:
+        return None
+    sizes = extents.shape(inputs[0], what)
+    given = list(numbers[1]) if len(numbers) > 1 and numbers[1] is not None else attr.get("axes")
+    axes = range(len(sizes)) if given is None else [int(axis) % len(sizes) for axis in given]
+    one = {axis: extents.truth(sizes[axis] == 1) for axis in axes}
+    unclear = [sizes[axis] for axis, is_one in one.items() if is_one is None]
+    unclear += [
+        sizes[axis] for axis, is_one in one.items() if given is not None and is_one is False
+    ]
+    if is_open(unclear):
+        raise ModelError(
+            f"{what} takes an axis away that has one element at some sizes only, and {unclear[0]} "
+            f"at others; {advice(unclear)}, or a range in model.dimensions where it has one"
+        )
+    return relax.op.reshape(
+        inputs[0], shape_of([size for axis, size in enumerate(sizes) if not one.get(axis)])
+    )
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Squeeze",
+        since=25,
+        converter=_accept_one_axis(onnx_frontend.Squeeze),
+        convert_dynamic=convert_dynamic_squeeze,
+        compute_sizes=arithmetic.squeeze,
+        traits=Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Unsqueeze",
+        since=25,
+        converter=_accept_one_axis(onnx_frontend.Unsqueeze),
+        compute_sizes=arithmetic.unsqueeze,
+        traits=Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+    ),
+)

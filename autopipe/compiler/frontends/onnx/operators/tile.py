@@ -1,0 +1,51 @@
+"""Tile."""
+
+from typing import Any, Final
+
+from tvm import te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    is_open,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called, emit, is_number
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+def convert_dynamic_tile(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Tile."""
+    if numbers[1] is None:
+        return None
+    sizes, repeats = extents.shape(inputs[0], called("Tile", attr)), list(numbers[1])
+    if not is_open([*sizes, *repeats]):
+        return None
+    made = [extents.simple(size * often) for size, often in zip(sizes, repeats, strict=True)]
+
+    def compute(data: Any, made: Any) -> Any:
+        def at(*index: Any) -> Any:
+            return data[
+                tuple(
+                    place if is_number(often, 1) else tirx.floormod(place, data.shape[axis])
+                    for axis, (place, often) in enumerate(zip(index, repeats, strict=True))
+                )
+            ]
+
+        return te.compute(made, at, name="tile")
+
+    return emit(bb, compute, inputs[0], made, "tile")
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Tile",
+        since=13,
+        converter=onnx_frontend.Tile,
+        convert_dynamic=convert_dynamic_tile,
+        deciding=(1,),
+        read_sizes=(1,),
+        traits=Trait.MOVES_ELEMENTS,
+    ),
+)

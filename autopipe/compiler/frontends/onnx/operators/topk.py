@@ -1,0 +1,112 @@
+"""TopK: the largest or smallest elements along an axis."""
+
+from typing import Any, Final
+
+from tvm import relax, tirx, topi
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.float_order import FLOATS, ordered, restored
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.found.places import node_name
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    is_open,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called, take_part
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+
+AS_SORTED: Final = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
+"""What is sorted in the place of numbers that TVM's runtime does not sort."""
+_LEAST: Final = -(2**63)
+
+
+class TopK(onnx_frontend.TopK):
+    """TopK of numbers that TVM does not sort, as others in the same order; NaN is the largest.
+
+    TVM's converter looks for an attribute in opset 10, which has the number as an input.
+    """
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, what = inputs[0], f"TopK {known.name(attr)}"
+        count = int(known.numbers(inputs[1], params, f"the number of results of {what}").item())
+        size = known.extents_of(data.ty, f"input of {what}")[int(attr.get("axis", -1))]
+        if count < 0 or 0 <= size < count:
+            raise ModelError(f"{what} asks for {count} of {size} elements")
+        return ranked(bb, data, attr, count)
+
+    _impl_v11 = _impl_v10
+
+
+def ranked(bb: Any, data: Any, attr: Any, count: int) -> Any:
+    """Return the values and places of TopK; with -1 for `count`, of the whole axis."""
+    dtype = str(data.ty.dtype)
+    if dtype == "uint64":
+        data = bb.normalize(_signed(bb, data))
+    elif dtype in AS_SORTED:
+        data = bb.normalize(relax.op.astype(data, AS_SORTED[dtype]))
+    elif dtype in FLOATS:
+        data = bb.normalize(bb.emit_te(ordered, data, primfunc_name_hint="ordered"))
+    axis, largest = attr.get("axis", -1), attr.get("largest", 1)
+    found = relax.op.topk(data, count, axis, ret_type="both", largest=largest, dtype="int64")
+    if dtype not in {*AS_SORTED, *FLOATS}:
+        return found
+    found = bb.normalize(found)
+    values, places = (bb.normalize(relax.TupleGetItem(found, at)) for at in range(2))
+    if dtype in FLOATS:
+        same = bb.emit_te(restored, values, dtype, primfunc_name_hint="restored")
+    else:
+        same = _unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
+    return relax.Tuple([bb.normalize(same), places])
+
+
+def _signed(bb: Any, data: Any) -> Any:
+    """Return numbers of 64 bits without a sign as signed ones in the same order."""
+    return relax.op.bitwise_xor(_same_bits(bb, data, "int64"), relax.const(_LEAST, "int64"))
+
+
+def _unsigned(bb: Any, data: Any) -> Any:
+    """Return what `_signed` was made of."""
+    signed = bb.normalize(relax.op.bitwise_xor(data, relax.const(_LEAST, "int64")))
+    return _same_bits(bb, signed, "uint64")
+
+
+def _same_bits(bb: Any, data: Any, dtype: str) -> Any:
+    return bb.emit_te(topi.reinterpret, data, dtype, primfunc_name_hint="same_bits")
+
+
+def convert_dynamic_top_k(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """TopK with a number of results that is computed, or of an axis that may be shorter."""
+    what = called("TopK", attr)
+    sizes = extents.shape(inputs[0], what)
+    axis = int(attr.get("axis", -1)) % len(sizes)
+    if "k" in attr:
+        count: Any = int(attr["k"])
+    elif numbers[1] is not None:
+        count = numbers[1].reshape(-1)[0]
+    else:
+        count = extents.read(bb, inputs[1], node_name(attr), extents.bounds(sizes[axis])[1])
+        count = count[0]
+    if not is_open([sizes[axis], count]):
+        return None
+    if extents.truth(count <= sizes[axis]) is not True:
+        count = extents.simple(tirx.min(wide(count), wide(sizes[axis])))
+    made = bb.normalize(ranked(bb, inputs[0], attr, -1))
+    results = (bb.emit(relax.TupleGetItem(made, at)) for at in range(2))
+    return relax.Tuple([take_part(extents, bb, one, axis, 0, 1, count) for one in results])
+
+
+OPERATORS: Final = (
+    Operator(
+        name="TopK",
+        since=24,
+        converter=TopK,
+        convert_dynamic=convert_dynamic_top_k,
+        deciding=(1,),
+    ),
+)

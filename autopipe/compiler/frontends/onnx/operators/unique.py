@@ -1,0 +1,117 @@
+"""Unique: the different elements."""
+
+from typing import Any, Final
+
+import numpy as np
+from tvm import ir, relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.found import kernels
+from autopipe.compiler.frontends.onnx.found.places import find_nonzero_places, node_name
+from autopipe.compiler.frontends.onnx.known import require_constant
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    shape_of,
+    total,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operators.topk import AS_SORTED
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
+
+
+class Unique(onnx_frontend.OnnxOpConverter):
+    """The different elements or slices of a constant."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data = require_constant("Unique", inputs[0], attr, params)
+        axis = attr.get("axis")
+        found, first, inverse, counts = np.unique(
+            data, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
+        order = np.arange(len(first)) if attr.get("sorted", 1) else np.argsort(first)
+        places = np.argsort(order)[inverse.reshape(-1)]
+        results = (np.take(found, order, axis or 0), first[order], places, counts[order])
+        count = attr["tvm_custom"]["num_outputs"]
+        made = [known.stored(results[0])]
+        made += [known.stored(each.astype("int64")) for each in results[1:count]]
+        return relax.Tuple(made) if count > 1 else made[0]
+
+
+def convert_dynamic_unique(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Unique of all elements: sorted, equal ones are neighbours, and the first of each counts."""
+    data = inputs[0]
+    if isinstance(data, ir.GenericConst):
+        return None
+    what = called("Unique", attr)
+    sizes = extents.shape(data, what)
+    if "axis" in attr and len(sizes) > 1:
+        raise ModelError(f"{what} along an axis of several is not supported")
+    dtype, size = str(data.ty.dtype), extents.simple(total(sizes))
+    flat = bb.emit(relax.op.reshape(data, shape_of([size])))
+    flat = bb.emit(relax.op.astype(flat, AS_SORTED[dtype])) if dtype in AS_SORTED else flat
+    order = bb.emit(relax.op.argsort(flat, axis=0, descending=False, dtype="int64"))
+    ordered = bb.emit(relax.op.take(flat, order, 0))
+
+    def first(ordered: Any) -> Any:
+        def at(place: Any) -> Any:
+            before = ordered[tirx.max(place - 1, wide(0))]
+            return tirx.Cast("int64", tirx.any(place == 0, ordered[place] != before))
+
+        return te.compute(ordered.shape, at, name="first")
+
+    news = bb.emit_te(first, ordered, primfunc_name_hint="first")
+    starts = find_nonzero_places(extents, bb, news, [size], node_name(attr))
+    return _grouped(extents, bb, attr, (flat, order, news, starts, dtype))
+
+
+def _grouped(extents: Extents, bb: Any, attr: Any, parts: tuple[Any, ...]) -> Any:
+    """Return the outputs of Unique: elements, their first places, where each went, how many."""
+    flat, order, news, starts, dtype = parts
+    firsts = bb.emit(relax.op.take(order, starts, 0))
+    size = extents.shape(flat, "the input")[0]
+
+    def counts(starts: Any, size: Any) -> Any:
+        def at(group: Any) -> Any:
+            last = starts.shape[0] - 1
+            after = tirx.if_then_else(group < last, starts[tirx.min(group + 1, last)], size)
+            return after - starts[group]
+
+        return te.compute(starts.shape, at, name="counts")
+
+    numbers = bb.emit_te(counts, starts, wide(size), primfunc_name_hint="counts")
+    ends = bb.emit(relax.op.cumsum(news, axis=0, dtype="int64"))
+
+    def groups(order: Any, ends: Any) -> Any:
+        def write(order: Any, ends: Any, out: Any) -> None:
+            with T.serial(wide(0), order.shape[0]) as at:
+                out[order[at]] = ends[at] - wide(1)
+
+        return kernels.extern(write, [order, ends], [(order.shape, "int64")], "groups")[0]
+
+    inverse = bb.emit_te(groups, order, ends, primfunc_name_hint="groups")
+    if not attr.get("sorted", 1):
+        ranks = bb.emit(relax.op.argsort(firsts, axis=0, descending=False, dtype="int64"))
+        places = bb.emit(relax.op.argsort(ranks, axis=0, descending=False, dtype="int64"))
+        firsts, numbers = (bb.emit(relax.op.take(one, ranks, 0)) for one in (firsts, numbers))
+        inverse = bb.emit(relax.op.take(places, inverse, 0))
+    values = bb.emit(relax.op.take(flat, firsts, 0))
+    values = bb.emit(relax.op.astype(values, dtype)) if str(values.ty.dtype) != dtype else values
+    made = [values, firsts, inverse, numbers][: attr["tvm_custom"]["num_outputs"]]
+    return relax.Tuple(made) if len(made) > 1 else made[0]
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Unique",
+        since=28,
+        converter=Unique,
+        convert_dynamic=convert_dynamic_unique,
+    ),
+)

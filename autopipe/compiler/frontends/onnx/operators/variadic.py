@@ -1,0 +1,49 @@
+"""Operators on any number of tensors."""
+
+from typing import Any, Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+# ruff: noqa: ANN401, SLF001  TVM's converters have no types, and one signature
+
+
+def _apply_pairwise(converter: Any) -> Any:
+    """Return a converter that applies TVM's operator to two inputs at a time."""
+
+    def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG001
+        return converter._impl_dynamic(bb, list(inputs))
+
+    return type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
+
+
+OPERATORS: Final = (
+    Operator(
+        name="Max",
+        since=13,
+        converter=_apply_pairwise(onnx_frontend.Max),
+        compute_sizes=arithmetic.take_maximum,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Mean",
+        since=13,
+        converter=_apply_pairwise(onnx_frontend.Mean),
+    ),
+    Operator(
+        name="Min",
+        since=13,
+        converter=_apply_pairwise(onnx_frontend.Min),
+        compute_sizes=arithmetic.take_minimum,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+    Operator(
+        name="Sum",
+        since=13,
+        converter=_apply_pairwise(onnx_frontend.Sum),
+        moments=rules.total,
+    ),
+)

@@ -1,0 +1,19 @@
+"""Where."""
+
+from typing import Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+
+OPERATORS: Final = (
+    Operator(
+        name="Where",
+        since=16,
+        converter=onnx_frontend.Where,
+        compute_sizes=arithmetic.choose,
+        size_dtype=arithmetic.second_dtype,
+        traits=Trait.COMPUTES_SIZES,
+    ),
+)
