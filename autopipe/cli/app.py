@@ -14,7 +14,6 @@ from autopipe.cli.deploy import bench, export, inspect
 from autopipe.cli.diff import diff
 from autopipe.cli.farm import Certificates, Cluster, scheduler, worker
 from autopipe.cli.init import init
-from autopipe.cli.migrate import migrate
 from autopipe.cli.options import BuildName, Json
 from autopipe.cli.packages import combine, infer, sign
 from autopipe.cli.pipelines import explain, plan, run, validate
@@ -55,7 +54,6 @@ app.command()(profile)
 app.command()(bisect)
 app.command()(report)
 app.command()(diff)
-app.command()(migrate)
 
 
 @app.command()

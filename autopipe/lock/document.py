@@ -18,7 +18,7 @@ Schedule = dict[str, Any] | Annotated[str, StringConstraints(pattern=r"^trace [0
 
 def _version(value: object) -> object:
     if type(value) is not int or value != 1:
-        raise ValueError(f"{value!r} is not a version this autopipe reads; `autopipe migrate` may")
+        raise ValueError(f"{value!r} is not a version this autopipe reads")
     return value
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from pydantic import ValidationError
@@ -21,7 +20,6 @@ from autopipe.config.problem import Field, Place, dotted, shown
 from autopipe.config.scalar import resolve
 from autopipe.errors import LockError
 from autopipe.lock.document import Lock
-from autopipe.lock.migrations import Step, upgrade
 
 _HEAD: Final = (
     "# What this pipeline is built with, written by `autopipe run`: check it in, do not edit.\n"
@@ -53,16 +51,13 @@ def write(lock: Lock) -> str:
     return f"{body}# sha256: {sha256(body.encode()).hexdigest()}\n"
 
 
-def parse(text: str, path: Path, steps: Mapping[int, Step] = MappingProxyType({})) -> Lock:
-    """Read what `write` wrote; `steps` bring what an earlier release wrote up to date.
+def parse(text: str, path: Path) -> Lock:
+    """Parse the text of a lock.
 
     Raises LockError, with the line, for merge conflicts, edits, and what is cut short.
     """
     reader = _LockReader(path, text.split("\n"))
     value = reader.document()
-    if type(value.get("version")) is int and value["version"] in steps:
-        reader.check()
-        value = upgrade(value, steps)
     if value.get("version") != 1:
         version = shown(value.get("version"))
         reader.refuse(
