@@ -16,6 +16,7 @@ from onnx import FunctionProto
 from autopipe.compiler.frontends.moments import Kind, Moments
 from autopipe.compiler.frontends.onnx.open.extents import Extents
 from autopipe.compiler.frontends.onnx.operand import Operand
+from autopipe.compiler.frontends.onnx.place_limits import PlaceRule
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto
 
 ONNX: Final = ""
@@ -96,8 +97,9 @@ class Trait(Flag):
     """Behind it, sizes of an image are no longer sizes of an image."""
     NORMALIZES = auto()
     """Its result has a mean near 0 and a deviation near 1."""
-    READS_PLACES = auto()
-    """Its first input is data, its second one says where in it, along open axes too."""
+    FOLDABLE = auto()
+    """The reference of the onnx library computes it as ONNX defines it, so that a node of constants
+    is one."""
     REFUSES_NO_ROWS = auto()
     """It adds up rows, and is refused where there may be none."""
     NEEDS_DEFAULTS = auto()
@@ -137,6 +139,7 @@ class Operator:
     check_sizes: SizeCheck | None = None
     size_factor: SizeFactor | None = None
     table_limit: TableLimit | None = None
+    places: PlaceRule | None = None
     empty_result: float | None = None
     """Its result where it reduces rows of which there are none."""
 

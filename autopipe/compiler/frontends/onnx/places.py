@@ -12,7 +12,8 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known, lookups
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.place_limits import PlaceRule, check_places
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -58,7 +59,8 @@ def _limit_to_open_extents(bb: Any, indices: Any, extents: Sequence[Any]) -> Any
 class PlacesConverter:
     """A converter of TVM that gets places inside of the tensor only."""
 
-    kind: str
+    name: str
+    rule: PlaceRule
     converter: Any
     cut: Callable[..., Any]
 
@@ -67,7 +69,7 @@ class PlacesConverter:
 
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
             shape = read_sizes(inputs[0])
-            lookups.check(self.kind, inputs, attr)
+            check_places(self.name, self.rule, inputs, attr)
             given = inputs if shape is None else self.cut(bb, inputs, shape, attr, params)
             return self.converter.get_converter(opset)(bb, given, attr, params)
 

@@ -23,15 +23,14 @@ from itertools import chain
 import numpy as np
 from onnx import helper
 
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.quantization_graph import QuantizedGraph
 from autopipe.compiler.frontends.onnx.tensors import Proto
 
-_MOVES = frozenset({
-    "DepthToSpace", "Expand", "Flatten", "Identity", "Reshape", "Slice", "SpaceToDepth",
-    "Squeeze", "Tile", "Transpose", "Unsqueeze",
-})  # fmt: skip
-"""Operators that only move the elements of their first operand."""
 _ALSO = frozenset({"MaxPool", "Concat"})
+"""Operators that keep the order of bytes, beside those that only move elements."""
+
 _TO_BYTES, _TO_FLOATS = "QuantizeLinear", "DequantizeLinear"
 
 
@@ -55,7 +54,8 @@ def _between(graph: QuantizedGraph, data: list[str], after: Proto | None) -> lis
 
 def _moved(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
     """Yield what takes the place of an operator that moves floats, and of what follows it."""
-    if node.op_type not in _MOVES | _ALSO or len(node.output) > 1:
+    moves = has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS)
+    if not (moves or node.op_type in _ALSO) or len(node.output) > 1:
         return
     after = graph.reader(node.output[0])
     data = list(node.input) if node.op_type == "Concat" else list(node.input[:1])

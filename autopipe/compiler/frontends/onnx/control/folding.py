@@ -13,7 +13,6 @@ have no bodies: what moves may be large floats, which are folded where they are 
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 from onnx import numpy_helper
@@ -28,11 +27,6 @@ from autopipe.compiler.frontends.onnx.shapes import of_value
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, bodies
 
 _Shapes = Mapping[str, tuple[int, ...]]
-_DRAWN: Final = frozenset({
-    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-    "RandomUniformLike",
-})  # fmt: skip
-"""Operators that may compute something else each time."""
 
 
 def fold(graph: Proto) -> bool:
@@ -82,7 +76,7 @@ class _Folding:
         graph.node.extend(kept)
 
     def _moves(self, node: Proto, shapes: _Shapes) -> bool:
-        if node.op_type in KINDS or node.op_type in _DRAWN:
+        if node.op_type in KINDS or node.op_type == "Dropout":  # which may draw
             return False
         return _shape(node, shapes) is not None or self._constants.issuperset(
             filter(None, node.input)

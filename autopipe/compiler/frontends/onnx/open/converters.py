@@ -5,12 +5,13 @@ from typing import Any
 
 from tvm import ir, relax, tirx
 
-from autopipe.compiler.frontends.onnx import known, lookups
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.found import nothing
 from autopipe.compiler.frontends.onnx.named import shape_told
 from autopipe.compiler.frontends.onnx.open import arithmetic, choosing
 from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names, total
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.place_limits import OUTSIDE, read_shapes
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
@@ -58,17 +59,16 @@ class OpenConverter:
 
     def _check_places(self, bb: Any, inputs: Any, attr: Any) -> None:
         """Have a call end with an error where nothing is at the places that a node reads."""
-        if not self._operator.has(Trait.READS_PLACES):
-            return
-        shapes = lookups.shapes_of(inputs)
-        if shapes is None:
+        rule = self._operator.places
+        shapes = None if rule is None else read_shapes(inputs)
+        if rule is None or shapes is None:
             return
         sizes = [list(map(self._extents.simple, shape)) for shape in shapes]
         self._extents.require(
             bb,
-            lookups.limits(self._operator.name, sizes, attr),
-            f"{self._operator.name} {known.name(attr)} {lookups.OUTSIDE}",
-            lookups.counts(self._operator.name, sizes),
+            rule.list_limits(sizes, attr),
+            f"{self._operator.name} {known.name(attr)} {OUTSIDE}",
+            rule.list_counts(sizes),
         )
 
     def _checked(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:

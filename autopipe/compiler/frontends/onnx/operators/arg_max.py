@@ -4,7 +4,7 @@ from typing import Final
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 OPERATORS: Final = (
     Operator(
@@ -12,11 +12,13 @@ OPERATORS: Final = (
         since=13,
         converter=onnx_frontend.ArgMax,
         empty_result=0,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="ArgMin",
         since=13,
         converter=onnx_frontend.ArgMin,
         empty_result=0,
+        traits=Trait.FOLDABLE,
     ),
 )

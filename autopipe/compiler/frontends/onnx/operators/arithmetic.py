@@ -13,7 +13,7 @@ OPERATORS: Final = (
         name="Abs",
         since=13,
         converter=onnx_frontend.Abs,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="Add",
@@ -22,7 +22,7 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.add,
         weights={0: "shift", 1: "shift"},
         moments=rules.total,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="Mul",
@@ -31,25 +31,27 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.multiply,
         weights={0: "scale", 1: "scale"},
         moments=rules.product,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="Neg",
         since=13,
         converter=onnx_frontend.Neg,
         compute_sizes=arithmetic.negate,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="Reciprocal",
         since=13,
         converter=onnx_frontend.Reciprocal,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Sqrt",
         since=13,
         converter=onnx_frontend.Sqrt,
         moments=rules.rooted,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Sub",
@@ -58,6 +60,6 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.subtract,
         weights={1: "shift"},
         moments=rules.difference,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
 )

@@ -7,7 +7,7 @@ from tvm import relax, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.tensors import dtype_name
 from autopipe.errors import ModelError
 
@@ -65,25 +65,30 @@ OPERATORS: Final = (
         name="BitShift",
         since=28,
         converter=BitShift,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="BitwiseAnd",
         since=18,
         converter=onnx_frontend.BitwiseAnd,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="BitwiseNot",
         since=18,
         converter=onnx_frontend.BitwiseNot,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="BitwiseOr",
         since=18,
         converter=onnx_frontend.BitwiseOr,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="BitwiseXor",
         since=18,
         converter=onnx_frontend.BitwiseXor,
+        traits=Trait.FOLDABLE,
     ),
 )

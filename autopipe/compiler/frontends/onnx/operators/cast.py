@@ -95,11 +95,12 @@ OPERATORS: Final = (
         converter=Cast,
         compute_sizes=arithmetic.cast,
         size_dtype=arithmetic.cast_dtype,
-        traits=Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="CastLike",
         since=25,
         converter=onnx_frontend.CastLike,
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -67,6 +67,6 @@ OPERATORS: Final = (
         since=13,
         converter=Clip,
         moments=rules.rectified,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
 )

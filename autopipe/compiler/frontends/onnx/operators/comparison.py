@@ -7,7 +7,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.open import arithmetic
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
@@ -30,6 +30,7 @@ OPERATORS: Final = (
         converter=Equal,
         compute_sizes=arithmetic.is_equal,
         size_dtype=arithmetic.truth_dtype,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Greater",
@@ -37,6 +38,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.Greater,
         compute_sizes=arithmetic.is_greater,
         size_dtype=arithmetic.truth_dtype,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="GreaterOrEqual",
@@ -44,6 +46,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.GreaterOrEqual,
         compute_sizes=arithmetic.is_greater_or_equal,
         size_dtype=arithmetic.truth_dtype,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Less",
@@ -51,6 +54,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.Less,
         compute_sizes=arithmetic.is_less,
         size_dtype=arithmetic.truth_dtype,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="LessOrEqual",
@@ -58,5 +62,6 @@ OPERATORS: Final = (
         converter=onnx_frontend.LessOrEqual,
         compute_sizes=arithmetic.is_less_or_equal,
         size_dtype=arithmetic.truth_dtype,
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     total,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
@@ -57,5 +57,6 @@ OPERATORS: Final = (
         since=28,
         converter=Compress,
         convert_dynamic=convert_dynamic_compress,
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -15,6 +15,6 @@ OPERATORS: Final = (
         converter=onnx_frontend.Concat,
         compute_sizes=arithmetic.concatenate,
         moments=rules.mixed,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
 )

@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     Extents,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
 
@@ -50,5 +50,6 @@ OPERATORS: Final = (
         convert_dynamic=convert_dynamic_constant_of_shape,
         deciding=(0,),
         read_sizes=(0,),
+        traits=Trait.FOLDABLE,
     ),
 )

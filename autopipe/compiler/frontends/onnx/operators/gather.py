@@ -10,6 +10,14 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
+from autopipe.compiler.frontends.onnx.place_limits import (
+    ALONG_AXIS,
+    INDEX_LISTS,
+    Attributes,
+    Limits,
+    PlaceRule,
+    Shapes,
+)
 from autopipe.compiler.frontends.onnx.places import (
     PlacesConverter,
     limit_along_axis,
@@ -56,26 +64,40 @@ def _limit_rows(node: Proto, counted: set[str], shape: Shape) -> int | None:
     return shape[0] if node.input[1] in counted else None
 
 
+def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:
+    return [(1, shapes[0][int(attr.get("axis", 0))])]
+
+
+_ROWS: Final = PlaceRule(_limit_places)
+
+
 OPERATORS: Final = (
     Operator(
         name="Gather",
         since=13,
-        converter=PlacesConverter("Gather", Gather, limit_along_axis),
+        places=_ROWS,
+        converter=PlacesConverter("Gather", _ROWS, Gather, limit_along_axis),
         compute_sizes=arithmetic.gather,
         table_limit=_limit_rows,
         weights={0: "table"},
-        traits=Trait.COMPUTES_SIZES | Trait.READS_PLACES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="GatherElements",
         since=13,
-        converter=PlacesConverter("GatherElements", onnx_frontend.GatherElements, limit_along_axis),
-        traits=Trait.READS_PLACES,
+        places=ALONG_AXIS,
+        converter=PlacesConverter(
+            "GatherElements", ALONG_AXIS, onnx_frontend.GatherElements, limit_along_axis
+        ),
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="GatherND",
         since=13,
-        converter=PlacesConverter("GatherND", onnx_frontend.GatherND, limit_index_lists),
-        traits=Trait.READS_PLACES,
+        places=INDEX_LISTS,
+        converter=PlacesConverter(
+            "GatherND", INDEX_LISTS, onnx_frontend.GatherND, limit_index_lists
+        ),
+        traits=Trait.FOLDABLE,
     ),
 )

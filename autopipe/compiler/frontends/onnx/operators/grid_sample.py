@@ -5,12 +5,21 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.place_limits import (
+    Attributes,
+    Limits,
+    PlaceRule,
+    Shapes,
+    list_but_last,
+)
 from autopipe.compiler.frontends.onnx.places import PlacesConverter
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
+_IMAGE: Final = 2
+"""The first axis of an image, behind batch and channels."""
 _FURTHEST: Final = 2**30
 """Pixels from the middle of an image: what is further away counts as there. 32 bits hold them."""
 _LONGEST: Final = 2**16
@@ -28,6 +37,14 @@ def _limit_grid(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) 
     return [image, bb.normalize(relax.op.minimum(low, relax.const(most, dtype)))]
 
 
+def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:  # noqa: ARG001
+    data, places = shapes
+    return [(places[0], data[0]), *((1, size) for size in data[_IMAGE:])]
+
+
+_GRID: Final = PlaceRule(_limit_places, list_but_last)
+
+
 OPERATORS: Final = (
     Operator(
         name="AffineGrid",
@@ -37,7 +54,7 @@ OPERATORS: Final = (
     Operator(
         name="GridSample",
         since=22,
-        converter=PlacesConverter("GridSample", onnx_frontend.GridSample, _limit_grid),
-        traits=Trait.READS_PLACES,
+        places=_GRID,
+        converter=PlacesConverter("GridSample", _GRID, onnx_frontend.GridSample, _limit_grid),
     ),
 )

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
@@ -30,10 +30,12 @@ OPERATORS: Final = (
         name="IsInf",
         since=20,
         converter=IsInf,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="IsNaN",
         since=20,
         converter=onnx_frontend.IsNaN,
+        traits=Trait.FOLDABLE,
     ),
 )

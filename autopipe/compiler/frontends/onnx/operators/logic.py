@@ -5,7 +5,7 @@ from typing import Final
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.open import arithmetic
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 OPERATORS: Final = (
     Operator(
@@ -14,6 +14,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.And,
         compute_sizes=arithmetic.are_both,
         size_dtype=arithmetic.truth_dtype,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Not",
@@ -21,6 +22,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.Not,
         compute_sizes=arithmetic.negate_truth,
         size_dtype=arithmetic.truth_dtype,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Or",
@@ -28,10 +30,12 @@ OPERATORS: Final = (
         converter=onnx_frontend.Or,
         compute_sizes=arithmetic.is_either,
         size_dtype=arithmetic.truth_dtype,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Xor",
         since=7,
         converter=onnx_frontend.Xor,
+        traits=Trait.FOLDABLE,
     ),
 )

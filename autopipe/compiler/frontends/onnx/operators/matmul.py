@@ -22,5 +22,6 @@ OPERATORS: Final = (
         empty_result=0,
         weights={0: "kernel", 1: "kernel"},
         row_moments=rules.product_of_rows,
+        traits=Trait.FOLDABLE,
     ),
 )

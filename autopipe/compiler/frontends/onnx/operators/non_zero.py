@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
 
@@ -60,5 +60,6 @@ OPERATORS: Final = (
         since=13,
         converter=NonZero,
         convert_dynamic=convert_dynamic_non_zero,
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     whole,
     wide,
 )
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.tensors import Array
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -89,5 +89,6 @@ OPERATORS: Final = (
         steering=(1, 2),
         deciding=(1,),
         read_sizes=(1,),
+        traits=Trait.FOLDABLE,
     ),
 )

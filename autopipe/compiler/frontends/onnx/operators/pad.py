@@ -10,7 +10,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.extents import Extents, is_open, whole, wide
 from autopipe.compiler.frontends.onnx.open.shaping import called
-from autopipe.compiler.frontends.onnx.operator import Operator, Shape
+from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto
 from autopipe.compiler.frontends.onnx.tensors import called as tell_node
@@ -212,5 +212,6 @@ OPERATORS: Final = (
         steering=(1, 2, 3),
         deciding=(1,),
         check_sizes=_check_node,
+        traits=Trait.FOLDABLE,
     ),
 )

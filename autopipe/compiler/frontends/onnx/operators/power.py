@@ -7,7 +7,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
@@ -58,5 +58,6 @@ OPERATORS: Final = (
         since=15,
         converter=Pow,
         moments=rules.squared,
+        traits=Trait.FOLDABLE,
     ),
 )

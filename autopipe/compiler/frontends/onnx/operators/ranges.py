@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called, is_number
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -90,5 +90,6 @@ OPERATORS: Final = (
         convert_dynamic=convert_dynamic_range,
         steering=(1, 2),
         deciding=(0, 1, 2),
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -169,12 +169,14 @@ OPERATORS: Final = (
         since=18,
         converter=_make_converter("ReduceL1"),
         empty_result=KINDS["ReduceL1"].identity,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="ReduceL2",
         since=18,
         converter=_make_converter("ReduceL2"),
         empty_result=KINDS["ReduceL2"].identity,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="ReduceLogSum",
@@ -194,7 +196,7 @@ OPERATORS: Final = (
         converter=_make_converter("ReduceMax"),
         empty_result=KINDS["ReduceMax"].identity,
         moments=rules.largest,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="ReduceMean",
@@ -202,12 +204,14 @@ OPERATORS: Final = (
         converter=_make_converter("ReduceMean"),
         empty_result=KINDS["ReduceMean"].identity,
         moments=rules.averaged,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="ReduceMin",
         since=20,
         converter=_make_converter("ReduceMin"),
         empty_result=KINDS["ReduceMin"].identity,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="ReduceProd",
@@ -215,19 +219,20 @@ OPERATORS: Final = (
         converter=_make_converter("ReduceProd"),
         compute_sizes=arithmetic.take_product,
         empty_result=KINDS["ReduceProd"].identity,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="ReduceSum",
         since=13,
         converter=_make_converter("ReduceSum"),
         empty_result=KINDS["ReduceSum"].identity,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="ReduceSumSquare",
         since=18,
         converter=_make_converter("ReduceSumSquare"),
         empty_result=KINDS["ReduceSumSquare"].identity,
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -7,7 +7,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.known import scalar_maker
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
 
@@ -87,6 +87,7 @@ OPERATORS: Final = (
         since=14,
         converter=onnx_frontend.Relu,
         moments=rules.rectified,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Shrink",

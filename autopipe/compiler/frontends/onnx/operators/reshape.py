@@ -95,7 +95,7 @@ OPERATORS: Final = (
         name="Flatten",
         since=25,
         converter=onnx_frontend.Flatten,
-        traits=Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.ENDS_IMAGE,
+        traits=Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.ENDS_IMAGE,
     ),
     Operator(
         name="Reshape",
@@ -104,6 +104,10 @@ OPERATORS: Final = (
         convert_dynamic=convert_dynamic_reshape,
         compute_sizes=arithmetic.reshape,
         deciding=(1,),
-        traits=Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES | Trait.ENDS_IMAGE,
+        traits=Trait.FOLDABLE
+        | Trait.KEEPS_ELEMENTS
+        | Trait.KEEPS_WEIGHTS
+        | Trait.COMPUTES_SIZES
+        | Trait.ENDS_IMAGE,
     ),
 )

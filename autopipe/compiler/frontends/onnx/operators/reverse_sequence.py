@@ -1,11 +1,12 @@
 """ReverseSequence: the first steps of each sequence, backwards."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tvm import te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known, lookups
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.extents import (
     Extents,
     advice,
@@ -13,6 +14,13 @@ from autopipe.compiler.frontends.onnx.open.extents import (
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
 from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.place_limits import (
+    Attributes,
+    Limits,
+    PlaceRule,
+    Shapes,
+    check_places,
+)
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
@@ -29,7 +37,7 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
         if known.extents_of(inputs[0].ty, f"input of {what}")[batch] < 0:
             raise ModelError(f"{what} has an open batch; give its size")
 
-        lookups.check("ReverseSequence", inputs[:2], attr)
+        check_places("ReverseSequence", _SEQUENCES, inputs[:2], attr)
         return bb.emit_te(
             backwards(time, batch), *inputs[:2], primfunc_name_hint="reverse_sequence"
         )
@@ -70,6 +78,18 @@ def convert_dynamic_reverse_sequence(
         raise ModelError(f"{what} has {count} lengths for a batch of {sizes[batch]}; "
                          f"{advice([sizes[batch], count])}")  # fmt: skip
     return bb.emit_te(backwards(time, batch), data, lengths, primfunc_name_hint="reverse_sequence")
+
+
+def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:
+    data, lengths = shapes
+    return [(data[int(attr.get("batch_axis", 1))], lengths[0])]
+
+
+def _list_data(shapes: Shapes) -> Sequence[Any]:
+    return shapes[0]
+
+
+_SEQUENCES: Final = PlaceRule(_limit_places, _list_data)
 
 
 OPERATORS: Final = (

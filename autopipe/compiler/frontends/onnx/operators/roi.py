@@ -1,17 +1,28 @@
 """Regions of an image, pooled."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known, lookups
-from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.place_limits import (
+    Attributes,
+    Limits,
+    PlaceRule,
+    Shapes,
+    check_places,
+)
 from autopipe.compiler.regions import MOST_SAMPLES, RegionForm, plain
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+_IMAGE: Final = 2
+"""The first axis of an image, behind batch and channels."""
 
 
 class RoiAlign(onnx_frontend.RoiAlign):
@@ -33,7 +44,7 @@ class RoiAlign(onnx_frontend.RoiAlign):
 
 def _aligned(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
     what = f"RoiAlign {known.name(attr)}"
-    lookups.check("RoiAlign", inputs[:3], attr)
+    check_places("RoiAlign", _REGIONS, inputs[:3], attr)
     samples = int(attr.get("sampling_ratio", 0))
     if samples > MOST_SAMPLES:
         raise ModelError(f"{what} takes {samples} samples a side, more than {MOST_SAMPLES}")
@@ -51,6 +62,18 @@ def _aligned(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
     )  # fmt: skip
 
 
+def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:  # noqa: ARG001
+    data, regions, images = shapes
+    return [(regions[0], images[0]), (1, data[0]), *((1, size) for size in data[_IMAGE:])]
+
+
+def _list_regions(shapes: Shapes) -> Sequence[Any]:
+    return shapes[1][:1]
+
+
+_REGIONS: Final = PlaceRule(_limit_places, _list_regions)
+
+
 OPERATORS: Final = (
     Operator(
         name="MaxRoiPool",
@@ -60,7 +83,7 @@ OPERATORS: Final = (
     Operator(
         name="RoiAlign",
         since=22,
+        places=_REGIONS,
         converter=RoiAlign,
-        traits=Trait.READS_PLACES,
     ),
 )

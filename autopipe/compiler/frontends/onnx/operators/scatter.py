@@ -13,10 +13,11 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_equal
 
-from autopipe.compiler.frontends.onnx import known, lookups
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.found.kernels import extern
 from autopipe.compiler.frontends.onnx.open.extents import wide
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.place_limits import ALONG_AXIS, INDEX_LISTS, check_places
 from autopipe.compiler.frontends.onnx.places import (
     PlacesConverter,
     limit_along_axis,
@@ -111,7 +112,7 @@ class ScatteredRows:
             added = known.text(attr.get("reduction", b"none")) != "none"
             if added or not _has_computed_places(inputs, params):
                 return self.otherwise.get_converter(opset)(bb, inputs, attr, params)
-            lookups.check("ScatterND", inputs, attr)
+            check_places("ScatterND", INDEX_LISTS, inputs, attr)
             return replace_rows(bb, *inputs)
 
         return convert
@@ -233,22 +234,24 @@ OPERATORS: Final = (
     Operator(
         name="Scatter",
         since=11,
-        converter=PlacesConverter("Scatter", Scatter, limit_along_axis),
-        traits=Trait.READS_PLACES,
+        places=ALONG_AXIS,
+        converter=PlacesConverter("Scatter", ALONG_AXIS, Scatter, limit_along_axis),
     ),
     Operator(
         name="ScatterElements",
         since=18,
-        converter=PlacesConverter("ScatterElements", Scatter, limit_along_axis),
-        traits=Trait.READS_PLACES,
+        places=ALONG_AXIS,
+        converter=PlacesConverter("ScatterElements", ALONG_AXIS, Scatter, limit_along_axis),
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="ScatterND",
         since=18,
+        places=INDEX_LISTS,
         converter=ScatteredRows(
-            PlacesConverter("ScatterND", onnx_frontend.ScatterND, limit_index_lists)
+            PlacesConverter("ScatterND", INDEX_LISTS, onnx_frontend.ScatterND, limit_index_lists)
         ),
-        traits=Trait.READS_PLACES,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="TensorScatter",

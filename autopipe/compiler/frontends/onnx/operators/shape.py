@@ -27,12 +27,12 @@ OPERATORS: Final = (
         name="Shape",
         since=25,
         converter=onnx_frontend.Shape,
-        traits=Trait.READS_SIZES,
+        traits=Trait.FOLDABLE | Trait.READS_SIZES,
     ),
     Operator(
         name="Size",
         since=25,
         converter=TensorSize,
-        traits=Trait.READS_SIZES,
+        traits=Trait.FOLDABLE | Trait.READS_SIZES,
     ),
 )

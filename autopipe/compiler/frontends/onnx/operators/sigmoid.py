@@ -7,7 +7,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.known import scalar_maker
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
@@ -43,6 +43,7 @@ OPERATORS: Final = (
         since=13,
         converter=onnx_frontend.Sigmoid,
         moments=rules.squashed,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="SwiGLU",

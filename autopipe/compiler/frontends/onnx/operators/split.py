@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called, take_part
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
@@ -64,5 +64,6 @@ OPERATORS: Final = (
         converter=onnx_frontend.Split,
         convert_dynamic=convert_dynamic_split,
         deciding=(1,),
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -66,13 +66,13 @@ OPERATORS: Final = (
         converter=_accept_one_axis(onnx_frontend.Squeeze),
         convert_dynamic=convert_dynamic_squeeze,
         compute_sizes=arithmetic.squeeze,
-        traits=Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="Unsqueeze",
         since=25,
         converter=_accept_one_axis(onnx_frontend.Unsqueeze),
         compute_sizes=arithmetic.unsqueeze,
-        traits=Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
     ),
 )

@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called, take_part
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -108,5 +108,6 @@ OPERATORS: Final = (
         converter=TopK,
         convert_dynamic=convert_dynamic_top_k,
         deciding=(1,),
+        traits=Trait.FOLDABLE,
     ),
 )

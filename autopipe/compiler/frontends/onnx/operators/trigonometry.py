@@ -6,7 +6,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
 
@@ -87,6 +87,7 @@ OPERATORS: Final = (
         name="Cos",
         since=22,
         converter=onnx_frontend.Cos,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Cosh",
@@ -97,6 +98,7 @@ OPERATORS: Final = (
         name="Sin",
         since=22,
         converter=onnx_frontend.Sin,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Sinh",
@@ -107,10 +109,12 @@ OPERATORS: Final = (
         name="Tan",
         since=22,
         converter=onnx_frontend.Tan,
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Tanh",
         since=13,
         converter=onnx_frontend.Tanh,
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -6,7 +6,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
@@ -31,5 +31,6 @@ OPERATORS: Final = (
         name="Trilu",
         since=14,
         converter=Trilu,
+        traits=Trait.FOLDABLE,
     ),
 )

@@ -18,7 +18,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.topk import AS_SORTED
 from autopipe.errors import ModelError
 
@@ -113,5 +113,6 @@ OPERATORS: Final = (
         since=28,
         converter=Unique,
         convert_dynamic=convert_dynamic_unique,
+        traits=Trait.FOLDABLE,
     ),
 )

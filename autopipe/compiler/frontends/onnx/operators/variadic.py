@@ -26,24 +26,26 @@ OPERATORS: Final = (
         since=13,
         converter=_apply_pairwise(onnx_frontend.Max),
         compute_sizes=arithmetic.take_maximum,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="Mean",
         since=13,
         converter=_apply_pairwise(onnx_frontend.Mean),
+        traits=Trait.FOLDABLE,
     ),
     Operator(
         name="Min",
         since=13,
         converter=_apply_pairwise(onnx_frontend.Min),
         compute_sizes=arithmetic.take_minimum,
-        traits=Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
     Operator(
         name="Sum",
         since=13,
         converter=_apply_pairwise(onnx_frontend.Sum),
         moments=rules.total,
+        traits=Trait.FOLDABLE,
     ),
 )

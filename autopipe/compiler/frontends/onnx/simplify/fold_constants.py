@@ -9,6 +9,8 @@ from onnx.numpy_helper import from_array
 
 from autopipe.compiler.frontends.bounds import BOUNDS
 from autopipe.compiler.frontends.onnx.constants import evaluate
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.simplify.graph_view import (
     STANDARD,
     GraphView,
@@ -17,22 +19,6 @@ from autopipe.compiler.frontends.onnx.simplify.graph_view import (
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, bodies, called, constant, uses
 from autopipe.errors import ModelError
 
-_OPERATORS: Final = frozenset({
-    "Abs", "Add", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr",
-    "BitwiseXor", "Cast", "CastLike", "Ceil", "Clip", "Compress", "Concat", "ConstantOfShape",
-    "Cos", "CumSum", "Div", "Equal", "Erf", "Exp", "Expand", "EyeLike", "Flatten", "Floor",
-    "Gather", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
-    "LessOrEqual", "Log", "MatMul", "Max", "Mean", "Min", "Mod", "Mul", "Neg", "NonZero", "Not",
-    "OneHot", "Or", "Pad", "Pow", "Range", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape",
-    "Round", "ScatterElements", "ScatterND", "Sigmoid", "Sign", "Sin", "Size", "Shape", "Slice",
-    "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tan", "Tanh", "Tile", "TopK", "Transpose", "Trilu",
-    "Unique", "Unsqueeze", "Where", "Xor",
-})  # fmt: skip
-"""Operators whose results the reference of onnx computes as ONNX defines them.
-
-Those that make floats of bytes are missing, as products of bytes need them in the graph.
-"""
 _MOVES: Final = frozenset({
     "Concat", "Flatten", "Gather", "Reshape", "Slice", "Squeeze", "Unsqueeze",
 })  # fmt: skip
@@ -91,7 +77,7 @@ class _ConstantFolding:
 
     def take(self, node: Proto) -> bool:
         """Compute a node, if that is possible; tell whether its values are in its place."""
-        if node.domain not in STANDARD or node.op_type not in _OPERATORS or any(bodies(node)):
+        if not has_trait(node, Trait.FOLDABLE) or any(bodies(node)):
             return False
         values = self._of_shape(node) or self._of_constants(node) or self._of_partial(node)
         if values is None:

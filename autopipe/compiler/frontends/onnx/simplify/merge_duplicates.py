@@ -3,19 +3,12 @@
 import hashlib
 from collections import Counter
 from collections.abc import Hashable
-from typing import Final
 
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import redirect
 from autopipe.compiler.frontends.onnx.simplify.graph_view import replace_nodes
 from autopipe.compiler.frontends.onnx.tensors import Proto, bodies
-
-_DRAWN: Final = frozenset({
-    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-    "RandomUniformLike",
-})  # fmt: skip
-"""Operators that compute something else each time."""
 
 
 def merge(graph: Proto) -> bool:
@@ -30,7 +23,7 @@ def merge(graph: Proto) -> bool:
     kept = []
     for node in graph.node:
         redirect(node, names)
-        if any(bodies(node)) or node.op_type in _DRAWN:
+        if any(bodies(node)):
             kept.append(node)
             continue
         made = first.setdefault(_key(node), list(node.output))
