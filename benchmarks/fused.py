@@ -50,8 +50,8 @@ def built(pipeline: Path, trials: int, folder: Path) -> tuple[Path, Path]:
     from safetensors.numpy import save_file
 
     from autopipe.artifacts.library import BuiltLibrary
+    from autopipe.artifacts.model import ImportedModel
     from autopipe.verification.inputs import draw
-    from autopipe.verification.limits import index_limits
 
     artifacts = autopipe.run(
         pipeline,
@@ -59,7 +59,7 @@ def built(pipeline: Path, trials: int, folder: Path) -> tuple[Path, Path]:
         store=folder / "store",
     )
     library, inputs = artifacts["build"].path, folder / "inputs.safetensors"
-    limits = index_limits(artifacts["import"].path)
+    limits = ImportedModel.read(artifacts["import"].path).selects
     described = BuiltLibrary.read(library)
     save_file(draw(described.signature.inputs, limits, (0, 0)), inputs)
     won = ", ".join(f"{task.name} by {task.engine}" for task in described.tasks)

@@ -65,9 +65,9 @@ def _tuned(pipeline: Path, rules: str, seconds: int, folder: Path) -> tuple[Path
     from safetensors.numpy import save_file
 
     from autopipe.artifacts.library import BuiltLibrary
+    from autopipe.artifacts.model import ImportedModel
     from autopipe.artifacts.tuning import TuningReport
     from autopipe.verification.inputs import draw
-    from autopipe.verification.limits import index_limits
 
     budget = f"{{trials: 1000000, time: {seconds}s}}"
     artifacts = autopipe.run(
@@ -79,7 +79,7 @@ def _tuned(pipeline: Path, rules: str, seconds: int, folder: Path) -> tuple[Path
         store=folder / "store",
     )  # fmt: skip
     library, inputs = artifacts["build"].path, folder / "inputs.safetensors"
-    limits = index_limits(artifacts["import"].path)
+    limits = ImportedModel.read(artifacts["import"].path).selects
     save_file(draw(BuiltLibrary.read(library).signature.inputs, limits, (0, 0)), inputs)
     tasks = TuningReport.read(artifacts["tune"].path).tasks
     trials = sum(task.trials for task in tasks)

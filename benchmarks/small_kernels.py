@@ -30,7 +30,6 @@ import autopipe
 from autopipe.api.init import init
 from autopipe.artifacts.model import ImportedModel
 from autopipe.verification.inputs import draw
-from autopipe.verification.limits import index_limits
 
 WIDTH: Final = 64
 LENGTH: Final = 100
@@ -163,8 +162,8 @@ def _raced(small: SmallModel, folder: Path, rounds: int) -> tuple[list[float], l
     made = autopipe.run(
         folder / "small.yaml", overrides=["tuning=null"], store=folder / "store", until="build"
     )
-    imported = Path(made["import"].path)
-    drawn = draw(ImportedModel.read(imported).inputs, index_limits(imported), (2026, 11))
+    imported = ImportedModel.read(Path(made["import"].path))
+    drawn = draw(imported.inputs, imported.selects, (2026, 11))
     counts = {name: np.full_like(drawn[name], value) for name, value in small.counts.items()}
     save_file({**drawn, **counts}, folder / "inputs.safetensors")
     (folder / "states.json").write_text(json.dumps(small.states), encoding="utf-8")

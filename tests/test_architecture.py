@@ -151,6 +151,13 @@ def test_constants_say_their_dtype():
     assert narrows(ast.parse("relax.const(1)", mode="eval").body)
 
 
+def test_only_the_frontend_knows_the_operators_of_onnx():
+    """What later stages need to know of a model, *import* writes into its artifact."""
+    frontend = ROOT / "autopipe" / "compiler" / "frontends" / "onnx"
+    others = [file for file in SOURCES if not file.is_relative_to(frontend)]
+    assert [file for file in others if ".op_type" in file.read_text(encoding="utf-8")] == []
+
+
 def exit_codes():
     """The exit code of each class, as the docstring of `errors` says."""
     lines = re.findall(r"^ +- (\w+) .* exit (\d+)$", errors.__doc__ or "", re.MULTILINE)

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from autopipe.artifacts.document import ArtifactDocument
 from autopipe.artifacts.numbers import Count
+from autopipe.artifacts.promises import OutputPromises
 from autopipe.artifacts.signature import Port
 from autopipe.config.dimension import Dimension, DimensionName
 from autopipe.config.frozen import Sparse
@@ -13,7 +14,7 @@ from autopipe.config.model import Digest
 class ImportedModel(Sparse, ArtifactDocument, frozen=True):
     """An imported model, besides its module and its weights."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "promises"})
     FILE: ClassVar[str] = "model.json"
 
     name: str
@@ -31,12 +32,13 @@ class ImportedModel(Sparse, ArtifactDocument, frozen=True):
     opset: int | None
     """Operator set version of the model; null if it is not ONNX."""
     selects: dict[str, Count]
-    """Inputs whose values choose from a table, and how many entries it has; of an ONNX model,
-    `reference.onnx` says so."""
+    """Inputs whose values are indices into a table, with the number of its entries."""
     params: Count
     """Numbers in all weights."""
     dimensions: dict[DimensionName, Dimension] = {}
     """Sizes that are known only when it runs."""
+    promises: OutputPromises = OutputPromises()
+    """What a build has to reproduce of the outputs."""
 
     @property
     def arguments(self) -> int:

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.lowering import SizedModules
+from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.model_nodes import PACKED, KernelCall, NodeMap
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.bisection.bisection import BisectedCall, Cause
@@ -47,7 +48,6 @@ from autopipe.measure.call_watch import CallWatch
 from autopipe.processes import call
 from autopipe.profiling.profile import match_sites, name_nodes
 from autopipe.schedules.model_weights import ModelWeights
-from autopipe.verification.operators import Operators
 from autopipe.verification.reference import MODEL
 
 
@@ -169,7 +169,7 @@ class _ReferenceValues:
     @classmethod
     def of(cls, job: _Job, sites: Sequence[KernelCall]) -> "_ReferenceValues":
         """Return the values for the calls of a run; there are none without a file of them."""
-        steps = Operators(job.folder("import"), job.built.device).round
+        steps = ImportedModel.read(job.folder("import")).promises.rounds_to_steps
         coarse = bool(job.built.rounded or job.built.short or steps)
         if job.request["values"] is None:
             return cls(None, [()] * len(sites), coarse=coarse)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
+from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.verification import Tolerance
 from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.config.model import Model
@@ -22,7 +23,6 @@ from autopipe.packaging.provenance import Manifest, Source, Statement
 from autopipe.verification import reference
 from autopipe.verification.compare import coarse, magnitude, tolerance, widened
 from autopipe.verification.inputs import Case, nudged
-from autopipe.verification.operators import Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
 from autopipe.verification.rounding import round_weights
 
@@ -45,7 +45,7 @@ class ReferenceCases:
         imported.mkdir()
         _import(manifest, model, imported)
         self._oracle = _choose_reference(manifest.needs, imported, work)
-        self._operators = Operators(imported)
+        self._promises = ImportedModel.read(imported).promises
         self._typical: dict[str, float] = {}
         self.origin = ""
         """The reference and its version, after the first case."""
@@ -70,7 +70,7 @@ class ReferenceCases:
 
     def _move(self, case: Case) -> Sequence[ReferenceAnswer]:
         """Return answers to inputs nearby, where two right programs may part."""
-        steps = self._operators.round
+        steps = self._promises.rounds_to_steps
         if not (case.edge or steps):
             return []
         moved = (nudged(case, seed, _INSIDE if steps else 0.0) for seed in range(_MOVES))
@@ -82,7 +82,7 @@ class ReferenceCases:
     ) -> Tolerance:
         scale = max(self._typical.get(name, 0.0), magnitude(array))
         own = tolerance(array.dtype, scale, None, None, edge=case.edge)
-        allowed = coarse(own, self._operators.floor(name, array.dtype))
+        allowed = coarse(own, self._promises.error_floors.get(name, 0.0))
         for other in others:
             allowed = coarse(allowed, widened(own, array, other[name]).atol)
         return allowed

@@ -118,18 +118,19 @@ class BenchmarkStage(Stage, frozen=True):
         self, ctx: Context, signature: "Signature", sizes: "Sizes", inputs: Path
     ) -> "BenchmarkResult":
         """Time the contenders at certain sizes."""
+        from autopipe.artifacts.model import ImportedModel
         from autopipe.benchmarking.match import OURS, BenchmarkSetup, play
         from autopipe.compiler.library import samples
         from autopipe.config.dimension import with_sizes
         from autopipe.verification.inputs import draw
-        from autopipe.verification.limits import index_limits, input_limits
+        from autopipe.verification.limits import input_limits
 
         model = ctx.inputs["import"]
         ports = signature.at(sizes)
         if self.sample is None:
             timed = draw(ports, input_limits(model, ports), (0, 0))
         else:
-            timed = samples.load(self.sample, ports, index_limits(model))
+            timed = samples.load(self.sample, ports, ImportedModel.read(model).selects)
         arrays.save(timed, inputs)
         gpu = DEVICES[signature.device].describe_device().get("gpu")
         table = BenchmarkSetup(

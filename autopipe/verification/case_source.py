@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library import samples
 from autopipe.config import Verify
 from autopipe.config.dimension import Sizes, ends, likely
 from autopipe.errors import ConfigError
 from autopipe.verification.inputs import Case, cases, draw, redrawn, specials
-from autopipe.verification.limits import index_limits, input_limits
+from autopipe.verification.limits import input_limits
 from autopipe.verification.sizes import tried
 
 _AT_ONCE: Final = 256 << 20
@@ -37,6 +38,7 @@ class CaseSource:
         """Take how the build is called, and the artifact of *import* that it was built from."""
         self._signature, self._imported, self._options = signature, imported, options
         self._likely = likely(signature.dimensions) or ({},)
+        self._selects = ImportedModel.read(imported).selects
         self._limits = input_limits(imported, signature.at(self._likely[0]))
         self._vary = bool(signature.dimensions) and self._depends_on_sizes()
 
@@ -78,7 +80,7 @@ class CaseSource:
 
         At the smallest sizes they are, if they are anywhere; where there are no integers, none is.
         """
-        known, dimensions = index_limits(self._imported), self._signature.dimensions
+        known, dimensions = self._selects, self._signature.dimensions
         first = {
             name: size or dimensions[name].multiple for name, size in ends(dimensions)[0].items()
         }
@@ -99,8 +101,8 @@ class CaseSource:
         inputs, dimensions = self._signature.inputs, self._signature.dimensions
         for name, file in given.items():
             sizes = samples.sizes(file, inputs, dimensions)
-            limits = index_limits(self._imported)  # not those that inputs are drawn within
-            arrays = samples.load(file, self._signature.at(sizes), limits)
+            # not the limits that inputs are drawn within
+            arrays = samples.load(file, self._signature.at(sizes), self._selects)
             drawn.append(Case(name, edge=False, arrays=arrays, sizes=sizes))
         return Batch(drawn, batch.special, frozenset(given))
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.promises import NAN, OutputPromises
 from autopipe.artifacts.verification import CheckedCase, Verification
 from autopipe.config import Verify
 from autopipe.errors import ConfigError, StageError, WrongBuildError
@@ -17,7 +19,6 @@ from autopipe.verification.compare import check_names, magnitude
 from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.inputs import Case
 from autopipe.verification.judge import CaseJudge, key_of
-from autopipe.verification.operators import NAN, Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.reference import Expected
 from autopipe.verification.rounding import Rounding
@@ -177,7 +178,7 @@ class _Checker:
     oracle: Oracle
     source: CaseSource
     options: Verify
-    operators: Operators
+    promises: OutputPromises
     rounding: Rounding | None = None
 
     @classmethod
@@ -189,8 +190,8 @@ class _Checker:
         rounding = Rounding.of(model, imported, plain, options, work) if rounds else None
         oracle = rounding.oracle if rounding else plain
         source = CaseSource(model.signature, imported, options)
-        operators = Operators(imported, model.signature.device)
-        return cls(model, imported, work, oracle, source, options, operators, rounding)
+        promises = ImportedModel.read(imported).promises
+        return cls(model, imported, work, oracle, source, options, promises, rounding)
 
     def checked(self, batch: Batch) -> _BatchResult:
         """Compare all cases of a batch; special ones only where no other one fails."""
@@ -226,8 +227,10 @@ class _Checker:
         check_names([port.name for port in self.model.signature.outputs], expected.outputs)
         warnings = list(self._redrawn(batch, drawn, known))
         typical = _typical(drawn, known)
-        steps = self.operators.round or (self.rounding is not None and self.rounding.inside)
-        judge = CaseJudge(self.model, self.oracle, self.options, self.operators, typical, steps)
+        steps = self.promises.rounds_to_steps or (
+            self.rounding is not None and self.rounding.inside
+        )
+        judge = CaseJudge(self.model, self.oracle, self.options, self.promises, typical, steps)
         pairs = zip(drawn, known, strict=False)
         checked = self._compared(judge, CaseJudge.checked, expected.engine, pairs)
         return _DrawnResult(drawn, known, expected, judge, checked, warnings)
@@ -245,7 +248,7 @@ class _Checker:
         self, special: Sequence[Case], answers: Sequence[ReferenceAnswer]
     ) -> list[ReferenceAnswer]:
         """Return the answers of special cases, that of `plain` where other references lose NaN."""
-        lost = self.operators.propagate
+        lost = self.promises.needs_strict_nan(self.model.signature.device)
         return [
             self._plain(case) if lost and case.name == NAN else answer
             for case, answer in zip(special, answers, strict=True)

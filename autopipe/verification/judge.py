@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from autopipe.artifacts.promises import COMMON_CASES, OutputPromises
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance
 from autopipe.config import Verify
 from autopipe.errors import StageError
@@ -23,7 +24,6 @@ from autopipe.verification.compare import (
 )
 from autopipe.verification.contained_build import BuildCrash, ContainedBuild
 from autopipe.verification.inputs import Case, nudged
-from autopipe.verification.operators import USUAL, Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
 
 _INSIDE = 2.0**-12
@@ -44,7 +44,7 @@ class CaseJudge:
     model: ContainedBuild
     oracle: Oracle
     options: Verify
-    operators: Operators
+    promises: OutputPromises
     typical: Mapping[Hashable, Mapping[str, float]]
     """Each output's magnitude on random inputs, by the sizes: on an edge there may be noise alone.
     """
@@ -69,7 +69,7 @@ class CaseJudge:
         wavers = case.edge or self.steps
         if wavers and self.options.atol is None and any(output.failure for output in outputs):
             outputs = self._widened(case, theirs, ours, outputs)
-        if self.operators.choose and any(output.failure for output in outputs):
+        if self.promises.chooses_rows and any(output.failure for output in outputs):
             outputs = self._matched(case, theirs, ours, outputs)
         return self._stated(case, ours, outputs)
 
@@ -86,10 +86,12 @@ class CaseJudge:
             compare(name, ours[name], array, self._allowed(case, name, array))
             for name, array in theirs.items()
         ]
-        wavers = case.name in USUAL and self.options.atol is None and self.binds(case, theirs)
+        wavers = (
+            case.name in COMMON_CASES and self.options.atol is None and self.binds(case, theirs)
+        )
         if wavers and any(output.failure for output in outputs):
             outputs = self._widened(case, theirs, ours, outputs)
-        if wavers and self.operators.choose and any(output.failure for output in outputs):
+        if wavers and self.promises.chooses_rows and any(output.failure for output in outputs):
             outputs = self._matched(case, theirs, ours, outputs)
         return self._stated(case, ours, outputs)
 
@@ -112,7 +114,8 @@ class CaseJudge:
 
     def binds(self, case: Case | CheckedCase, theirs: ReferenceAnswer) -> bool:
         """Tell whether a build has to pass a special case."""
-        return self.operators.promised(case.name, finite=finite_share(theirs) == 1)
+        finite, device = finite_share(theirs) == 1, self.model.signature.device
+        return self.promises.binds(case.name, finite=finite, device=device)
 
     def _ours(self, case: Case) -> dict[str, np.ndarray]:
         """Run the build. With open sizes, one that refuses a size counts as crashed."""
@@ -133,7 +136,7 @@ class CaseJudge:
         allowed = tolerance(array.dtype, scale, rtol, atol, edge=case.edge)
         if self.options.atol is not None:
             return allowed
-        return coarse(allowed, self.operators.floor(name, array.dtype))
+        return coarse(allowed, self.promises.error_floors.get(name, 0.0))
 
     def _widened(
         self,

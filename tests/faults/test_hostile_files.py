@@ -254,7 +254,10 @@ ARTIFACTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 
 
 REFUSED: dict[str, list[dict[str, Any]]] = {
-    "import": [{"selects": {"x": -1}}, {"weights": "w"}, {"inputs": [{"name": "x"}]}],
+    "import": [
+        {"selects": {"x": -1}}, {"promises": {"error_floors": {"y": -1.0}}},
+        {"promises": {"exact_cases": ["all"]}}, {"weights": "w"}, {"inputs": [{"name": "x"}]},
+    ],
     "lower": [{"nodes": 1, "root_index": None}],
     "tune": [{"tasks": [{**tuned_task(0, "aa").document(), "failures": [{}]}]}],
     "build": [{"claimed": {"steady": "all"}}, {"versions": {"tvm": 1}}, {"tasks": [{"name": "t"}]}],

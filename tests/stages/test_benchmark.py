@@ -21,6 +21,7 @@ from autopipe.errors import ConfigError, GateError, SetupError, StageError
 from autopipe.pipeline.events import Event, Measured, Progress, Warn
 from autopipe.stages.benchmark import BenchmarkStage
 from tests.artifacts.examples import imported
+from tests.verification.imported_onnx import save_imported
 
 
 @pytest.fixture(autouse=True)
@@ -186,7 +187,7 @@ def test_a_rival_that_refuses_the_model_is_a_warning(context, tmp_path, model):
 
     graph = onnx.load(model / "reference.onnx")
     graph.graph.node[0].op_type = "NoSuchOp"
-    onnx.save(graph, tmp_path / "reference.onnx")
+    save_imported(graph, tmp_path)
     events: list[Event] = []
     stage().run(context(events, **{"import": tmp_path}))
     [warning] = [event.message for event in events if isinstance(event, Warn)]

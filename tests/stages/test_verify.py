@@ -15,6 +15,7 @@ from autopipe.stages.verify import VerifyStage
 from autopipe.verification import reference
 from autopipe.verification.inputs import cases
 from tests.support import small_build
+from tests.verification.imported_onnx import save_imported
 
 WRONG = {
     "reduction starts from what was there": """
@@ -169,7 +170,7 @@ def test_a_reference_that_refuses_the_model_is_no_verification(context, tmp_path
 
     graph = onnx.load(model / "reference.onnx")
     graph.graph.node[0].op_type = "NoSuchOp"
-    onnx.save(graph, tmp_path / "reference.onnx")
+    save_imported(graph, tmp_path)
     with pytest.raises(StageError, match=r"the reference onnxruntime failed: .*NoSuchOp"):
         stage().run(context(**{"import": tmp_path}))
 
@@ -183,7 +184,7 @@ def test_a_constant_reference_is_reported(context, tmp_path, model):
     for tensor in graph.graph.initializer:
         zeros = np.zeros_like(numpy_helper.to_array(tensor))
         tensor.CopyFrom(numpy_helper.from_array(zeros, tensor.name))
-    onnx.save(graph, tmp_path / "reference.onnx")
+    save_imported(graph, tmp_path)
     small_build.save_library(tmp_path, "for i, j in T.grid(4, 8):\n    C[i, j] = T.float32(0)")
     from safetensors.numpy import save_file
 
@@ -206,7 +207,7 @@ def test_nan_fails_on_random_inputs_and_only_skips_edges(context, tmp_path, mode
 
     graph = onnx.load(model / "reference.onnx")
     graph.graph.node[1].op_type = "Sqrt"
-    onnx.save(graph, tmp_path / "reference.onnx")
+    save_imported(graph, tmp_path)
     with pytest.raises(GateError, match=r"'random-0': .* values of the reference are not finite"):
         stage().run(context(**{"import": tmp_path}))
 

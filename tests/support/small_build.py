@@ -13,8 +13,8 @@ import pytest
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Context
-from tests.artifacts.examples import imported, library_task
 from tests.artifacts.examples import library as built
+from tests.artifacts.examples import library_task
 
 TARGET: Mapping[str, object] = {
     "kind": "llvm", "mcpu": "x86-64-v2", "mattr": [], "mtriple": None, "num_cores": 2,
@@ -85,8 +85,9 @@ def expected(x: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def save_model(folder: Path) -> None:
     """Write the small model as a MODEL artifact."""
-    import onnx
     from onnx import TensorProto, helper, numpy_helper
+
+    from tests.verification.imported_onnx import save_imported
 
     graph = helper.make_graph(
         [
@@ -109,8 +110,8 @@ def save_model(folder: Path) -> None:
         [numpy_helper.from_array(array, name) for name, array in weights().items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, folder / "reference.onnx")
-    imported(name="small", inputs=INPUTS, outputs=OUTPUTS, weights=tuple(weights())).write(folder)
+    described = {"name": "small", "inputs": INPUTS, "outputs": OUTPUTS}
+    save_imported(model, folder, **described, weights=tuple(weights()))
 
 
 def save_library(folder: Path, dense: str = DENSE) -> None:

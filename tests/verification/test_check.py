@@ -3,7 +3,6 @@ from dataclasses import replace
 from unittest.mock import create_autospec
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -15,6 +14,7 @@ from autopipe.config import Verify
 from autopipe.errors import GateError, WrongBuildError
 from autopipe.verification import judge
 from autopipe.verification.check import find_wrong_case, verify
+from tests.verification.imported_onnx import describe_imported, save_imported
 
 X = Port(name="x", shape=(50,), dtype="float32")
 Y = Port(name="y", shape=(50,), dtype="float32")
@@ -34,9 +34,7 @@ def identity(tmp_path, compute):
     node = helper.make_node("Identity", ["x"], ["y"])
     graph = helper.make_graph([node], "g", ports[:1], ports[1:])
     opset = helper.make_opsetid("", 17)
-    onnx.save(
-        helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "reference.onnx"
-    )
+    save_imported(helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path)
 
     signature = Signature(inputs=(X,), outputs=(Y,), weights=(), threads=1)
     build = create_autospec(LoadedModel, instance=True)
@@ -151,6 +149,7 @@ def test_a_model_of_bytes_that_takes_integers_may_round_as_moved_weights_do(tmp_
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     write_reference(model, weights, None, tmp_path)
+    describe_imported(model, tmp_path)
     build = create_autospec(LoadedModel, instance=True)
     build.signature = Signature(inputs=(x,), outputs=(y,), weights=(), threads=1)
     build.rounded, build.short = (), None

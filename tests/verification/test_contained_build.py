@@ -5,7 +5,6 @@ import signal
 from types import SimpleNamespace
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -16,6 +15,7 @@ from autopipe.errors import GateError, StageError
 from autopipe.verification.check import verify
 from autopipe.verification.contained_build import BuildCrash, ContainedBuild
 from tests.artifacts.examples import library
+from tests.verification.imported_onnx import save_imported
 
 SHAPE = (64,)
 PORTS = {"inputs": (Port(name="x", shape=SHAPE, dtype="float32"),),
@@ -34,7 +34,7 @@ def contained(tmp_path, monkeypatch):
         x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, SHAPE) for n in ("x", "y"))
         graph = helper.make_graph([helper.make_node(kind, ["x"], ["y"])], "g", [x], [y])
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        onnx.save(made, tmp_path / "reference.onnx")
+        save_imported(made, tmp_path)
         return ContainedBuild(folder, tmp_path, {})
 
     return SimpleNamespace(make=make, folder=tmp_path)

@@ -1,13 +1,12 @@
 import numpy as np
-import onnx
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.config import Verify
 from autopipe.verification.case_source import CaseSource
-from autopipe.verification.limits import index_limits, input_limits
+from autopipe.verification.limits import input_limits
 from tests.support.table import each_row
+from tests.verification.imported_onnx import save_imported
 
 
 def saved(tmp_path, nodes, tables, ids=("ids",)):
@@ -16,8 +15,7 @@ def saved(tmp_path, nodes, tables, ids=("ids",)):
     initializers = [numpy_helper.from_array(np.zeros(s, "f4"), n) for n, s in tables.items()]
     graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "reference.onnx")
-    return tmp_path
+    return save_imported(model, tmp_path)
 
 
 def test_real_integers_are_not_held_to_what_drawn_ones_are(tmp_path):
@@ -36,34 +34,6 @@ def test_real_integers_are_not_held_to_what_drawn_ones_are(tmp_path):
 
 def gather(table, ids, output="y", axis=0):
     return helper.make_node("Gather", [table, ids], [output], axis=axis)
-
-
-def test_the_size_of_the_table_is_the_limit(tmp_path):
-    assert index_limits(saved(tmp_path, [gather("t", "ids")], {"t": (7, 3)})) == {"ids": 7}
-    model = saved(tmp_path, [gather("t", "ids", axis=-1)], {"t": (7, 3)})
-    assert index_limits(model) == {"ids": 3}
-
-
-@pytest.mark.parametrize(("first", "second"), [("long", "short"), ("short", "long")])
-def test_the_smallest_of_several_tables_counts_through_casts(tmp_path, first, second):
-    nodes = [
-        helper.make_node("Cast", ["ids"], ["small"], to=TensorProto.INT32),
-        gather(first, "ids", "a"),
-        gather(second, "small", "b"),
-        helper.make_node("Add", ["a", "b"], ["y"]),
-    ]
-    model = saved(tmp_path, nodes, {"long": (9, 3), "short": (4, 3)})
-    assert index_limits(model) == {"ids": 4}
-
-
-def test_a_table_of_unknown_size_allows_its_first_entry(tmp_path):
-    nodes = [helper.make_node("Relu", ["t"], ["computed"]), gather("computed", "ids")]
-    assert index_limits(saved(tmp_path, nodes, {"t": (7, 3)})) == {"ids": 1}
-
-
-def test_an_input_that_selects_nothing_has_no_limit(tmp_path):
-    nodes = [helper.make_node("Cast", ["ids"], ["y"], to=TensorProto.FLOAT)]
-    assert index_limits(saved(tmp_path, nodes, {})) == {}
 
 
 def computed(tmp_path, nodes):

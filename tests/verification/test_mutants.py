@@ -12,10 +12,10 @@ from autopipe.store import arrays
 from autopipe.verification import reference
 from autopipe.verification.check import verify
 from autopipe.verification.inputs import Case, nudged, specials
-from autopipe.verification.operators import Operators
 from autopipe.verification.reference import Expected
 from tests.support.table import each_row
 from tests.verification import mutants
+from tests.verification.imported_onnx import save_imported
 
 pytest.importorskip("onnxruntime")
 
@@ -34,7 +34,7 @@ def verified(tmp_path, monkeypatch):
     def verified(made, run, **options):
         from safetensors.numpy import load_file
 
-        onnx.save(made, tmp_path / "reference.onnx")
+        save_imported(made, tmp_path)
         names = tuple(value.name for value in made.graph.output)
         right = mutants.by_onnxruntime(made)
 
@@ -187,30 +187,6 @@ def test_an_edge_that_the_reference_refuses_is_skipped(verified):
     assert any("Integer modulo by zero" in warning for warning in result.warnings)
 
 
-@each_row(
-    "nodes, floor",
-    [
-        ([("Sigmoid", "x", "y")], 4.8e-7),
-        ([("Relu", "x", "y")], 0.0),
-        ([("Tanh", "x", "a"), ("Relu", "a", "y")], 4.8e-7),
-        ([("Tanh", "x", "a"), ("Add", "a a", "y")], 9.6e-7),
-        ([("Tanh", "x", "a"), ("Mul", "a half", "y")], 2.4e-7),
-        ([("Tanh", "x", "a"), ("Exp", "a", "y")], 0.0),
-        ([("Softmax", "x", "a"), ("Concat", "a x", "y")], 4.8e-7),
-        ([("Greater", "x half", "b"), ("Tanh", "x", "a"), ("Where", "b x a", "y")], 4.8e-7),
-    ],
-)
-def test_how_fine_an_output_is_follows_from_its_last_operators(tmp_path, nodes, floor):
-    made = [
-        helper.make_node(kind, given.split(), [out], **({"axis": 0} if kind == "Concat" else {}))
-        for kind, given, out in nodes
-    ]
-    onnx.save(mutants.model(made, [4, 5], {"half": np.float32(0.5)}), tmp_path / "reference.onnx")
-    operators = Operators(tmp_path)
-    assert operators.floor("y", np.dtype("float32")) == pytest.approx(floor, rel=0.02)
-    assert operators.floor("y", np.dtype("int32")) == 0.0
-
-
 def test_special_numbers_are_few_and_all_are_there():
     port = Port(name="x", shape=(64, 10), dtype="float32")
     count = Port(name="n", shape=(9,), dtype="int64")
@@ -224,28 +200,6 @@ def test_special_numbers_are_few_and_all_are_there():
     assert (found["signed"]["n"] < 0).any()
     assert (found["signed"]["n"] != 0).all()
     assert [case.name for case in specials([count], {"n": 3}, seed=0)] == []
-
-
-@each_row(
-    "kinds, case, finite, promised",
-    [
-        ("Conv Relu", "tiny", True, True),
-        ("Conv Relu", "tiny", False, False),
-        ("Conv Relu", "infinite", True, False),
-        ("Mod", "signed", True, True),
-        ("Mod Pow", "signed", True, False),
-        ("Log", "tiny", True, False),
-        ("Div Where", "nan", False, True),
-        ("Div Max", "nan", False, True),
-        ("Exp", "nan", False, False),
-        ("Div Max", "infinite", False, True),
-        ("", "infinite", False, False),
-    ],
-)
-def test_what_is_promised_follows_from_all_operators(tmp_path, kinds, case, finite, promised):
-    operators = Operators(tmp_path)
-    operators.kinds = frozenset(kinds.split())
-    assert operators.promised(case, finite=finite) == promised
 
 
 def test_a_cast_down_and_up_again_that_was_dropped_is_found(verified):

@@ -4,12 +4,12 @@ import pytest
 from onnx import TensorProto, helper
 from safetensors.numpy import load_file, save_file
 
+from autopipe.artifacts.model import ImportedModel
 from autopipe.config.model import Weights
 from autopipe.errors import ConfigError, ModelError, StageError
 from autopipe.pipeline.stage import Context
 from autopipe.stages.import_model import ImportStage
 from autopipe.verification import reference
-from autopipe.verification.limits import index_limits
 from tests.compiler.frontends.control.control_models import parsed
 from tests.compiler.frontends.models import dense, run, save
 from tests.compiler.frontends.sources import EMBED
@@ -90,7 +90,7 @@ def test_plain_loops_need_no_onnx(tmp_path):
     assert (expected.engine, expected.outputs) == ("plain", ("rows",))
     table = load_file(model / "weights.safetensors")["table"]
     np.testing.assert_array_equal(load_file(expected.files[0])["rows"], table[ids])
-    assert index_limits(model) == {"ids": 7}
+    assert ImportedModel.read(model).selects == {"ids": 7}
     with pytest.raises(ConfigError, match=r"onnx runs ONNX models, .* did you mean 'plain'"):
         reference.choose("onnx", model)
 

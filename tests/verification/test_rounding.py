@@ -12,6 +12,7 @@ from autopipe.errors import GateError
 from autopipe.verification.check import verify
 from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.rounding import to_bfloat16
+from tests.verification.imported_onnx import describe_imported
 
 X, Y = Port(name="x", shape=(3, 64), dtype="float32"), Port(name="y", shape=(3, 8), dtype="float32")
 W = np.random.default_rng(0).standard_normal((64, 8)).astype("f")
@@ -27,6 +28,7 @@ def verified(tmp_path, compute, forged=None, **options):
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
     onnx.checker.check_model(model)
     write_reference(model, {"w": W}, None, tmp_path)
+    describe_imported(model, tmp_path)
     if forged:
         (tmp_path.parent / "outside").write_bytes(W.tobytes())
         written = onnx.load(tmp_path / "reference.onnx", load_external_data=False)

@@ -1,14 +1,11 @@
 """References that contradict each other: a build has to agree with one of them."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
 from autopipe.verification.compare import compare, where_defined
 from autopipe.verification.inputs import Case
-from autopipe.verification.operators import Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.second_opinion import ComparedCase, resolve
 from autopipe.verification.worst import describe_worst
@@ -117,34 +114,6 @@ def test_the_summary_names_each_reference():
     )
     alone = made.model_copy(update={"cases": (case,)})
     assert alone.summary().startswith("equal to onnxruntime 1.31.1 on 1 cases, 50.00%")
-
-
-def operators(tmp_path, *nodes):
-    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy"]
-    out = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, [4])
-    one = onnx.numpy_helper.from_array(np.float32(1), "one")
-    graph = helper.make_graph(nodes, "g", given, [out], [one])
-    onnx.save(helper.make_model(graph), tmp_path / "reference.onnx")
-    return Operators(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("operands", "promised"),
-    [("x a", False), ("a x", False), ("a one", True), ("x y", True), ("m x", True)],
-)
-def test_nothing_is_promised_of_infinities_that_a_sum_takes_away_again(
-    tmp_path, operands, promised
-):
-    """`x - (x + 1)` is -1 at every number; which infinity that leaves, ONNX does not say."""
-    nodes = [
-        helper.make_node("Add", ["x", "one"], ["a"]),
-        helper.make_node("Mul", ["x", "x"], ["m"]),
-        helper.make_node("Sub", operands.split(), ["z"]),
-    ]
-    found = operators(tmp_path, *nodes)
-    for case in ("infinite", "huge", "nan"):
-        assert found.promised(case, finite=False) is promised
-    assert found.promised("tiny", finite=True)
 
 
 def test_what_onnx_leaves_open_is_not_compared():

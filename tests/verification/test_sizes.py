@@ -4,7 +4,6 @@ from contextlib import nullcontext
 from unittest.mock import create_autospec
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,6 +15,7 @@ from autopipe.verification.check import verify
 from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.sizes import tried
 from tests.support.table import each_row
+from tests.verification.imported_onnx import save_imported
 
 BATCH = Dimension(max=64, likely=(8,))
 HEIGHT = Dimension(min=32, max=1920, multiple=32, likely=(640,))
@@ -71,7 +71,7 @@ def save(folder, nodes, **weights):
     graph = helper.make_graph(nodes, "g", [x], [y], stored)
     opset = helper.make_opsetid("", 17)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
-    onnx.save(model, folder / "reference.onnx")
+    save_imported(model, folder)
 
 
 def verified(folder, compute, nodes=(), given=None, signature=SIGNATURE, **weights):

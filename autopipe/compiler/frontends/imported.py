@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autopipe.artifacts.model_nodes import ModelNode
+from autopipe.artifacts.promises import OutputPromises
 from autopipe.tasks.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ class Imported:
     opset: int | None = None
     """Operator set version of the model; None if it is not ONNX."""
     selects: Mapping[str, int] = field(default_factory=dict)
-    """Inputs whose values select something, and of how many; of an ONNX model, `reference.onnx`
-    says so."""
+    """Inputs whose values are indices into a table, with the number of its entries."""
+    promises: OutputPromises = field(default_factory=OutputPromises)
+    """What a build has to reproduce of the outputs."""
     nodes: tuple[ModelNode, ...] = ()
     """Nodes of the model's file, in its order, by whose positions the graph is labelled; none if it
     is not ONNX."""

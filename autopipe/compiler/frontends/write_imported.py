@@ -26,7 +26,7 @@ def write_imported(model: Imported, dimensions: Mapping[str, Dimension], out: Pa
         name=model.name, inputs=_ports(model.inputs), outputs=_ports(model.outputs),
         weights=tuple(model.weights), source_sha256=model.source_sha256,
         synthesized=model.synthesized, opset=model.opset, selects=dict(model.selects),
-        params=params, dimensions=dict(dimensions),
+        params=params, dimensions=dict(dimensions), promises=model.promises,
     ).write(out)  # fmt: skip
     return params
 

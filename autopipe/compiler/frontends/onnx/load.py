@@ -13,8 +13,10 @@ from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
 from autopipe.compiler.frontends.onnx.cleanup import clean
 from autopipe.compiler.frontends.onnx.deciding import warn_of_deciding_inputs
+from autopipe.compiler.frontends.onnx.index_limits import find_index_limits
 from autopipe.compiler.frontends.onnx.node_origins import number_nodes, read_origins
 from autopipe.compiler.frontends.onnx.outputs import misdeclared, outputs_of
+from autopipe.compiler.frontends.onnx.promises import derive_promises
 from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
@@ -65,9 +67,11 @@ def _load(
     original = None if weights is not None else gate.original(data, path, inputs, given)
     if source.digest(source.read(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
-    outputs = outputs_of(module, vetted.model.graph, vetted.inputs, dimensions)
+    graph = vetted.model.graph
+    outputs = outputs_of(module, graph, vetted.inputs, dimensions)
+    warnings += (*warn_of_deciding_inputs(graph, vetted.inputs), *misdeclared(outputs, graph))
     return Imported(
-        name=vetted.model.graph.name or "model",
+        name=graph.name or "model",
         module=module,
         inputs=vetted.inputs,
         outputs=outputs,
@@ -75,12 +79,10 @@ def _load(
         source_sha256=digest,
         synthesized=weights is not None,
         opset=vetted.opset,
+        selects=find_index_limits(graph, [value.name for value in vetted.inputs]),
+        promises=derive_promises(graph, given, {value.name: value.dtype for value in outputs}),
         nodes=nodes,
-        warnings=(
-            *warnings,
-            *warn_of_deciding_inputs(vetted.model.graph, vetted.inputs),
-            *misdeclared(outputs, vetted.model.graph),
-        ),
+        warnings=warnings,
         write_reference=partial(write_reference, vetted.model, given, original),
     )
 
