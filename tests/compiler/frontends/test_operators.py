@@ -127,6 +127,25 @@ def test_operators_compute_what_onnxruntime_does(tmp_path):
     check(BY_ONNXRUNTIME, partial(run, level="ENABLE"), tmp_path, opset=17, atol=1.001)
 
 
+PACKED = made_bytes(6, 3, 8)
+SCALES = np.abs(floats(6, 3, seed=1))
+LONG = floats(2, 40)
+BY_BITS = [
+    case("MatMulNBits", {"x": LONG}, {"w": PACKED, "s": SCALES.reshape(-1)}, domain=MICROSOFT,
+         K=40, N=6, bits=4, block_size=16),
+    case("MatMulNBits", {"x": LONG},
+         {"w": PACKED, "s": SCALES.reshape(-1), "z": made_bytes(6 * 2, seed=3)},
+         domain=MICROSOFT, K=40, N=6, bits=4, block_size=16),
+    case("MatMulNBits", {"x": LONG},
+         {"w": made_bytes(6, 3, 16), "s": SCALES.reshape(-1), "b": floats(6)}, domain=MICROSOFT,
+         order=["x", "w", "s", "", "", "b"], K=40, N=6, bits=8, block_size=16),
+]  # fmt: skip
+
+
+def test_weights_of_few_bits(tmp_path):
+    check(BY_BITS, partial(run, level="ENABLE"), tmp_path, opset=21, atol=1e-2)
+
+
 def test_embeddings_and_their_mask(tmp_path):
     embed = case(
         "EmbedLayerNormalization", WORDS, TABLES, domain=MICROSOFT, made_of="float32",
