@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,14 @@ def test_halves_are_computed_in_single_precision(tmp_path):
     feeds = {name: values.astype("float32") for name, values in layers.feeds.items()}
     right = [output.astype("float16") for output in run(wide.model(), feeds)]
     agree(layers.model(), layers.feeds, right, tmp_path, tolerance=1e-3)
+
+
+def test_operands_are_cast_in_the_order_of_the_node(tmp_path):
+    layers = Layers()
+    layers.add("LSTM", dtype="float16", given="B initial_h initial_c", stored=False)
+    module = load(save(layers.model(), tmp_path), {}, None, None).module
+    casts = re.findall(r"R\.astype\(layer0_(\w+),", module.script())
+    assert casts == ["X", "W", "R", "B", "initial_h", "initial_c"]
 
 
 def test_the_cases_of_the_onnx_package_hold(tmp_path, monkeypatch):

@@ -83,8 +83,9 @@ class _Layer:
             rounded=rounded,
         )
         as_they_are = {"sequence_lens", *(_BYTES if rounded else ())}
-        for name in self._given.keys() - as_they_are:
-            self._given[name] = self._cast(self._given[name], self._form.dtype)
+        for name, value in self._given.items():  # in order, so that each import is the same
+            if name not in as_they_are:
+                self._given[name] = self._cast(value, self._form.dtype)
 
     def convert(self) -> Any:
         """Return the outputs of the layer."""
