@@ -1,8 +1,8 @@
-"""Has TVM's importer of ONNX use the converters of `operators/`."""
+"""Makes TVM's importer of ONNX use the converters of `operators/`."""
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from autopipe.compiler.frontends.onnx.control.converters import (
     HIDDEN_NAMES,
@@ -11,7 +11,7 @@ from autopipe.compiler.frontends.onnx.control.converters import (
 from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions
 from autopipe.compiler.frontends.onnx.converted_nodes import ConvertedNodes
 from autopipe.compiler.frontends.onnx.named import named
-from autopipe.compiler.frontends.onnx.open.converters import OpenConverter
+from autopipe.compiler.frontends.onnx.open.converters import DynamicConverter
 from autopipe.compiler.frontends.onnx.open.extents import Extents
 from autopipe.compiler.frontends.onnx.operator import ONNX
 from autopipe.compiler.frontends.onnx.operators import OPERATORS
@@ -27,22 +27,19 @@ take the place of others of that name."""
 
 
 @contextlib.contextmanager
-def replaced(
-    extents: Extents | None = None, converted: ConvertedNodes | None = None
-) -> Iterator[None]:
-    """Have TVM's importer use these converters, and say which node fails.
+def install_converters(extents: Extents, converted: ConvertedNodes) -> Iterator[None]:
+    """Make TVM's importer use these converters, whose errors name the node.
 
-    `extents` has what is known of open sizes; None where there are none. `converted` records what
-    each node becomes.
+    Args:
+        extents: The dynamic sizes of the model, with its numbers that follow from shapes.
+        converted: Records what each node becomes.
     """
     functions = BodyFunctions()
-    converters: dict[str, Any] = {}
+    converters = {}
     for name, operator in _CONVERTED.items():
-        converter = operator.converter
+        static = operator.converter
         if operator.convert_control is not None:
-            converter = ControlFlowConverter(functions, operator.convert_control)
-        if extents is not None:
-            converter = OpenConverter(operator, converter, extents)
-        converters[HIDDEN_NAMES.get(name, name)] = converter
-    with replace_converters(named(converters, converted or ConvertedNodes())):
+            static = ControlFlowConverter(functions, operator.convert_control)
+        converters[HIDDEN_NAMES.get(name, name)] = DynamicConverter(operator, static, extents)
+    with replace_converters(named(converters, converted)):
         yield

@@ -11,20 +11,19 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.converters import hide
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.converted_nodes import NO_ORIGINS, ConvertedNodes, Origins
-from autopipe.compiler.frontends.onnx.converters import replaced
+from autopipe.compiler.frontends.onnx.converters import install_converters
 from autopipe.compiler.frontends.onnx.named import NodeError, plain
-from autopipe.compiler.frontends.onnx.open.extents import Extents, FoundSize
+from autopipe.compiler.frontends.onnx.open.extents import Extents
 from autopipe.compiler.frontends.onnx.tensors import Proto, name_nodes
 from autopipe.compiler.open_sizes import FOUND_SIZES
 from autopipe.config.dimension import Dimension, size_of
 from autopipe.errors import ModelError
 
 SIZES: Final = "autopipe.sizes"
-"""Name of the parameter that holds open sizes."""
+"""Name of the parameter that holds dynamic sizes."""
 
 _LONGEST = 500
 _ADVICE = "do the sizes in model.inputs fit the model? If so, export it in another form or opset"
@@ -37,9 +36,9 @@ def to_relax(
     dimensions: Mapping[str, Dimension] = MappingProxyType({}),
     origins: Origins = NO_ORIGINS,
 ) -> Any:  # noqa: ANN401
-    """Return an IRModule whose `main` takes the inputs, then the weights, in order.
+    """Convert a model to an IRModule whose `main` takes the inputs, then the weights, in order.
 
-    Open sizes come between them, as one shape: how many multiples each of `dimensions` has.
+    Dynamic sizes come between them, as one shape: how many multiples each of `dimensions` has.
     Example: with `height: {multiple: 32}` an input [1, 3, 32 * height, 640] follows from [height].
 
     The weights are inputs of the graph too: as initializers they would be copied again and
@@ -54,10 +53,8 @@ def to_relax(
         model = hidden
     steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}  # as documents have them
     shapes = _given_shapes(inputs, dimensions, steps)
-    if steps:
-        module, found = _converted(model, shapes, Extents(steps, dimensions), origins)
-    else:
-        module, found = _fixed(model, shapes, origins)
+    extents = Extents(steps, dimensions)
+    module = _convert_nodes(model, shapes, extents, origins)
     main = module["main"]
     expected = [*(value.name for value in inputs), *weights]
     given = [parameter.name for parameter in main.params]
@@ -66,35 +63,23 @@ def to_relax(
         raise ModelError(f"TVM imported other parameters than the graph has: {other}"[:_LONGEST])
     if steps:
         main = _with_sizes(main, len(inputs), list(steps.values()))
-    if found:
-        main = main.with_attr(FOUND_SIZES, [[size.name, size.most] for size in found])
+    if extents.found:
+        main = main.with_attr(FOUND_SIZES, [[size.name, size.most] for size in extents.found])
     main = main.with_attr("num_input", len(inputs) + bool(steps))
     module.update_func(module.get_global_var("main"), main)
     return module
 
 
-def _fixed(
-    model: Proto, shapes: Mapping[str, Any], origins: Origins
-) -> tuple[Any, Sequence[FoundSize]]:
-    """Convert a model whose inputs have fixed sizes, and tell the sizes that it computes.
+def _convert_nodes(
+    model: Proto, shapes: Mapping[str, Any], extents: Extents, origins: Origins
+) -> Any:  # noqa: ANN401
+    """Convert each node once, whether its shapes are static, dynamic or data-dependent.
 
-    Most compute none. Their shapes stay numbers, so they are tried that way first.
+    Sizes that the model computes are added to `extents`. Raises ModelError, with the node.
     """
-    try:
-        module, found = _converted(model, shapes, None, origins)
-    except ModelError:
-        return _converted(model, shapes, Extents({}, {}), origins)
-    if all(known.is_fixed(kind) for kind in results(module["main"])):
-        return module, found
-    return _converted(model, shapes, Extents({}, {}), origins)
-
-
-def _converted(
-    model: Proto, shapes: Mapping[str, Any], extents: Extents | None, origins: Origins
-) -> tuple[Any, Sequence[FoundSize]]:
     converted = ConvertedNodes(origins)
     try:
-        with _silence(), replaced(extents, converted):
+        with _silence(), install_converters(extents, converted):
             module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)
     except NodeError as error:
         raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
@@ -102,7 +87,7 @@ def _converted(
         raise
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
-    return converted.label(module), () if extents is None else extents.found
+    return converted.label(module)
 
 
 def _given_shapes(

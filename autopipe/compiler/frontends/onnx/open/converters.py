@@ -1,12 +1,17 @@
-"""Has TVM's importer know the numbers that follow from open sizes."""
+"""Converters for nodes of dynamic shapes, in front of those for static shapes.
 
-from collections.abc import Mapping
+A node is static if its operands have fixed shapes, and what decides the shape of its result is
+constant. It goes to the static converter, whether the model has dynamic dimensions or not.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm import ir, relax, tirx
+import numpy as np
+from tvm import ir, relax
 
 from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.found import nothing
+from autopipe.compiler.frontends.onnx.found.empty_reductions import guard_empty_reduction
 from autopipe.compiler.frontends.onnx.named import shape_told
 from autopipe.compiler.frontends.onnx.open import arithmetic, choosing
 from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names, total
@@ -18,47 +23,62 @@ from autopipe.errors import ModelError
 # ruff: noqa: ANN401, E501  TVM's converters have no types
 
 
-class OpenConverter:
-    """A converter that is asked where no numbers of open sizes are at hand."""
+class DynamicConverter:
+    """A converter that hands static nodes to the static converter of their operator."""
 
-    def __init__(self, operator: Operator, converter: Any, extents: Extents) -> None:
-        self._operator, self._converter, self._extents = operator, converter, extents
+    def __init__(self, operator: Operator, static: Any, extents: Extents) -> None:
+        self._operator, self._static, self._extents = operator, static, extents
 
     def get_converter(self, opset: int) -> Any:
-        """Return what converts a node, as TVM's importer calls it."""
-        original = self._converter.get_converter(opset)
+        """Return the function that converts a node, as TVM's importer calls it."""
+        convert_static = self._static.get_converter(opset)
 
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-            numbers = [self._extents.of(value, params) for value in inputs]
-            numbers = self._read(bb, inputs, numbers, attr)
-            self._check_places(bb, inputs, attr)
-            made = self._computed(bb, inputs, numbers, attr)
+            made = self._evaluate(bb, inputs, attr, params)
             if made is None and self._operator.name == "If":
-                made = choosing.taken(bb, numbers[0], attr, params[0], opset)
-            if made is None and self._operator.convert_dynamic is not None:
-                made = self._operator.convert_dynamic(self._extents, bb, inputs, numbers, attr)
+                condition = self._extents.of(inputs[0], params)
+                made = choosing.taken(bb, condition, attr, params[0], opset)
+            if made is not None:
+                return made
+            if self._is_static(inputs):
+                return convert_static(bb, inputs, attr, params)
+            made = self._apply_rule(bb, inputs, attr, params)
             if made is None:
-                made = original(bb, inputs, attr, params)
-            made = self._checked(bb, made, inputs, attr)
-            return nothing.guarded(self._extents, bb, self._operator, made, inputs)
+                made = convert_static(bb, inputs, attr, params)
+            made = self._check_result(bb, made, inputs, attr)
+            return guard_empty_reduction(self._extents, bb, self._operator, made, inputs)
 
         return convert
 
-    def _read(self, bb: Any, inputs: Any, numbers: list[Array | None], attr: Any) -> list[Any]:
-        """Return numbers, those too that values of the model decide where they are sizes."""
-        made = list(numbers)
+    def _is_static(self, inputs: Any) -> bool:
+        """Tell whether all operands have fixed shapes, and constants decide that of the result."""
+        deciding = (inputs[at] for at in self._operator.deciding if at < len(inputs))
+        return not any(map(_has_dynamic_shape, inputs)) and all(
+            value is None or isinstance(value, ir.GenericConst) for value in deciding
+        )
+
+    def _apply_rule(self, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        """Convert a node by the rule for dynamic shapes; None leaves it to the static converter."""
+        numbers = [self._extents.of(value, params) for value in inputs]
+        numbers = self._read_sizes(bb, inputs, numbers, attr)
+        self._require_places(bb, inputs, attr)
+        rule = self._operator.convert_dynamic
+        return None if rule is None else rule(self._extents, bb, inputs, numbers, attr)
+
+    def _read_sizes(
+        self, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Any
+    ) -> list[Any]:
+        """Return the numbers of operands; data-dependent ones become new sizes where they are sizes."""
+        sizes = list(numbers)
         for at in self._operator.read_sizes:
             value = inputs[at] if at < len(inputs) else None
-            if value is None or numbers[at] is not None:
-                continue
-            sizes = getattr(getattr(value.ty, "shape", None), "values", None)
-            if sizes is not None and all(isinstance(size, tirx.IntImm) for size in sizes):
+            if value is not None and sizes[at] is None and not _has_dynamic_shape(value):
                 node = str(attr["tvm_custom"]["name"])
-                made[at] = self._extents.read(bb, value, f"{node}.{at}")
-        return made
+                sizes[at] = self._extents.read(bb, value, f"{node}.{at}")
+        return sizes
 
-    def _check_places(self, bb: Any, inputs: Any, attr: Any) -> None:
-        """Have a call end with an error where nothing is at the places that a node reads."""
+    def _require_places(self, bb: Any, inputs: Any, attr: Any) -> None:
+        """Make a call end with an error where the axes that a node reads from are empty."""
         rule = self._operator.places
         shapes = None if rule is None else read_shapes(inputs)
         if rule is None or shapes is None:
@@ -71,8 +91,8 @@ class OpenConverter:
             rule.list_counts(sizes),
         )
 
-    def _checked(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:
-        """Refuse a node whose sizes fit each other at some open sizes only."""
+    def _check_result(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:
+        """Refuse a node whose operands fit each other only for some dynamic sizes."""
         if not isinstance(made, ir.Expr):
             return made
         made = bb.normalize(made)
@@ -94,31 +114,35 @@ class OpenConverter:
             f"or fits at some sizes only; {advice(sizes)}, or a multiple"
         )
 
-    def _computed(self, bb: Any, inputs: Any, numbers: list[Array | None], attr: Any) -> Any:
-        """Return a node that computes numbers of open sizes."""
+    def _evaluate(self, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        """Return the result of a node that computes numbers from shapes; None for another node."""
         if self._operator.has(Trait.READS_SIZES):
-            return self._shape(bb, inputs[0], attr)
+            return self._evaluate_shape(bb, inputs[0], attr)
         if all(value is None or self._extents.kept(value) is None for value in inputs):
             return None
+        numbers = [self._extents.of(value, params) for value in inputs]
         if any(
-            value is not None and found is None
-            for value, found in zip(inputs, numbers, strict=True)
+            value is not None and number is None
+            for value, number in zip(inputs, numbers, strict=True)
         ):
             return None
         dtypes = ["" if value is None else str(value.ty.dtype) for value in inputs]
         made = arithmetic.evaluate(self._extents, self._operator, numbers, dtypes, attr)
         return None if made is None else self._extents.put(bb, *made)
 
-    def _shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
-        import numpy as np
-
+    def _evaluate_shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
         sizes = self._extents.shape(data, f"{self._operator.name} {known.name(attr)}")
         numbers: Array = np.empty(len(sizes), object)
         numbers[:] = sizes
         if self._operator.name == "Shape":
             numbers = numbers[slice(attr.get("start"), attr.get("end"))]
         else:
-            whole: Array = np.empty((), object)
-            whole[()] = self._extents.simple(total(sizes))
-            numbers = whole
+            numbers = np.empty((), object)
+            numbers[()] = self._extents.simple(total(sizes))
         return self._extents.put(bb, numbers, "int64")
+
+
+def _has_dynamic_shape(value: Any) -> bool:
+    """Tell whether an operand is a tensor without a fixed shape."""
+    kind = getattr(value, "ty", None)
+    return isinstance(kind, relax.TensorType) and not known.is_fixed(kind)

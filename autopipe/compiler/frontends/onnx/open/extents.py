@@ -17,7 +17,7 @@ from tvm.sym import Analyzer
 
 from autopipe.artifacts.signature import MOST_ELEMENTS
 from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open.trying import tried
+from autopipe.compiler.frontends.onnx.open.enumerate_sizes import decide_condition
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.compiler.open_sizes import FOUND
 from autopipe.config.dimension import LARGEST, Dimension
@@ -50,7 +50,7 @@ class Extents:
     """The open sizes of a model, and what is known of its tensors of numbers."""
 
     def __init__(self, steps: Mapping[str, Any], dimensions: Mapping[str, Dimension]) -> None:
-        """Take the variable of each dimension, which counts its multiples."""
+        """Take the variable of each dynamic dimension, which counts its multiples."""
         self.found: list[FoundSize] = []
         self._analyzer = Analyzer()
         self._ranges: dict[str, tuple[int, int]] = {}
@@ -84,7 +84,7 @@ class Extents:
             return True
         if self._analyzer.can_prove(tirx.Not(condition)):
             return False
-        return tried(condition, self._ranges)
+        return decide_condition(condition, self._ranges)
 
     def equal(self, one: Any, other: Any) -> bool:
         """Whether two numbers are the same at every size."""
@@ -116,11 +116,11 @@ class Extents:
         return values.astype(object) if values.dtype.kind in "iub" else None
 
     def kept(self, value: Any) -> Array | None:
-        """Return the numbers in a tensor that was made here, None for another one."""
+        """Return the numbers in a tensor that were recorded by `put` or `read`, else None."""
         return self._kept.get(value) if isinstance(value, ir.Expr) else None
 
     def put(self, bb: Any, numbers: Array, dtype: str) -> Any:
-        """Return a tensor of numbers, which are kept."""
+        """Return a tensor of numbers, a constant if they are fixed, and record them."""
         made = _tensor(bb, numbers, dtype)
         self._kept[made] = numbers
         return made
@@ -282,9 +282,7 @@ def _tensor(bb: Any, numbers: Array, dtype: str) -> Any:
         flat = list(numbers.flat)
     if not is_open(flat):
         values = np.array(flat, object).astype("float64" if over > 1 else "int64")
-        return bb.emit(
-            relax.const((values / over if over > 1 else values).reshape(numbers.shape), dtype)
-        )
+        return relax.const((values / over if over > 1 else values).reshape(numbers.shape), dtype)
     made = bb.emit(relax.op.shape_to_tensor(shape_of(flat)))
     made = bb.emit(relax.op.reshape(made, shape_of(numbers.shape)))
     if dtype != "int64":

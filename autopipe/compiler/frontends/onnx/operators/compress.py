@@ -57,6 +57,7 @@ OPERATORS: Final = (
         since=28,
         converter=Compress,
         convert_dynamic=convert_dynamic_compress,
+        deciding=(1,),
         traits=Trait.FOLDABLE,
     ),
 )

@@ -192,5 +192,6 @@ OPERATORS: Final = (
         since=11,
         converter=NonMaxSuppression,
         convert_dynamic=convert_dynamic_non_max_suppression,
+        deciding=(0, 1, 2, 3, 4),
     ),
 )

@@ -60,6 +60,7 @@ OPERATORS: Final = (
         since=13,
         converter=NonZero,
         convert_dynamic=convert_dynamic_non_zero,
+        deciding=(0,),
         traits=Trait.FOLDABLE,
     ),
 )

@@ -113,6 +113,7 @@ OPERATORS: Final = (
         since=28,
         converter=Unique,
         convert_dynamic=convert_dynamic_unique,
+        deciding=(0,),
         traits=Trait.FOLDABLE,
     ),
 )

@@ -1,8 +1,8 @@
-"""Reductions over rows of which there may be none.
+"""Reductions over axes that may have no elements.
 
-TVM starts a sum with its first term, so a sum of nothing has no value. ONNX has one: 0 for a sum,
+TVM starts a sum with its first term, so an empty sum has no value. ONNX has one: 0 for a sum,
 1 for a product, the smallest number for a maximum. A mean it leaves open; onnxruntime has 0.
-The place of the largest of nothing is no place; it is 0 here.
+ArgMax and ArgMin of no elements have no index; it is 0 here.
 """
 
 import math
@@ -18,27 +18,29 @@ from autopipe.errors import ModelError
 # ruff: noqa: ANN401  TVM's converters have no types
 
 
-def guarded(extents: Extents, bb: Any, operator: Operator, made: Any, inputs: Sequence[Any]) -> Any:
-    """Return what a node makes, also where it adds up rows and there are none.
+def guard_empty_reduction(
+    extents: Extents, bb: Any, operator: Operator, made: Any, inputs: Sequence[Any]
+) -> Any:
+    """Return the result of a node, defined also where a reduced axis has no elements.
 
-    Raises ModelError for one whose result would not be defined.
+    Raises ModelError for an operator whose result would not be defined.
     """
-    nothing, is_refused = operator.empty_result, operator.has(Trait.REFUSES_NO_ROWS)
-    if nothing is None and not is_refused:
+    empty_result, is_refused = operator.empty_result, operator.has(Trait.REFUSES_NO_ROWS)
+    if empty_result is None and not is_refused:
         return made
     kept = _sizes(extents, made)
-    summed = [
+    reduced = [
         size
         for value in inputs
         for size in _sizes(extents, value)
         if extents.bounds(size)[0] <= 0 and not any(extents.equal(size, other) for other in kept)
     ]
-    if not summed:
+    if not reduced:
         return made
-    if nothing is None:
+    if empty_result is None:
         raise ModelError(f"{operator.name} adds up rows of which there may be none")
     dtype = str(made.ty.dtype)
-    number = _number(nothing, dtype)
+    number = _number(empty_result, dtype)
 
     def compute(made: Any, *sizes: Any) -> Any:
         some = tirx.all(*(size > 0 for size in sizes))
@@ -46,18 +48,18 @@ def guarded(extents: Extents, bb: Any, operator: Operator, made: Any, inputs: Se
             made.shape, lambda *at: tirx.if_then_else(some, made[at], number), name="some"
         )
 
-    return bb.emit_te(compute, made, *summed, primfunc_name_hint="some")
+    return bb.emit_te(compute, made, *reduced, primfunc_name_hint="some")
 
 
 def _number(value: float, dtype: str) -> Any:
-    """Return a number; an infinity as the last one that whole numbers have."""
+    """Return a constant; infinity as the largest or smallest integer of an integer dtype."""
     if math.isinf(value) and not dtype.startswith("float"):
         return tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
     return tirx.const(value, dtype)
 
 
 def _sizes(extents: Extents, value: Any) -> list[Any]:
-    """Return the sizes of a tensor, nothing where they are not known."""
+    """Return the sizes of a tensor; an empty list where they are unknown."""
     if not isinstance(getattr(value, "ty", None), relax.TensorType):
         return []
     return [extents.simple(size) for size in getattr(value.ty.shape, "values", None) or ()]

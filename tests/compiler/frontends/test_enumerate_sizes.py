@@ -1,9 +1,9 @@
-"""Conditions on open sizes that no rule proves are looked at at every size."""
+"""Conditions on dynamic sizes that no rule proves are evaluated for all sizes."""
 
 from tvm import tirx
 
+from autopipe.compiler.frontends.onnx.open.enumerate_sizes import decide_condition
 from autopipe.compiler.frontends.onnx.open.extents import Extents
-from autopipe.compiler.frontends.onnx.open.trying import tried
 from autopipe.config.dimension import Dimension
 from tests.support.table import each_row
 
@@ -20,12 +20,12 @@ RANGES = {"x": (1, 512), "y": (0, 7)}
         (tirx.EQ(FOUND // 2, FOUND), None), (X // Y > Y, None),
     ],
 )  # fmt: skip
-def test_a_condition_is_tried_at_every_size(condition, answer):
-    assert tried(condition, RANGES) is answer
+def test_a_condition_is_evaluated_for_all_sizes(condition, answer):
+    assert decide_condition(condition, RANGES) is answer
 
 
-def test_too_many_sizes_are_not_tried():
-    assert tried(X // 2 <= X, {"x": (1, 2**31)}) is None
+def test_too_many_sizes_are_not_enumerated():
+    assert decide_condition(X // 2 <= X, {"x": (1, 2**31)}) is None
 
 
 def test_half_a_size_is_no_more_than_the_whole():

@@ -1,6 +1,6 @@
-"""Finds out by trying all sizes whether a condition holds.
+"""Decides conditions on dynamic sizes by evaluating them for all sizes.
 
-TVM's analyzer proves no `x // 2 <= x`. With 512 sizes of `x` all of them are looked at at once.
+TVM's analyzer does not prove `x // 2 <= x`. NumPy evaluates it for all 512 sizes of `x` at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from tvm import tirx
 # ruff: noqa: ANN401  what TVM has no types for
 
 _MOST: Final = 2**17
-"""Sizes, all combinations, that are tried."""
+"""Largest number of combinations of sizes that are evaluated."""
 
 _OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
     tirx.Add: np.add,
@@ -34,14 +34,14 @@ _OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
 }
 
 
-def tried(condition: Any, ranges: Mapping[str, tuple[int, int]]) -> bool | None:
-    """Whether a condition holds at every size (True), at none (False), else None.
+def decide_condition(condition: Any, ranges: Mapping[str, tuple[int, int]]) -> bool | None:
+    """Tell whether a condition holds for all sizes (True), for none (False), else None.
 
     Args:
-        condition: A condition on open sizes.
-        ranges: The first and the last of each size, by its name.
+        condition: A condition on dynamic sizes.
+        ranges: The first and the last value of each size, by name.
 
-    It is None, too, where there are too many sizes, or one is not bounded.
+    It is None, too, where there are too many combinations, or a size is not bounded.
     """
     names = list(dict.fromkeys(str(size.name) for size in tirx.analysis.undefined_vars(condition)))
     if not names or any(name not in ranges for name in names):
@@ -50,27 +50,27 @@ def tried(condition: Any, ranges: Mapping[str, tuple[int, int]]) -> bool | None:
     if prod(last - first + 1 for first, last in sizes) > _MOST:
         return None
     grids = np.meshgrid(*(np.arange(first, last + 1) for first, last in sizes), indexing="ij")
-    found = _value(condition, dict(zip(names, grids, strict=True)))
-    if found is None:
+    truths = _evaluate(condition, dict(zip(names, grids, strict=True)))
+    if truths is None:
         return None
-    if found.all():
+    if truths.all():
         return True
-    return None if found.any() else False
+    return None if truths.any() else False
 
 
-def _value(number: Any, sizes: Mapping[str, Any]) -> Any:
-    """Return a number at all sizes; None where it has something in it that is not known here."""
+def _evaluate(number: Any, sizes: Mapping[str, Any]) -> Any:
+    """Return the values of an expression for all sizes; None if an operation is not supported."""
     if isinstance(number, tirx.IntImm):
         return np.int64(int(number))
     if isinstance(number, tirx.Var):
         return sizes[str(number.name)]
     if isinstance(number, tirx.Not):
-        inner = _value(number.a, sizes)
+        inner = _evaluate(number.a, sizes)
         return None if inner is None else np.logical_not(inner)
     operation = _OPERATIONS.get(type(number))
     if operation is None:
         return None
-    one, other = _value(number.a, sizes), _value(number.b, sizes)
+    one, other = _evaluate(number.a, sizes), _evaluate(number.b, sizes)
     if (
         one is None
         or other is None
