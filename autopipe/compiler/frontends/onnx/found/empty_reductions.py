@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import ir, relax, te, tirx
 
 from autopipe.compiler.frontends.onnx.open.extents import Extents
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -32,6 +32,7 @@ def guard_empty_reduction(
     reduced = [
         size
         for value in inputs
+        if not isinstance(value, ir.GenericConst)  # it has elements, or lists axes
         for size in _sizes(extents, value)
         if extents.bounds(size)[0] <= 0 and not any(extents.equal(size, other) for other in kept)
     ]
