@@ -54,6 +54,11 @@ def test_what_a_pass_replaces_is_the_work_of_a_pass_that_there_is():
     assert {one.replaced_by for one in IMPORTABLE if one.replaced_by} <= passes
 
 
+def test_inputs_that_are_read_as_sizes_decide_a_shape():
+    for operator in IMPORTABLE:
+        assert set(operator.read_sizes) <= set(operator.deciding), operator.name
+
+
 def test_inputs_are_those_of_the_definition():
     for operator in IMPORTABLE:
         if operator.domain != ONNX:

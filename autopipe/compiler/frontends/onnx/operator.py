@@ -27,8 +27,8 @@ MICROSOFT: Final = "com.microsoft"
 Shape = tuple[int, ...]
 
 DynamicRule = Callable[[Extents, Any, Any, Sequence[Array | None], Mapping[str, Any]], Any]
-"""Makes Relax of a node with open sizes: (extents, block builder, inputs, their numbers,
-attributes). None leaves the node to the converter."""
+"""Makes Relax of a node of dynamic shapes: (extents, block builder, inputs, their numbers,
+attributes). None leaves the node to the static converter."""
 
 SizeRule = Callable[[Extents, Sequence[Any], Mapping[str, Any]], Array | None]
 """Computes numbers of open sizes: (extents, numbers of the inputs, attributes). None where the
@@ -119,8 +119,10 @@ class Operator:
     """Why it is not imported, as the end of "operators ...": "whose results are random"."""
 
     converter: Any = None
-    """A class like TVM's `OnnxOpConverter`: makes Relax of a node whose sizes are fixed."""
+    """A class like TVM's `OnnxOpConverter`: makes Relax of a static node, whose operands have fixed
+    shapes and whose deciding inputs are constant."""
     convert_dynamic: DynamicRule | None = None
+    """Makes Relax of any other node."""
     compute_sizes: SizeRule | None = None
     size_dtype: SizeDtype = first_dtype
     convert_control: ControlConverter | None = None
@@ -132,7 +134,7 @@ class Operator:
     steering: Sequence[int] = ()
     """Inputs that steer it: they stay in the graph as constants, and are no weights."""
     deciding: Sequence[int] = ()
-    """Inputs whose values decide the shape of a result."""
+    """Inputs whose values decide the shape of a result: the node is static if they are constant."""
     read_sizes: Sequence[int] = ()
     """Inputs that are read as sizes where only the running model knows them."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from tvm import ir, relax
+from tvm.relax.analysis import tir_vars_in_type
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.found.empty_reductions import guard_empty_reduction
@@ -145,4 +146,6 @@ class DynamicConverter:
 def _has_dynamic_shape(value: Any) -> bool:
     """Tell whether an operand is a tensor without a fixed shape."""
     kind = getattr(value, "ty", None)
-    return isinstance(kind, relax.TensorType) and not known.is_fixed(kind)
+    if not isinstance(kind, relax.TensorType):
+        return False
+    return not isinstance(kind.shape, relax.ShapeExpr) or bool(tir_vars_in_type(kind))
