@@ -3,16 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.tensors import Proto
 
-_KEEPS_VALUES: Final = {
-    "Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile",
-    "Transpose", "Unsqueeze",
-}  # fmt: skip
-"""Operators whose results hold the values of their operands."""
-
-_LOOKUPS: Final = {"Gather", "GatherElements"}
-"""Operators whose second operand holds indices into the first."""
+_KEEPS_VALUES: Final = Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_VALUES
 
 
 def find_index_limits(graph: Proto, inputs: Iterable[str]) -> dict[str, int]:
@@ -24,14 +19,6 @@ def find_index_limits(graph: Proto, inputs: Iterable[str]) -> dict[str, int]:
     limits: dict[str, int] = {}
     _collect_limits(graph, {}, {name: {name} for name in inputs}, limits)
     return limits
-
-
-def _keeps_values(node: Proto) -> bool:
-    return node.op_type in _KEEPS_VALUES
-
-
-def _is_lookup(node: Proto) -> bool:
-    return node.op_type in _LOOKUPS
 
 
 def _collect_limits(
@@ -51,10 +38,10 @@ def _collect_limits(
                 for name, operand in zip(parameters, operands, strict=False)
             }
             _collect_limits(body, shapes, sources | inner, limits)
-        if _keeps_values(node):
+        if has_trait(node, _KEEPS_VALUES):
             for output in node.output:
                 sources[output] = set().union(*(sources.get(name, set()) for name in node.input))
-        elif _is_lookup(node):
+        elif has_trait(node, Trait.LOOKS_UP):
             entries = _count_entries(node, shapes)
             for name in sources.get(node.input[1], ()):
                 limits[name] = min(entries, limits.get(name, entries))

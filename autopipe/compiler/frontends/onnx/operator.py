@@ -97,6 +97,29 @@ class Trait(Flag):
     """Behind it, sizes of an image are no longer sizes of an image."""
     NORMALIZES = auto()
     """Its result has a mean near 0 and a deviation near 1."""
+    KEEPS_VALUES = auto()
+    """Its result has the values of its inputs: Cast, Concat. So has one that keeps or moves
+    elements."""
+    LOOKS_UP = auto()
+    """Its second input has indices into the first."""
+    KEEPS_ERROR = auto()
+    """It amplifies no error of its first input. So does one that keeps or moves elements."""
+    SELECTS = auto()
+    """Elements of its result are elements of one input or another, with their errors."""
+    ADDS = auto()
+    """Its result is a sum of its inputs, or a difference."""
+    ROUNDS_TO_STEPS = auto()
+    """It rounds to integer steps, at which two correct programs may part."""
+    CHOOSES_ROWS = auto()
+    """It selects elements by their values, or sorts them."""
+    EXACT_SPECIALS = auto()
+    """It is promised to treat infinities and NaN as the reference does, whatever `numerics`."""
+    SINGULAR_AT_ZERO = auto()
+    """It amplifies errors near zero, or is undefined for negative numbers."""
+    LOSES_NAN = auto()
+    """Builds and NumPy propagate NaN; onnxruntime drops it in some of these, `onnx` in MaxPool."""
+    COMPARES = auto()
+    """It propagates NaN on processors alone: GPUs return the other operand."""
     FOLDABLE = auto()
     """The reference of the onnx library computes it as ONNX defines it, so that a node of constants
     is one."""
@@ -150,6 +173,10 @@ class Operator:
     count_products: ProductCount = count_matrix_products
     moments: MomentRule | None = None
     row_moments: RowMomentRule | None = None
+
+    saturation_slope: float = 0.0
+    """The steepest slope of a function that saturates at 0, 1 or -1: it bounds how much of an error
+    of the operand is in the result. 0 where it saturates nowhere."""
 
     traits: Trait = Trait.NONE
 

@@ -8,69 +8,22 @@ in steps.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final, Self
 
 import numpy as np
 from onnx import numpy_helper
 
 from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromises
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, graphs
-
-_SATURATION_SLOPES: Final = {
-    "Sigmoid": 0.25, "Tanh": 1.0, "Softmax": 1.0, "Erf": 1.13, "Softsign": 1.0,
-}  # fmt: skip
-"""Functions that saturate at 0, 1 or -1, with their steepest slope: it bounds how much of an error
-of the operand is in the result."""
-
-_MOVEMENT: Final = {
-    "AveragePool", "Clip", "Flatten", "Gather", "GlobalAveragePool", "GlobalMaxPool", "Identity",
-    "MaxPool", "Neg", "Pad", "ReduceMax", "ReduceMean", "ReduceMin", "Relu", "Reshape", "Resize",
-    "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Expand",
-}  # fmt: skip
-"""Operators that amplify no error of their first operand."""
-
-_SELECTION: Final = {"Concat", "Max", "Min", "Where"}
-"""Operators whose elements are elements of any operand, with its error."""
-
-_SUMS: Final = {"Add", "Identity", "Neg", "Sub", "Sum"}
-"""Operators whose results are sums of their operands."""
-
-_QUANTIZING_PREFIXES: Final = (
-    "DynamicQuantize", "QAttention", "QGemm", "QLinear", "QuantizeLinear",
-)  # fmt: skip
-"""How the names of operators begin that round to integer steps."""
-
-_ROW_CHOICES: Final = {"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
-"""Operators that select elements by their values, or sort them."""
-
-_EXACT_SPECIALS: Final = _MOVEMENT - {
-    "AveragePool", "GlobalAveragePool", "ReduceMean", "Resize",
-} | {
-    "Abs", "Add", "And", "Cast", "Ceil", "Concat", "Constant", "Div", "Equal", "Floor", "Greater",
-    "GreaterOrEqual", "HardSigmoid", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mod",
-    "Mul", "Not", "Or", "Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Sum", "ThresholdedRelu",
-    "Where", "Xor",
-}  # fmt: skip
-"""Operators that are promised to treat infinities and NaN as the reference does, whatever
-`numerics`."""
-
-_SINGULAR_AT_ZERO: Final = {
-    "Acosh", "Atanh", "Log", "LogSoftmax", "Pow", "ReduceLogSum", "ReduceLogSumExp",
-}  # fmt: skip
-"""Operators that amplify errors near zero, or are undefined for negative numbers."""
-
-_NAN_LOST: Final = {"GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin"}
-"""Operators that propagate NaN in builds and in NumPy; onnxruntime drops it in some, and `onnx` in
-MaxPool."""
-
-_COMPARISONS: Final = _NAN_LOST | {"Clip", "Max", "Min", "Relu"}
-"""Operators that propagate NaN on processors alone: GPUs return the other operand."""
 
 _FLOAT16_TYPES: Final = {10, 16}
 """ONNX's numbers of float16 and bfloat16."""
 _WIDE_FLOAT_TYPES: Final = {1, 11}
 """ONNX's numbers of float32 and float64."""
-_INEXACT_CAST: Final = "inexact Cast"
 
 _SATURATION_UNITS: Final = 4.0
 """Units in the last place of 1 that two correct programs may differ by where a function
@@ -87,34 +40,30 @@ def derive_promises(
     `weights` are the tensors that are not stored in the graph.
     """
     indexed = _IndexedGraph.of(graph, weights)
-    operators = {indexed.classify(node) for inner in graphs(graph) for node in inner.node}
+    traits = [indexed.traits_of(node) for inner in graphs(graph) for node in inner.node]
     floors = {name: indexed.error_floor(name, dtype) for name, dtype in output_dtypes.items()}
     exact = COMMON_CASES if any(map(indexed.cancels, graph.node)) else SPECIAL_CASES
+    some = reduce(or_, traits, Trait.NONE)
+    is_exact = bool(traits) and all(one & Trait.EXACT_SPECIALS for one in traits)
     return OutputPromises(
-        chooses_rows=not operators.isdisjoint(_ROW_CHOICES),
-        rounds_to_steps=any(name.startswith(_QUANTIZING_PREFIXES) for name in operators),
+        chooses_rows=bool(some & Trait.CHOOSES_ROWS),
+        rounds_to_steps=bool(some & Trait.ROUNDS_TO_STEPS),
         error_floors={name: floor for name, floor in floors.items() if 0 < floor < math.inf},
-        exact_cases=exact if operators and operators <= _EXACT_SPECIALS else (),
-        finite_cases=COMMON_CASES if operators.isdisjoint(_SINGULAR_AT_ZERO) else (),
-        nan_only_on_cpu=not operators.isdisjoint(_COMPARISONS),
-        references_lose_nan=not operators.isdisjoint(_NAN_LOST),
+        exact_cases=exact if is_exact else (),
+        finite_cases=() if some & Trait.SINGULAR_AT_ZERO else COMMON_CASES,
+        nan_only_on_cpu=bool(some & Trait.COMPARES),
+        references_lose_nan=bool(some & Trait.LOSES_NAN),
     )
 
 
-def _is_saturating(node: Proto) -> bool:
-    return node.op_type in _SATURATION_SLOPES
+def _keeps_error(node: Proto) -> bool:
+    return has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_ERROR)
 
 
-def _is_movement(node: Proto) -> bool:
-    return node.op_type in _MOVEMENT
-
-
-def _is_selection(node: Proto) -> bool:
-    return node.op_type in _SELECTION
-
-
-def _is_sum(node: Proto) -> bool:
-    return node.op_type in _SUMS
+def _slope(node: Proto) -> float:
+    """Return the slope of a function that saturates, 0 for others."""
+    operator = find_operator(node)
+    return 0.0 if operator is None else operator.saturation_slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +79,23 @@ class _IndexedGraph:
         producers = {name: node for node in graph.node for name in node.output}
         return cls(producers, {tensor.name: tensor for tensor in graph.initializer}, weights)
 
-    def classify(self, node: Proto) -> str:
-        """Return a node's operator; casts whose result two correct programs may differ in apart.
+    def traits_of(self, node: Proto) -> Trait:
+        """Return the traits of a node; a cast is only exact where two correct programs agree.
 
         An infinity is no integer, and 16-bit floats are computed in float32: a sum of them that
         overflows may be cast to float32 before it does.
         """
-        if node.op_type != "Cast":
-            return str(node.op_type)
+        operator = find_operator(node)
+        if operator is None:
+            return Trait.NONE
+        if operator.name != "Cast":
+            return operator.traits
         dtype = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
         producer = self.producers.get(node.input[0])
         is_exact = dtype in _FLOAT16_TYPES or (
             dtype in _WIDE_FLOAT_TYPES and (producer is None or producer.op_type == "Cast")
         )
-        return "Cast" if is_exact else _INEXACT_CAST
+        return operator.traits if is_exact else operator.traits & ~Trait.EXACT_SPECIALS
 
     def cancels(self, node: Proto) -> bool:
         """Return whether a node subtracts a part of its own operands, as `x - (x + 1)` does.
@@ -165,7 +117,10 @@ class _IndexedGraph:
                 continue
             summands.add(value)
             node = self.producers.get(value)
-            if node is not None and _is_sum(node):
+            is_sum = node is not None and (
+                has_trait(node, Trait.ADDS) or node.op_type in {"Identity", "Neg"}
+            )
+            if node is not None and is_sum:
                 waiting += node.input
         return summands
 
@@ -201,14 +156,15 @@ class _IndexedGraph:
         if node.op_type == "DequantizeLinear":
             scale = self._largest_magnitude(node.input[1])
             return _QUANTIZATION_STEPS * scale if math.isfinite(scale) else 0.0
-        if _is_saturating(node):
-            return unit + _SATURATION_SLOPES[node.op_type] * operands[0]
+        if slope := _slope(node):
+            return unit + slope * operands[0]
         if node.op_type == "Mul":
             left, right = (self._largest_magnitude(name) for name in node.input)
             return operands[0] * right + operands[1] * left
-        if node.op_type in {"Add", "Sub", "Sum"}:
+        if has_trait(node, Trait.ADDS):
             return sum(operands)
-        return max(operands, default=0.0) if _is_movement(node) or _is_selection(node) else 0.0
+        keeps = _keeps_error(node) or has_trait(node, Trait.SELECTS)
+        return max(operands, default=0.0) if keeps else 0.0
 
     def _largest_magnitude(self, name: str) -> float:
         """Return the largest absolute value of a constant, 0 for other values."""
@@ -228,6 +184,6 @@ class _IndexedGraph:
 
 def _error_operands(node: Proto) -> list[str]:
     """Return the operands whose errors are in a node's result."""
-    if node.op_type in {"Add", "Mul", "Sub", "Sum"} or _is_selection(node):
+    if node.op_type == "Mul" or has_trait(node, Trait.ADDS | Trait.SELECTS):
         return list(node.input)
-    return list(node.input[:1]) if _is_movement(node) or _is_saturating(node) else []
+    return list(node.input[:1]) if _keeps_error(node) or _slope(node) else []

@@ -13,7 +13,7 @@ OPERATORS: Final = (
         name="Abs",
         since=13,
         converter=onnx_frontend.Abs,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Add",
@@ -22,7 +22,7 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.add,
         weights={0: "shift", 1: "shift"},
         moments=rules.total,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.ADDS | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Mul",
@@ -31,27 +31,27 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.multiply,
         weights={0: "scale", 1: "scale"},
         moments=rules.product,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Neg",
         since=13,
         converter=onnx_frontend.Neg,
         compute_sizes=arithmetic.negate,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Reciprocal",
         since=13,
         converter=onnx_frontend.Reciprocal,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Sqrt",
         since=13,
         converter=onnx_frontend.Sqrt,
         moments=rules.rooted,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Sub",
@@ -60,6 +60,6 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.subtract,
         weights={1: "shift"},
         moments=rules.difference,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.ADDS | Trait.EXACT_SPECIALS,
     ),
 )

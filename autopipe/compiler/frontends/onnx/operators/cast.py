@@ -95,7 +95,11 @@ OPERATORS: Final = (
         converter=Cast,
         compute_sizes=arithmetic.cast,
         size_dtype=arithmetic.cast_dtype,
-        traits=Trait.FOLDABLE | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.KEEPS_WEIGHTS
+        | Trait.COMPUTES_SIZES
+        | Trait.EXACT_SPECIALS
+        | Trait.KEEPS_VALUES,
     ),
     Operator(
         name="CastLike",

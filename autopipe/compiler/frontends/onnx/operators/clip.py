@@ -67,6 +67,10 @@ OPERATORS: Final = (
         since=13,
         converter=Clip,
         moments=rules.rectified,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.COMPUTES_SIZES
+        | Trait.KEEPS_ERROR
+        | Trait.EXACT_SPECIALS
+        | Trait.COMPARES,
     ),
 )

@@ -30,7 +30,7 @@ OPERATORS: Final = (
         converter=Equal,
         compute_sizes=arithmetic.is_equal,
         size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Greater",
@@ -38,7 +38,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.Greater,
         compute_sizes=arithmetic.is_greater,
         size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="GreaterOrEqual",
@@ -46,7 +46,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.GreaterOrEqual,
         compute_sizes=arithmetic.is_greater_or_equal,
         size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Less",
@@ -54,7 +54,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.Less,
         compute_sizes=arithmetic.is_less,
         size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="LessOrEqual",
@@ -62,6 +62,6 @@ OPERATORS: Final = (
         converter=onnx_frontend.LessOrEqual,
         compute_sizes=arithmetic.is_less_or_equal,
         size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
 )

@@ -58,6 +58,6 @@ OPERATORS: Final = (
         converter=Compress,
         convert_dynamic=convert_dynamic_compress,
         deciding=(1,),
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,
     ),
 )

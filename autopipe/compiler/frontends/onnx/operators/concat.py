@@ -15,6 +15,10 @@ OPERATORS: Final = (
         converter=onnx_frontend.Concat,
         compute_sizes=arithmetic.concatenate,
         moments=rules.mixed,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.COMPUTES_SIZES
+        | Trait.SELECTS
+        | Trait.EXACT_SPECIALS
+        | Trait.KEEPS_VALUES,
     ),
 )

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
@@ -33,5 +33,6 @@ OPERATORS: Final = (
         name="Constant",
         since=25,
         converter=Constant,
+        traits=Trait.EXACT_SPECIALS,
     ),
 )

@@ -52,13 +52,13 @@ OPERATORS: Final = (
         converter=Div,
         compute_sizes=arithmetic.divide,
         moments=rules.quotient,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Mod",
         since=28,
         converter=Mod,
         compute_sizes=arithmetic.take_remainder,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
 )

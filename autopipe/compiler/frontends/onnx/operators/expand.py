@@ -84,6 +84,6 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.expand,
         deciding=(1,),
         read_sizes=(1,),
-        traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS,
+        traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS | Trait.EXACT_SPECIALS,
     ),
 )

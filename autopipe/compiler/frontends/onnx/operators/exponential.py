@@ -12,6 +12,7 @@ OPERATORS: Final = (
         since=13,
         converter=onnx_frontend.Erf,
         traits=Trait.FOLDABLE,
+        saturation_slope=1.13,
     ),
     Operator(
         name="Exp",
@@ -23,6 +24,6 @@ OPERATORS: Final = (
         name="Log",
         since=13,
         converter=onnx_frontend.Log,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.SINGULAR_AT_ZERO,
     ),
 )

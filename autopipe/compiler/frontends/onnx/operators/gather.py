@@ -80,7 +80,11 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.gather,
         table_limit=_limit_rows,
         weights={0: "table"},
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.COMPUTES_SIZES
+        | Trait.KEEPS_ERROR
+        | Trait.EXACT_SPECIALS
+        | Trait.LOOKS_UP,
     ),
     Operator(
         name="GatherElements",
@@ -89,7 +93,7 @@ OPERATORS: Final = (
         converter=PlacesConverter(
             "GatherElements", ALONG_AXIS, onnx_frontend.GatherElements, limit_along_axis
         ),
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.LOOKS_UP,
     ),
     Operator(
         name="GatherND",

@@ -13,6 +13,9 @@ OPERATORS: Final = (
         since=25,
         converter=onnx_frontend.Identity,
         compute_sizes=arithmetic.pass_on,
-        traits=Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+        traits=Trait.KEEPS_ELEMENTS
+        | Trait.KEEPS_WEIGHTS
+        | Trait.COMPUTES_SIZES
+        | Trait.EXACT_SPECIALS,
     ),
 )

@@ -13,7 +13,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.windows import make_window_rule
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.window import check_window, divide_by_stride
 from autopipe.errors import ModelError
 
@@ -217,10 +217,12 @@ OPERATORS: Final = (
         replaced_by="fuse_quantized",
         check_sizes=partial(check_window, kernel=3),
         size_factor=divide_by_stride,
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearMatMul",
         since=21,
         replaced_by="fuse_quantized",
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
 )

@@ -30,12 +30,12 @@ OPERATORS: Final = (
         name="IsInf",
         since=20,
         converter=IsInf,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="IsNaN",
         since=20,
         converter=onnx_frontend.IsNaN,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
 )

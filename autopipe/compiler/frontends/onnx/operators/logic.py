@@ -14,7 +14,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.And,
         compute_sizes=arithmetic.are_both,
         size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Not",
@@ -22,7 +22,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.Not,
         compute_sizes=arithmetic.negate_truth,
         size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Or",
@@ -30,12 +30,12 @@ OPERATORS: Final = (
         converter=onnx_frontend.Or,
         compute_sizes=arithmetic.is_either,
         size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Xor",
         since=7,
         converter=onnx_frontend.Xor,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
 )

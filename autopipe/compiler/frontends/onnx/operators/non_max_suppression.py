@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG003, PLR0913, PLR0917  TVM's converters have no types, and one signature
@@ -193,5 +193,6 @@ OPERATORS: Final = (
         converter=NonMaxSuppression,
         convert_dynamic=convert_dynamic_non_max_suppression,
         deciding=(0, 1, 2, 3, 4),
+        traits=Trait.CHOOSES_ROWS,
     ),
 )

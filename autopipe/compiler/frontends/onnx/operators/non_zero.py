@@ -61,6 +61,6 @@ OPERATORS: Final = (
         converter=NonZero,
         convert_dynamic=convert_dynamic_non_zero,
         deciding=(0,),
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,
     ),
 )

@@ -212,6 +212,6 @@ OPERATORS: Final = (
         steering=(1, 2, 3),
         deciding=(1,),
         check_sizes=_check_node,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS,
     ),
 )

@@ -218,13 +218,14 @@ OPERATORS: Final = (
         check_sizes=check_window,
         size_factor=divide_by_stride,
         moments=rules.averaged,
+        traits=Trait.KEEPS_ERROR,
     ),
     Operator(
         name="GlobalAveragePool",
         since=22,
         converter=onnx_frontend.GlobalAveragePool,
         moments=rules.averaged,
-        traits=Trait.ENDS_IMAGE,
+        traits=Trait.ENDS_IMAGE | Trait.KEEPS_ERROR,
     ),
     Operator(
         name="GlobalLpPool",
@@ -236,7 +237,11 @@ OPERATORS: Final = (
         since=22,
         converter=onnx_frontend.GlobalMaxPool,
         moments=rules.largest,
-        traits=Trait.ENDS_IMAGE,
+        traits=Trait.ENDS_IMAGE
+        | Trait.KEEPS_ERROR
+        | Trait.EXACT_SPECIALS
+        | Trait.LOSES_NAN
+        | Trait.COMPARES,
     ),
     Operator(
         name="LpPool",
@@ -254,6 +259,7 @@ OPERATORS: Final = (
         check_sizes=check_window,
         size_factor=divide_by_stride,
         moments=rules.largest,
+        traits=Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS | Trait.LOSES_NAN | Trait.COMPARES,
     ),
     Operator(
         name="MaxUnpool",

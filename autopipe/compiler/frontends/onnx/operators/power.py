@@ -58,6 +58,6 @@ OPERATORS: Final = (
         since=15,
         converter=Pow,
         moments=rules.squared,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.SINGULAR_AT_ZERO,
     ),
 )

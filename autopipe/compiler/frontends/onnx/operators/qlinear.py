@@ -6,7 +6,7 @@ from typing import Final
 from onnx import TensorProto, helper
 
 from autopipe.compiler.frontends.onnx.body_writer import BodyWriter, write_body
-from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
+from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 from autopipe.compiler.frontends.onnx.tensors import called
 
 _ONE_AXIS: Final = 13
@@ -99,6 +99,7 @@ OPERATORS: Final = (
         name="DynamicQuantizeMatMul",
         domain=MICROSOFT,
         body=partial(write_body, _write_dynamic_matmul),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="MatMulIntegerToFloat",
@@ -109,50 +110,60 @@ OPERATORS: Final = (
         name="QGemm",
         domain=MICROSOFT,
         body=partial(write_body, _write_gemm),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearAdd",
         domain=MICROSOFT,
         body=partial(write_body, partial(_write_binary, "Add")),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearAveragePool",
         domain=MICROSOFT,
         body=partial(write_body, partial(_write_pool, "AveragePool", _WINDOW)),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearConcat",
         domain=MICROSOFT,
         body=partial(write_body, _write_concat),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearGlobalAveragePool",
         domain=MICROSOFT,
         body=partial(write_body, partial(_write_pool, "GlobalAveragePool", ())),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearLeakyRelu",
         domain=MICROSOFT,
         body=partial(write_body, partial(_write_unary, "LeakyRelu", ("alpha",))),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearMul",
         domain=MICROSOFT,
         body=partial(write_body, partial(_write_binary, "Mul")),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearSigmoid",
         domain=MICROSOFT,
         body=partial(write_body, partial(_write_unary, "Sigmoid", ())),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearSoftmax",
         domain=MICROSOFT,
         body=partial(write_body, _write_softmax),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearWhere",
         domain=MICROSOFT,
         body=partial(write_body, _write_where),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
 )

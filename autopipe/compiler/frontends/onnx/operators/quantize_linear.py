@@ -9,7 +9,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.tensors import dtype_name
 from autopipe.errors import ModelError
 
@@ -184,10 +184,12 @@ OPERATORS: Final = (
         name="DynamicQuantizeLinear",
         since=11,
         converter=DynamicQuantizeLinear,
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QuantizeLinear",
         since=28,
         converter=_replace_steps(onnx_frontend.QuantizeLinear, _quantize),
+        traits=Trait.ROUNDS_TO_STEPS,
     ),
 )

@@ -14,7 +14,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
+from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.integer_product import MatMulInteger, signed
 from autopipe.compiler.frontends.onnx.operators.quantize_linear import DynamicQuantizeLinear
 from autopipe.compiler.frontends.onnx.recurrent import finite
@@ -292,7 +292,12 @@ def _make_converter(kind: str) -> Any:
 
 
 OPERATORS: Final = (
-    Operator(name="DynamicQuantizeLSTM", domain=MICROSOFT, converter=DynamicQuantizeLSTM),
+    Operator(
+        name="DynamicQuantizeLSTM",
+        domain=MICROSOFT,
+        converter=DynamicQuantizeLSTM,
+        traits=Trait.ROUNDS_TO_STEPS,
+    ),
     Operator(name="GRU", since=22, converter=_make_converter("GRU")),
     Operator(name="LSTM", since=22, converter=_make_converter("LSTM")),
     Operator(name="RNN", since=22, converter=_make_converter("RNN")),

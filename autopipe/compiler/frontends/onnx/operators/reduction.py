@@ -183,12 +183,14 @@ OPERATORS: Final = (
         since=28,
         converter=_make_converter("ReduceLogSum"),
         empty_result=KINDS["ReduceLogSum"].identity,
+        traits=Trait.SINGULAR_AT_ZERO,
     ),
     Operator(
         name="ReduceLogSumExp",
         since=28,
         converter=_make_converter("ReduceLogSumExp"),
         empty_result=KINDS["ReduceLogSumExp"].identity,
+        traits=Trait.SINGULAR_AT_ZERO,
     ),
     Operator(
         name="ReduceMax",
@@ -196,7 +198,12 @@ OPERATORS: Final = (
         converter=_make_converter("ReduceMax"),
         empty_result=KINDS["ReduceMax"].identity,
         moments=rules.largest,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.COMPUTES_SIZES
+        | Trait.KEEPS_ERROR
+        | Trait.EXACT_SPECIALS
+        | Trait.LOSES_NAN
+        | Trait.COMPARES,
     ),
     Operator(
         name="ReduceMean",
@@ -204,14 +211,18 @@ OPERATORS: Final = (
         converter=_make_converter("ReduceMean"),
         empty_result=KINDS["ReduceMean"].identity,
         moments=rules.averaged,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.KEEPS_ERROR,
     ),
     Operator(
         name="ReduceMin",
         since=20,
         converter=_make_converter("ReduceMin"),
         empty_result=KINDS["ReduceMin"].identity,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE
+        | Trait.KEEPS_ERROR
+        | Trait.EXACT_SPECIALS
+        | Trait.LOSES_NAN
+        | Trait.COMPARES,
     ),
     Operator(
         name="ReduceProd",

@@ -87,7 +87,7 @@ OPERATORS: Final = (
         since=14,
         converter=onnx_frontend.Relu,
         moments=rules.rectified,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS | Trait.COMPARES,
     ),
     Operator(
         name="Shrink",
@@ -98,5 +98,6 @@ OPERATORS: Final = (
         name="ThresholdedRelu",
         since=22,
         converter=ThresholdedRelu,
+        traits=Trait.EXACT_SPECIALS,
     ),
 )

@@ -95,7 +95,11 @@ OPERATORS: Final = (
         name="Flatten",
         since=25,
         converter=onnx_frontend.Flatten,
-        traits=Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.ENDS_IMAGE,
+        traits=Trait.FOLDABLE
+        | Trait.KEEPS_ELEMENTS
+        | Trait.KEEPS_WEIGHTS
+        | Trait.ENDS_IMAGE
+        | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Reshape",
@@ -108,6 +112,7 @@ OPERATORS: Final = (
         | Trait.KEEPS_ELEMENTS
         | Trait.KEEPS_WEIGHTS
         | Trait.COMPUTES_SIZES
-        | Trait.ENDS_IMAGE,
+        | Trait.ENDS_IMAGE
+        | Trait.EXACT_SPECIALS,
     ),
 )

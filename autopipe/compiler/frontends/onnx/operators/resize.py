@@ -19,7 +19,7 @@ from autopipe.compiler.frontends.onnx.open.resizing import (
     convert_dynamic_upsample,
     sum_dtype,
 )
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto
 from autopipe.compiler.frontends.onnx.window import along
 from autopipe.errors import ModelError
@@ -262,6 +262,7 @@ OPERATORS: Final = (
         deciding=(2, 3),
         read_sizes=(3,),
         size_factor=partial(_divide_by_scale, scales=2),
+        traits=Trait.KEEPS_ERROR,
     ),
     Operator(
         name="Upsample",

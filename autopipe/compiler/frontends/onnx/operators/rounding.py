@@ -13,19 +13,19 @@ OPERATORS: Final = (
         since=13,
         converter=onnx_frontend.Ceil,
         compute_sizes=arithmetic.round_up,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Floor",
         since=13,
         converter=onnx_frontend.Floor,
         compute_sizes=arithmetic.round_down,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Round",
         since=22,
         converter=onnx_frontend.Round,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
 )

@@ -31,6 +31,7 @@ OPERATORS: Final = (
         since=22,
         converter=HardSigmoid,
         moments=rules.squashed,
+        traits=Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="HardSwish",
@@ -44,6 +45,7 @@ OPERATORS: Final = (
         converter=onnx_frontend.Sigmoid,
         moments=rules.squashed,
         traits=Trait.FOLDABLE,
+        saturation_slope=0.25,
     ),
     Operator(
         name="SwiGLU",

@@ -27,6 +27,6 @@ OPERATORS: Final = (
         name="Sign",
         since=13,
         converter=Sign,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
 )

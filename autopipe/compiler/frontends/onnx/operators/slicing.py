@@ -253,6 +253,6 @@ OPERATORS: Final = (
         compute_sizes=arithmetic.slice_numbers,
         deciding=(1, 2),
         table_limit=_limit_rows,
-        traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
 )

@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
 
@@ -44,11 +44,13 @@ OPERATORS: Final = (
         name="LogSoftmax",
         since=13,
         converter=onnx_frontend.LogSoftmax,
+        traits=Trait.SINGULAR_AT_ZERO,
     ),
     Operator(
         name="Softmax",
         since=13,
         converter=onnx_frontend.Softmax,
         row_moments=rules.softmax,
+        saturation_slope=1.0,
     ),
 )

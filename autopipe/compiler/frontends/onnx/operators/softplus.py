@@ -72,5 +72,6 @@ OPERATORS: Final = (
         name="Softsign",
         since=22,
         converter=onnx_frontend.Softsign,
+        saturation_slope=1.0,
     ),
 )

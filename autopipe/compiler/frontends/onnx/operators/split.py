@@ -64,6 +64,6 @@ OPERATORS: Final = (
         converter=onnx_frontend.Split,
         convert_dynamic=convert_dynamic_split,
         deciding=(1,),
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS,
     ),
 )

@@ -66,13 +66,21 @@ OPERATORS: Final = (
         converter=_accept_one_axis(onnx_frontend.Squeeze),
         convert_dynamic=convert_dynamic_squeeze,
         compute_sizes=arithmetic.squeeze,
-        traits=Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.KEEPS_ELEMENTS
+        | Trait.KEEPS_WEIGHTS
+        | Trait.COMPUTES_SIZES
+        | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Unsqueeze",
         since=25,
         converter=_accept_one_axis(onnx_frontend.Unsqueeze),
         compute_sizes=arithmetic.unsqueeze,
-        traits=Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.KEEPS_ELEMENTS
+        | Trait.KEEPS_WEIGHTS
+        | Trait.COMPUTES_SIZES
+        | Trait.EXACT_SPECIALS,
     ),
 )

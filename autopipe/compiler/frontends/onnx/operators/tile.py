@@ -46,6 +46,6 @@ OPERATORS: Final = (
         convert_dynamic=convert_dynamic_tile,
         deciding=(1,),
         read_sizes=(1,),
-        traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS,
+        traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS | Trait.EXACT_SPECIALS,
     ),
 )

@@ -108,6 +108,6 @@ OPERATORS: Final = (
         converter=TopK,
         convert_dynamic=convert_dynamic_top_k,
         deciding=(1,),
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,
     ),
 )

@@ -11,6 +11,6 @@ OPERATORS: Final = (
         name="Transpose",
         since=25,
         converter=onnx_frontend.Transpose,
-        traits=Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS,
+        traits=Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.EXACT_SPECIALS,
     ),
 )

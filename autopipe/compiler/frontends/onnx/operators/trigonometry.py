@@ -62,6 +62,7 @@ OPERATORS: Final = (
         name="Acosh",
         since=22,
         converter=onnx_frontend.Acosh,
+        traits=Trait.SINGULAR_AT_ZERO,
     ),
     Operator(
         name="Asin",
@@ -82,6 +83,7 @@ OPERATORS: Final = (
         name="Atanh",
         since=22,
         converter=onnx_frontend.Atanh,
+        traits=Trait.SINGULAR_AT_ZERO,
     ),
     Operator(
         name="Cos",
@@ -116,5 +118,6 @@ OPERATORS: Final = (
         since=13,
         converter=onnx_frontend.Tanh,
         traits=Trait.FOLDABLE,
+        saturation_slope=1.0,
     ),
 )

@@ -114,6 +114,6 @@ OPERATORS: Final = (
         converter=Unique,
         convert_dynamic=convert_dynamic_unique,
         deciding=(0,),
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,
     ),
 )

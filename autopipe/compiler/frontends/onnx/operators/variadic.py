@@ -26,7 +26,11 @@ OPERATORS: Final = (
         since=13,
         converter=_apply_pairwise(onnx_frontend.Max),
         compute_sizes=arithmetic.take_maximum,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.COMPUTES_SIZES
+        | Trait.SELECTS
+        | Trait.EXACT_SPECIALS
+        | Trait.COMPARES,
     ),
     Operator(
         name="Mean",
@@ -39,13 +43,17 @@ OPERATORS: Final = (
         since=13,
         converter=_apply_pairwise(onnx_frontend.Min),
         compute_sizes=arithmetic.take_minimum,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE
+        | Trait.COMPUTES_SIZES
+        | Trait.SELECTS
+        | Trait.EXACT_SPECIALS
+        | Trait.COMPARES,
     ),
     Operator(
         name="Sum",
         since=13,
         converter=_apply_pairwise(onnx_frontend.Sum),
         moments=rules.total,
-        traits=Trait.FOLDABLE,
+        traits=Trait.FOLDABLE | Trait.ADDS | Trait.EXACT_SPECIALS,
     ),
 )

@@ -14,6 +14,6 @@ OPERATORS: Final = (
         converter=onnx_frontend.Where,
         compute_sizes=arithmetic.choose,
         size_dtype=arithmetic.second_dtype,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.SELECTS | Trait.EXACT_SPECIALS,
     ),
 )
