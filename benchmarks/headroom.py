@@ -110,7 +110,7 @@ class Model:
         return found.module if found else module
 
     def _source(self, chosen: Mapping[str, tvm.IRModule], tried: Sequence[Tried]) -> ModelSource:
-        bodies = {
+        bodies: dict[str, Sequence[tvm.IRModule]] = {
             name: (chosen[task.workload],) for task, _ in self.tasks for name in task.functions
         }
         bodies |= {name: tuple(one.modules) for one in tried for name in one.task.functions}

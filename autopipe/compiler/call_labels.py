@@ -53,6 +53,7 @@ class CallLabels:
             known = self._parameters(variable, graph)
             for binding in bindings(graph):
                 function = fused_function(fused, binding.value)
+                called: dict[relax.Expr, Number | tuple[Number, ...]]
                 if function is None:
                     called = {binding.var: self._number(binding.value, known)}
                 else:
@@ -65,11 +66,13 @@ class CallLabels:
                     found |= {} if label is None else {binding.var: label}
         return set_labels(fused, found)
 
-    def _inside(self, function: relax.Function, call: relax.Call, known: _Known) -> _Known:
+    def _inside(
+        self, function: relax.Function, call: relax.Expr, known: _Known
+    ) -> dict[relax.Expr, Number | tuple[Number, ...]]:
         """Return the numbers of what a group computes, its result last."""
         values = [self._number(argument, known) for argument in call.args]
         inner: _Known = dict(zip(function.params, values, strict=True))
-        found: _Known = {}
+        found: dict[relax.Expr, Number | tuple[Number, ...]] = {}
         for binding in bindings(function):
             inner[binding.var] = found[binding.var] = self._number(binding.value, inner)
         found[call] = self._number(function.body.body, inner)

@@ -143,7 +143,7 @@ def _fields(call: relax.Call) -> Iterator[relax.TensorType | tvm.ir.Expr]:
         yield field.ty if isinstance(field.ty, relax.TensorType) else field
 
 
-def _types(call: relax.Call) -> list[relax.TensorType]:
+def _types(call: relax.Call) -> list[tvm.ir.Type]:
     (found,) = call.ty_args
     types = found.fields if isinstance(found, relax.TupleType) else [found]
     return [

@@ -11,7 +11,13 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.calls import bindings, callee, fused_function, graph_functions
+from autopipe.compiler.graph.calls import (
+    bindings,
+    callee,
+    fused_function,
+    graph_functions,
+    is_kernel_call,
+)
 from autopipe.compiler.graph.legalized_op import legalized_op
 from autopipe.compiler.graph.literals import literal, tensors
 from autopipe.compiler.graph.rewrite import rewrite
@@ -113,8 +119,7 @@ def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
     for _, function in graph_functions(legalized):
         pending: list[relax.Call] = []
         for binding in bindings(function):
-            name = callee(binding.value)
-            if name is not None:
+            if is_kernel_call(binding.value):
                 pending.append(binding.value)
             if binding.var.name not in ops:
                 continue
@@ -131,12 +136,11 @@ def describe(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
     found: dict[str, OpInfo] = {}
     calls = (binding.value for _, graph in graph_functions(fused) for binding in bindings(graph))
     for value in calls:
-        called = callee(value)
-        if called is not None:
+        if is_kernel_call(value):
             part = known.of(value)
             kind = KINDS[part.pattern]
             info = OpInfo(kind=kind, ops=(part.op,), results=part.op.results(0))
-            found.setdefault(called, info)
+            found.setdefault(callee(value) or "", info)
         elif (function := fused_function(fused, value)) and value.op.name_hint not in found:
             found[value.op.name_hint] = _DataFlow(function, known).info()
     return found
@@ -196,7 +200,7 @@ class _DataFlow:
     def _computed(self, binding: relax.Binding) -> Iterator[Argument]:
         """Yield an argument for each tensor of a binding."""
         value = binding.value
-        if callee(value) is None:
+        if not is_kernel_call(value):
             yield from self._resolve(value)
             return
         part = self._known.of(value)

@@ -58,7 +58,7 @@ def without_weights(module: tvm.IRModule) -> tvm.IRModule:
     if root is None or not isinstance(root.body, SeqStmt):
         return module
     made, nests = {}, []
-    for nest in root.body:
+    for nest in root.body.seq:
         block = _block(nest)
         if block is not None and weights.MARK in block.annotations:
             made[block.reads[0].source] = block.writes[0].source

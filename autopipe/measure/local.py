@@ -11,6 +11,8 @@ from contextlib import nullcontext
 from time import monotonic
 from typing import Final
 
+import tvm
+
 from autopipe.compiler.target.target import backend_of
 from autopipe.config.tuning import Measure
 from autopipe.measure.kept import Kept
@@ -31,7 +33,7 @@ class Local:
     """
 
     def __init__(
-        self, target: object, cores: int, limits: Measure, turn: Turn | None = None,
+        self, target: tvm.target.Target, cores: int, limits: Measure, turn: Turn | None = None,
         touched: int = 0,
     ) -> None:  # fmt: skip
         """Take TVM's target, how many threads kernels run on, and the limits of a trial.

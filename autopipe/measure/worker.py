@@ -16,6 +16,8 @@ from autopipe.processes.bounds import bound, first_to_go
 from autopipe.processes.link import Link
 
 if TYPE_CHECKING:
+    import tvm
+
     from autopipe.measure.caches import ModelCaches
 
 
@@ -24,8 +26,7 @@ class Job:
     """What a child has to do."""
 
     candidate: Candidate
-    target: object
-    """TVM's target."""
+    target: "tvm.target.Target"
     cores: int
     """Threads the kernel runs on."""
     limits: Measure

@@ -50,6 +50,12 @@ class Piece:
     """What was asked of a search: its task, batch, seed and tuner, and what was known."""
 
     @property
+    def candidate(self) -> tvm.IRModule:
+        """Return the scheduled function that is checked or compiled."""
+        assert self.scheduled is not None  # noqa: S101 - of such pieces only
+        return self.scheduled
+
+    @property
     def who(self) -> str:
         """Name the engine and the implementation, and the package of each that is not ours."""
         implementation = extensions.attribute(extensions.IMPLEMENTATIONS, self.implementation)
@@ -93,7 +99,9 @@ def _plan(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     planned: Planned | None
     if piece.engine == "static":
         body = implement(piece.workload, piece.implementation, conditions)
-        planned = body and static.plan_of(piece.implementation, body, conditions, complain)
+        planned = None
+        if body is not None:
+            planned = static.plan_of(piece.implementation, body, conditions, complain)
     else:
         planned = fallback.FALLBACKS[piece.engine](piece.workload, conditions)
     found: dict[str, Any] = {"planned": None, "complaint": "; ".join(complaints)}
@@ -116,6 +124,8 @@ def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
     """Return the first proposals of a search, if the engine has any."""
     asked = piece.problem or {}
     module = implement(piece.workload, piece.implementation, conditions)
+    if module is None:
+        return None
     known = [MeasuredSchedule(schedule, float(seconds)) for schedule, seconds in asked["known"]]
     task = Task.model_validate(asked["task"])
     problem = Problem(
@@ -135,7 +145,7 @@ def plain_runs(piece: Piece, conditions: Conditions) -> dict[str, Any]:
 def _check(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Return what is wrong with a schedule, or why that can not be said, as `Checked`."""
     cores = conditions.hardware.cores
-    return asdict(_checked(piece.workload, piece.scheduled, conditions.target, cores))
+    return asdict(_checked(piece.workload, piece.candidate, conditions.target, cores))
 
 
 def _checked(
@@ -162,7 +172,7 @@ def verdict_of(check_made: Callable[[], object]) -> Checked:
 def _compile(piece: Piece, conditions: Conditions) -> None:
     """Make machine code, which is not run: it may be for another machine."""
     with compiling(conditions.target), passing_folder() as folder:
-        library = build.compiled(build.without_weights(piece.scheduled), conditions.target)
+        library = build.compiled(build.without_weights(piece.candidate), conditions.target)
         library.write_to_file(str(folder / "alone.o"), "o")
 
 

@@ -127,7 +127,7 @@ class _Comparison(Answering):
         timing.use_threads(cores)
         shorten_spin()
         self._loops = check.PlainLoops(self._piece.workload, host(cores))
-        library = check.compiled_for(self._piece.scheduled, self._conditions.target)
+        library = check.compiled_for(self._piece.candidate, self._conditions.target)
         write(library, self._path, self._linker)
 
     def _fetch(self) -> None:

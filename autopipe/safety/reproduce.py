@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tvm
-
+from autopipe.compiler.module_io import load_module
 from autopipe.processes import contained
 from autopipe.safety.job import Piece, bounded, do
 from autopipe.schedules.conditions import Conditions
@@ -21,10 +20,11 @@ def again(folder: Path) -> int:
     record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
     target = record["target"]
     conditions = Conditions.of(target, fast_algorithms=record["fast_algorithms"])
+    scheduled = folder / "scheduled.json"
     piece = Piece(
-        record["doing"], record["task"], _module(folder / "workload.json"), record["engine"],
+        record["doing"], record["task"], load_module(folder / "workload.json"), record["engine"],
         record["implementation"], record["schedule"],
-        _module(folder / "scheduled.json"), record["problem"],
+        load_module(scheduled) if scheduled.exists() else None, record["problem"],
     )  # fmt: skip
     what = f"{piece.task}, {piece.doing} {piece.who}"
     try:
@@ -47,7 +47,3 @@ def _done(piece: Piece, conditions: Conditions, record: Mapping[str, Any]) -> st
     ) as child:  # fmt: skip
         found = child.ask()
     return str(found["complaint"]) if piece.doing == "planning" else ""
-
-
-def _module(path: Path) -> tvm.IRModule | None:
-    return tvm.ir.load_json(path.read_text(encoding="utf-8")) if path.exists() else None

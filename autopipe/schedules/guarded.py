@@ -55,7 +55,7 @@ def guarded(
     A buffer of `own` is used by this nest alone. What runs on one thread gets another one, which
     `made` takes: else TVM would allocate one above both, for all threads together.
     """
-    if known is None or not _is_parallel(nest):
+    if known is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
         return nest
     pays = enough([_iterations(nest)], ELEMENTS, known)
     if pays is True:

@@ -6,6 +6,8 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+import tvm
+
 from autopipe.measure.in_model import InModel, ModelSource
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import Failed
@@ -127,6 +129,7 @@ def _source(model: SizedModel, entered: Sequence[Finalists], tools: Tools) -> Mo
     known = {entry.state.task.name for entry in entered}
     rest = [task for task in model.tasks if task.name not in known]
     alone = others(rest, tools)
+    bodies: dict[str, Sequence[tvm.IRModule]]
     bodies = {name: (alone[task.name],) for task in rest for name in task.functions}
     bodies |= {name: one.modules for one in entered for name in one.state.task.functions}
     conditions = tools.conditions

@@ -110,7 +110,9 @@ def _logged(state: TaskState, trials: Trials) -> list[Proposal]:
         return []
     store = trials.journal.store
     found = [proposal for key in keys(state.task) for proposal in planted(store, key)]
-    module = module_io.from_json(state.text) if found else None
+    if not found:
+        return []
+    module = module_io.from_json(state.text)
 
     def answer(place: int) -> str | None:
         return nearest(module, found[place], trials.conditions)

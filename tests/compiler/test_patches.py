@@ -85,7 +85,7 @@ def test_arguments_of_primitives_are_checked_as_before():
     loop = sch.get_loops(block)[0]
     for _ in range(2):
         with pytest.raises(TypeError, match='"loop" has wrong type'):
-            sch.split(3.5, [None, 2])
+            sch.split(3.5, [None, 2])  # type: ignore[arg-type]
     assert len(sch.split(loop, [None, 2])) == 2
 
 

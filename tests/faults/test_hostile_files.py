@@ -398,7 +398,7 @@ def manifest(package: Path) -> dict[str, Any]:
     from autopipe.packaging.contents import opened
 
     with opened(package) as contents:
-        return json.loads(contents.read("manifest.json"))  # type: ignore[no-any-return]
+        return json.loads(contents.read("manifest.json"))
 
 
 def replacing(content: Any) -> Callable[[dict[str, Any]], None]:
@@ -456,7 +456,7 @@ class opened_list:  # noqa: N801 -- read as a function
             self.document = json.loads(contents.read("components.cdx.json"))
 
     def __enter__(self) -> dict[str, Any]:
-        return self.document  # type: ignore[no-any-return]
+        return self.document
 
     def __exit__(self, *_: object) -> None: ...
 

@@ -132,7 +132,7 @@ def test_plain_loops_in_the_order_of_memory_give_the_same_bits():
         target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
         tvm.tirx.build(each, target)["main"](*tensors)
         results.append(tensors[-1].numpy())
-    assert np.array_equal(*results)
+    assert np.array_equal(*results)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -21,7 +21,7 @@ def waiting() -> Any:
 
 
 def candidate(task, schedule):
-    return Repeatable(task, "direct", schedule, dict)
+    return Repeatable(task, "direct", schedule, dict)  # type: ignore[arg-type]
 
 
 def offered(kept, task, **times):
@@ -60,9 +60,9 @@ def test_a_time_is_no_reason_to_keep_what_failed_was_cut_or_can_not_be_asked_for
         assert trial.closed
         assert trial not in kept
     anyone = waiting()
-    kept.offer(dict, anyone, Measurement((math.pi,)))
+    kept.offer(dict, anyone, Measurement((math.pi,)))  # type: ignore[arg-type]
     assert anyone.closed
-    assert kept.take(dict) is None
+    assert kept.take(dict) is None  # type: ignore[arg-type]
 
 
 def test_a_child_that_is_lost_is_not_handed_out():

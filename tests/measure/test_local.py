@@ -123,7 +123,7 @@ def test_a_child_that_nobody_listens_to_ends_without_its_parents_cleanup(tmp_pat
     ours, theirs = pair()
     ours.close()
     try:
-        process = fork(lambda: serve(Job(lambda: 1 / 0, None, 1, Measure()), theirs))
+        process = fork(lambda: serve(Job(lambda: 1 / 0, None, 1, Measure()), theirs))  # type: ignore[arg-type, return-value]
         assert process.wait(60) == 0
     except BaseException:
         (tmp_path / "cleaned up").touch()

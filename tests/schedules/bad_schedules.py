@@ -28,7 +28,7 @@ _OFTEN = (1 << 31) - 1
 
 def _crash(store):
     indices = [Cast("int64", index) for index in store.indices]
-    indices[-1] = indices[-1] + const(FAR, "int64")
+    indices[-1] = indices[-1] + const(FAR, "int64")  # type: ignore[call-overload]
     return SeqStmt([BufferStore(store.buffer, store.value, indices), store])
 
 
@@ -36,7 +36,7 @@ def _hang(store):
     """Compute what depends on what was computed before, for ever."""
     body = BufferStore(store.buffer, sin(store.buffer[tuple(store.indices)]), store.indices)
     for name in ("i", "j"):
-        body = For(Var(name, "int32"), 0, _OFTEN, ForKind.SERIAL, body)
+        body = For(Var(name, "int32"), 0, _OFTEN, ForKind.SERIAL, body)  # type: ignore[assignment]
     return SeqStmt([store, body])
 
 

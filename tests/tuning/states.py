@@ -24,7 +24,7 @@ def contest(*contenders, rule=None):
 def state_of(found, contenders=(ANSOR,), *, rule=None, starts=(), text="{}", **progress):
     """Return how far the tuning of a task has come: nowhere, but for what is said."""
     game = contest(*contenders, rule=rule)
-    return TaskState(found, text, None, dict(starts), game, found.share, **progress)
+    return TaskState(found, text, None, dict(starts), game, found.share, **progress)  # type: ignore[arg-type]
 
 
 def state(index=0, contenders=(ANSOR,), *, rule=None, starts=(), **fields):

@@ -26,7 +26,7 @@ class Asked:
         return self._said
 
 
-PIECE = Piece("checking", "a", None, "ansor", "direct", "[]")
+PIECE = Piece("checking", "a", None, "ansor", "direct", "[]")  # type: ignore[arg-type]
 RIGHT, WRONG = Finding.RIGHT, Finding.WRONG
 
 

@@ -20,7 +20,7 @@ NAMES = ("good", "none", "raises", "crashes", "hangs", "hungers", "learns badly"
 
 TASKS = [state(index) for index in range(len(NAMES))]
 PROBLEMS = {
-    key(each, TOY): Problem(each.task, None, CONDITIONS, (), 4, 0) for each in TASKS
+    key(each, TOY): Problem(each.task, None, CONDITIONS, (), 4, 0) for each in TASKS  # type: ignore[arg-type]
 }  # fmt: skip
 
 

@@ -35,10 +35,13 @@ DYNAMIC: Final = "autopipe.dynamic"
 """Names of the pass lists of kernels, as `tvm.tirx.build` takes them."""
 
 
-def compile_kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+def compile_kernel(
+    scheduled: tvm.IRModule | tvm.tirx.PrimFunc, target: tvm.target.Target
+) -> tvm.runtime.Module:
     """Compile the PrimFuncs of a module to a TVM runtime module. Raises ForeignCode."""
     module.look_through(scheduled)
-    library = tvm.tirx.build(scheduled, target, pipeline=_pipeline_name(scheduled))
+    pipeline = _pipeline_name(scheduled)
+    library: tvm.runtime.Module = tvm.tirx.build(scheduled, target, pipeline=pipeline)
     text.look_through(library)
     return library
 
@@ -104,7 +107,9 @@ def _linked(output: str, objects: Sequence[str], **options: Any) -> None:  # noq
         raise
 
 
-def _compile_folded(function: tvm.tirx.PrimFunc, target: tvm.target.Target, *_: object) -> Any:  # noqa: ANN401 - tvm
+def _compile_folded(
+    function: tvm.tirx.PrimFunc, target: tvm.target.Target, *_: object
+) -> tvm.runtime.Module:
     return compile_kernel(function, target)
 
 

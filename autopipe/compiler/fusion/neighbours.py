@@ -19,7 +19,7 @@ from tvm.relax.transform import FuseTIR
 from autopipe.compiler.fusion.grouping import Group, Grouping
 from autopipe.compiler.fusion.regroup import Functions, read, regroup
 from autopipe.compiler.fusion.unfused import Unfused
-from autopipe.compiler.graph.calls import bindings, callee, graph_functions
+from autopipe.compiler.graph.calls import bindings, graph_functions, is_kernel_call
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.graph.literals import tensors
 from autopipe.compiler.module_io import prim_funcs
@@ -35,7 +35,7 @@ _CONVOLUTION: Final = "nn.conv2d"
 def may_join(module: tvm.IRModule, parts: CallInfos) -> bool:
     """Tell whether a legalized module has a depthwise convolution whose sizes are known."""
     values = (one.value for _, function in graph_functions(module) for one in bindings(function))
-    calls = (value for value in values if callee(value) is not None)
+    calls = (value for value in values if is_kernel_call(value))
     return any(
         is_depthwise(call, parts) and min(tensor.shape, default=0) >= 0
         for call in calls

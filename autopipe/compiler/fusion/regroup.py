@@ -169,11 +169,11 @@ class _Regrouped:
         for variable, value in fused.values.items():
             if isinstance(value, str):
                 self._variables.setdefault(value, variable)
-        for variable, graph in graph_functions(module):
+        for entry, graph in graph_functions(module):
             blocks = list(map(self._block, graph.body.blocks))
             body = self._builder.normalize(relax.SeqExpr(blocks, graph.body.body))
             whole = relax.Function(graph.params, body, graph.ret_ty, graph.is_pure, graph.attrs)
-            self._builder.update_func(variable, whole)
+            self._builder.update_func(entry, whole)
         self.module: tvm.IRModule = self._builder.get()
 
     def _block(self, block: relax.BindingBlock) -> relax.BindingBlock:
@@ -186,9 +186,11 @@ class _Regrouped:
             units.extend(self._call(group) for group in changed if group not in made)
             made.update(changed)
             value = self._values[binding.var]
-            if value in self._groups and binding.var.same_as(self._variable(value)):
+            named = isinstance(value, str) and value in self._groups
+            if named and binding.var.same_as(self._variable(str(value))):
                 continue  # a new call binds it
             if changed:
+                assert isinstance(value, tuple)  # noqa: S101 - of the results of a group
                 fields = [self._variable(str(name)) for name in value]
                 units.append([self._binding(binding.var, relax.Tuple(fields))])
             else:

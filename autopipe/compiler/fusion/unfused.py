@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import relax
 
 from autopipe.compiler.fusion.chains import FusionStep
-from autopipe.compiler.graph.calls import bindings, callee, graph_functions
+from autopipe.compiler.graph.calls import bindings, callee, graph_functions, is_kernel_call
 from autopipe.compiler.graph.literals import tensors
 from autopipe.compiler.op_info import CallInfos
 from autopipe.tasks.op_info import KINDS
@@ -73,7 +73,7 @@ def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfo
     repeated = "is computed twice"  # by two functions, which a change of one would not keep apart
     steps = [replace(s, obstacle=s.obstacle or repeated) if s.name in twice else s for s in steps]
     bound = [binding for _, function in functions for binding in bindings(function)]
-    calls = {b.var.name: b.value for b in bound if callee(b.value) and b.var.name in own}
+    calls = {b.var.name: b.value for b in bound if is_kernel_call(b.value) and b.var.name in own}
     results = [v for _, function in functions for v in relax.analysis.free_vars(function.body.body)]
     returned = (names[variable] for variable in results)
     return Unfused(_owned(steps, ops), calls, names, found, frozenset(returned))
@@ -110,7 +110,7 @@ def _dataflow(function: relax.Function) -> frozenset[str]:
 def _step(binding: relax.Binding, parts: CallInfos, *, inside: bool) -> FusionStep:
     """Return the step of a binding, what it reads left open; `inside` is the dataflow."""
     name, value = binding.var.name, binding.value
-    if callee(value) is None:
+    if not is_kernel_call(value):
         return FusionStep(name, "", name, (), simple=True, obstacle="can not be moved")
     part = parts.of(value)
     obstacle = None if inside else "is outside of the dataflow"

@@ -5,10 +5,10 @@ compute. These stay in one expression.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from tvm import te, tirx
-from tvm.ir import Call, Op, Var
+from tvm.ir import Call, Expr, Op, Var
 
 from autopipe.errors import ModelError
 
@@ -18,14 +18,12 @@ _BINARY: Final = (
     tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor, tirx.LShift, tirx.RShift,
 )  # fmt: skip
 
-Expr = Any
-"""An expression of TVM, which has no types."""
-
 
 def tensor_read(expr: Expr) -> te.Tensor | None:
     """Return the tensor that an expression is an element of; None for any other expression."""
     if isinstance(expr, Call) and name_of(expr) == "te.tensor_load":
-        return expr.args[0]
+        source = expr.args[0]
+        return source if isinstance(source, te.Tensor) else None
     return None
 
 

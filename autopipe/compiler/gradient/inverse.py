@@ -17,12 +17,11 @@ from typing import Any, Final
 
 from tvm import ir, tirx
 from tvm.error import InternalError
-from tvm.ir import Var
+from tvm.ir import Expr, Var
 from tvm.sym import Analyzer, detect_iter_map, detect_linear_equation, inverse_affine_iter_map
 
 from autopipe.compiler.exact_divisions import write_out_division
 from autopipe.compiler.gradient.expressions import (
-    Expr,
     dtype_of,
     looks_up,
     of_type,

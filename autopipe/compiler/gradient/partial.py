@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tvm import te, tirx
-from tvm.ir import Call
+from tvm.ir import Call, Expr
 
 from autopipe.compiler.gradient.expressions import (
-    Expr,
     dtype_of,
     is_float,
     name_of,
@@ -144,7 +143,7 @@ _SLOPES: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
 }
 """The derivative of a function of one number, from the number and the function's value there."""
 
-_OPERATORS: Final[Mapping[type, Callable[[Expr, Expr], list[tuple[Expr, Expr]]]]] = {
+_OPERATORS: Final[Mapping[type, Callable[[Any, Expr], list[tuple[Expr, Expr]]]]] = {
     tirx.Add: lambda e, seed: [(e.a, seed), (e.b, seed)],
     tirx.Sub: lambda e, seed: [(e.a, seed), (e.b, -seed)],
     tirx.Mul: lambda e, seed: [(e.a, seed * e.b), (e.b, seed * e.a)],

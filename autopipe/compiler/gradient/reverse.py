@@ -14,11 +14,10 @@ from typing import Any, Final, TypeAlias
 
 import tvm_ffi
 from tvm import te, tirx
-from tvm.ir import Call, Var
+from tvm.ir import Call, Expr, Var
 from tvm.sym import Analyzer
 
 from autopipe.compiler.gradient.expressions import (
-    Expr,
     dtype_of,
     looks_up,
     rebuilt,

@@ -6,7 +6,7 @@ are functions as well, until each becomes one PrimFunc: they are `Primitive`.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 import tvm
 from tvm import relax
@@ -139,6 +139,11 @@ def _within(body: relax.SeqExpr) -> Iterator[relax.Binding]:
                 yield from _within(binding.value.true_branch)
                 yield from _within(binding.value.false_branch)
             yield binding
+
+
+def is_kernel_call(value: relax.Expr) -> TypeGuard[relax.Call]:
+    """Tell whether a value is a `call_tir`: a call of a PrimFunc with a tuple of arguments."""
+    return callee(value) is not None
 
 
 def callee(value: relax.Expr) -> str | None:

@@ -165,6 +165,7 @@ class _Calls(PyExprMutator):
         if name not in self._done:
             return self.visit_expr_post_order(call)
         body = self._done[name]
+        assert body.variable is not None  # noqa: S101 - each of them was added to the module
         arguments = [self.visit_expr(argument) for argument in call.args]
         values = dict(zip(body.params, arguments, strict=True))
         for variable, value in body.work:

@@ -15,16 +15,17 @@ def legalized_op(
     value: relax.Expr, call: relax.Call, ops: Mapping[str, relax.Expr], *, whole: bool
 ) -> Op:
     """Describe an op in terms of the arguments of the PrimFunc call that it was legalized to."""
-    own = value.op if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
     every = tuple(Parameter(parameter=i) for i in range(len(call.args[1])))
     outputs = tensors(call.ty)
-    if own is None or callee(value) is not None:
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op) or callee(value):
         stated = {"function": str(call.args[0].name_hint)}
         return Op(name="call_tir", attributes=stated, arguments=every, outputs=outputs)
     described = Op(
-        name=own.name.removeprefix("relax."), attributes=attributes(value.attrs), outputs=outputs,
+        name=value.op.name.removeprefix("relax."),
+        attributes=attributes(value.attrs),
+        outputs=outputs,
         whole=whole,
-    )  # fmt: skip
+    )
     read = _read(value, call, ops) if whole else every
     return described.model_copy(update={"arguments": read})
 

@@ -55,17 +55,17 @@ def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
 
 def _outputs(main: relax.Function) -> list[relax.Var] | None:
     """Return what a function returns, tensor by tensor; None where something is no variable."""
-    values = {binding.var: binding.value for binding in bindings(main)}
+    values: dict[relax.Expr, relax.Expr] = {one.var: one.value for one in bindings(main)}
 
     def resolve(value: relax.Expr) -> relax.Expr:
-        while isinstance(values.get(value), relax.Var | relax.Tuple):
-            value = values[value]
+        while isinstance(bound := values.get(value), relax.Var | relax.Tuple):
+            value = bound
         return value
 
     returned = resolve(main.body.body)
     fields = returned.fields if isinstance(returned, relax.Tuple) else [returned]
-    outputs = [resolve(field) for field in fields]
-    return outputs if all(isinstance(output, relax.Var) for output in outputs) else None
+    outputs = [out for field in fields if isinstance(out := resolve(field), relax.Var)]
+    return outputs if len(outputs) == len(fields) else None
 
 
 def _has_fixed_shape(kind: tvm.ir.Type) -> bool:

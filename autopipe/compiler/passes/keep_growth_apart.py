@@ -28,7 +28,7 @@ import tvm
 from tvm import relax
 from tvm_ffi import structural_walk
 
-from autopipe.compiler.graph.calls import bindings, callee, graph_functions
+from autopipe.compiler.graph.calls import bindings, graph_functions, is_kernel_call
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.tasks.op_info import KINDS
 
@@ -50,7 +50,7 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     graphs = (function for _, function in graph_functions(module))
     for binding in (binding for function in graphs for binding in bindings(function)):
         call, result = binding.value, binding.var
-        if callee(call) is None:
+        if not is_kernel_call(call):
             continue
         pattern = _pattern(module, call)
         follows = 0 <= pattern <= _BROADCAST

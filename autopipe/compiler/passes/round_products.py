@@ -17,7 +17,7 @@ beside them, where the image gets its border as well: the first layer of a netwo
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import tvm
 from tvm import relax
@@ -166,7 +166,7 @@ class _RoundedOperands(PyExprMutator):
         if not chosen:
             return call
         data, weight = call.args
-        changes: dict[str, list[int]] = {}
+        changes: dict[str, Any] = {}
         missing = 0 if call.op.name == _PRODUCT else _missing(int(weight.ty.shape[1]))
         if missing:
             top, left, bottom, right = map(int, call.attrs.padding)

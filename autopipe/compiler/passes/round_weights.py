@@ -17,7 +17,7 @@ and `take(table, words, axis=0)` of a table [30522, 384] float32 becomes
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 import tvm
 from tvm import relax
@@ -90,7 +90,7 @@ def _takes_rounded(value: relax.Expr, held: Collection[relax.Var]) -> bool:
     return calls(value, _PRODUCT) and sum(arg in held for arg in value.args) == 1
 
 
-def calls(value: relax.Expr, ops: Collection[str]) -> bool:
+def calls(value: relax.Expr, ops: Collection[str]) -> TypeGuard[relax.Call]:
     """Tell whether a value calls one of these ops."""
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") in ops
 

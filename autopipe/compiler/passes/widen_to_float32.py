@@ -65,7 +65,7 @@ class _Widen(PyExprMutator):
     def __init__(self, module: tvm.IRModule, halves: tuple[str, ...]) -> None:
         super().__init__(module)
         self._halves = halves
-        self._results: dict[relax.Var, relax.Var] = {}
+        self._results: dict[relax.Expr, relax.Var] = {}
 
     def visit_var_(self, var: relax.Var) -> relax.Expr:
         return self._wide(super().visit_var_(var))

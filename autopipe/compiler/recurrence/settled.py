@@ -52,6 +52,6 @@ class _Settler(PyExprMutator):
         return relax.call_tir(function, call.args[1], list(_types(call)))
 
 
-def _types(call: relax.Call) -> list[relax.TensorType]:
+def _types(call: relax.Call) -> list[tvm.ir.Type]:
     (found,) = call.ty_args
     return list(found.fields) if isinstance(found, relax.TupleType) else [found]

@@ -38,10 +38,9 @@ def without_known(part: Any, known: Analyzer, rounded: Rounded) -> Any:  # noqa:
         branches = getattr(one.op, "name", "") == "prim.if_then_else"
         return one.args[1] if branches and _is_true(one.args[0]) else one
 
-    for kind in _COMPARISONS:
-        part = tvm_ffi.structural_map(part, (kind, compared))
-    for kind, change in ((And, both), (Select, chosen), (Call, called)):
-        part = tvm_ffi.structural_map(part, (kind, change))
+    changes = (*((kind, compared) for kind in _COMPARISONS), (And, both), (Select, chosen))
+    for change in (*changes, (Call, called)):
+        part = tvm_ffi.structural_map(part, change)
     return part
 
 

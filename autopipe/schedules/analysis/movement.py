@@ -127,10 +127,10 @@ def combined(sch: Schedule) -> SBlockRV:
     for block in before:
         sch.compute_inline(block)
     simplify(sch, last)
-    block = sch.get(last)
-    indices = list(getattr(block.body, "indices", ()))
-    axes = [axis.var for axis in block.iter_vars]
-    if is_static(block) and axes and indices and not _are(indices, axes):
+    written = sch.get(last)
+    indices = list(getattr(written.body, "indices", ()))
+    axes = [axis.var for axis in written.iter_vars]
+    if is_static(written) and axes and indices and not _are(indices, axes):
         last = with_written_axes(sch, last)
         simplify(sch, last)
         if any(int(axis.dom.extent) == 1 for axis in sch.get(last).iter_vars):

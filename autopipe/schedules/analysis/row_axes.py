@@ -11,7 +11,7 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx import Bind
 
-from autopipe.schedules.analysis.blocks import SPATIAL, bits, extent_of, is_spatial, lengths_of
+from autopipe.schedules.analysis.blocks import SPATIAL, bits, is_spatial, lengths_of
 from autopipe.schedules.analysis.expressions import among, loads_of, substitute
 
 StoredValue = tuple[Any, Any, Any]
@@ -55,7 +55,7 @@ def _is_of_rows(block: SBlock, rows: Sequence[str]) -> bool:
         ordered
         and list(map(str, lengths[: len(rows)])) == list(rows)
         and bits(block) > 1
-        and (is_spatial(block) or all(extent_of(extent) == 1 for extent in others))
+        and (is_spatial(block) or all(extent == 1 for extent in others))
     )
 
 
@@ -66,7 +66,7 @@ def _keeps_to_row(block: SBlock, blocks: Sequence[SBlock], leading: int) -> bool
     stores = [(buffer, indices) for buffer, _, indices in stores_of(block.body)]
     loads = [(load.source, load.indices) for load in loads_of(block.body)]
     return all(
-        extent_of(length) == 1 or index.same_as(axis)
+        length == 1 or index.same_as(axis)
         for buffer, indices in (*stores, *loads)
         if among(buffer, computed)
         for index, axis, length in zip(indices, axes, lengths_of(block), strict=False)

@@ -56,7 +56,9 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
 def plan_loops(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule for a processor, or None likewise."""
     scheduled = _scheduled(module, conditions.hardware.vector_bits)
-    return scheduled and Planned(DIRECT, dump(scheduled.trace), scheduled.mod)
+    if scheduled is None:
+        return None
+    return Planned(DIRECT, dump(scheduled.trace), scheduled.mod)
 
 
 def _scheduled(module: tvm.IRModule, width: int) -> Schedule | None:
@@ -196,11 +198,11 @@ def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
     extent = sch.get(loop).extent
     if not isinstance(extent, tvm.tirx.IntImm):
         return list(sch.split(loop, [None, 1]))
-    extent = int(extent)
+    steps = int(extent)
     inner = max(
-        divisors(extent, most), key=lambda d: (math.gcd(d, most), d)
+        divisors(steps, most), key=lambda d: (math.gcd(d, most), d)
     )  # LLVM dislikes odd vectors
-    return list(sch.split(loop, [extent // inner, inner]))
+    return list(sch.split(loop, [steps // inner, inner]))
 
 
 def _contiguous(block: SBlock) -> bool:

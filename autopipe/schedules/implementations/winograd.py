@@ -85,7 +85,8 @@ class Winograd:
         """
         convolution = _served(likely_instance(workload) or workload)
         shape = _images(convolution) if convolution else []
-        if convolution is None or not all(isinstance(extent, int) for extent in shape):
+        extents = [extent for extent in shape if isinstance(extent, int)]
+        if convolution is None or len(extents) < len(shape):
             return 0.0
         *taps, _, _, inputs, outputs = (int(n) for n in convolution.kernel.shape)
         inputs = math.prod((*taps, inputs))
@@ -94,7 +95,7 @@ class Winograd:
         took = estimate(filtering, fill(filtering, hardware), hardware)
         lanes = hardware.lanes(8 * BYTES)
         filled = -(-outputs // lanes) * lanes  # a direct convolution fills its last vector up
-        products = KERNEL**2 * inputs * filled * math.prod(shape[:3])
+        products = KERNEL**2 * inputs * filled * math.prod(extents[:3])
         margin = _MARGIN * (_LARGE if self.size > WIDEST else 1)
         return direct(products, KERNEL**2 * inputs * outputs, hardware) / took / margin
 
@@ -160,7 +161,7 @@ def _body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
     return SBlockRealize([], True, root)  # noqa: FBT003 - TVM's signature
 
 
-def _output(convolution: Convolution, tiles: Any, tiling: Tiling) -> tirx.For:  # noqa: ANN401 - a buffer
+def _output(convolution: Convolution, tiles: Any, tiling: Tiling) -> tirx.Stmt:  # noqa: ANN401 - a buffer
     """Return the loops over the tiles that compute what follows on each element of a tile."""
     dtype = str(convolution.data.shape[0].ty.dtype)
     loops = [tirx.Var(name, dtype) for name in ("tile", "row", "column", "channel")]
@@ -178,7 +179,7 @@ def _output(convolution: Convolution, tiles: Any, tiling: Tiling) -> tirx.For:  
     domains = [tvm.ir.Range(0, extent) for extent in tiles.shape]
     iters = [tirx.IterVar(d, a, SPATIAL) for d, a in zip(domains, axes, strict=True)]
     block = SBlock(iters, reads, writes, convolution.after.name_hint, body)
-    nest = SBlockRealize(loops, True, block)  # noqa: FBT003 - TVM's signature
+    nest: tirx.Stmt = SBlockRealize(loops, True, block)  # noqa: FBT003 - TVM's signature
     for loop, domain in reversed(list(zip(loops, domains, strict=True))):
         nest = tirx.For(loop, domain.min, domain.extent, tirx.ForKind.SERIAL, nest)
     return nest

@@ -13,7 +13,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.recurrence.cells import Write
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, number, serial
 from autopipe.compiler.recurrence.rounding import of_bytes
-from autopipe.schedules.analysis.blocks import Extent
+from autopipe.schedules.analysis.blocks import Extent, number_of
 from autopipe.schedules.analysis.dot_products import instruction
 from autopipe.schedules.analysis.expressions import elements
 from autopipe.schedules.divisors import divisors
@@ -273,4 +273,4 @@ def vectors(width: int, *, unroll: bool = False) -> Iterator[Expr]:
     None is longer than a register: of longer ones LLVM keeps too few in registers at once.
     """
     largest = min(1 << (width.bit_length() - 1), _LANES)
-    return elements(width, largest, number, unroll=unroll)
+    return elements(width, largest, lambda value: number_of(value, "int64"), unroll=unroll)

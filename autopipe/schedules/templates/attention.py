@@ -68,11 +68,12 @@ def match(sch: Schedule) -> Attended | None:
             (form.query, form.key, form.value), _tensors(function), strict=False
         )
     )
-    if not all(isinstance(n, int) and n > 1 for n in (*query[-2:], *key[-2:], *value[-2:])):
+    sizes = (*query, *key[-2:], *value[-2:])
+    known = [n for n in sizes if isinstance(n, int)]
+    if len(known) < len(sizes) or min(known[-6:]) <= 1:
         return None
-    if not all(isinstance(n, int) for n in query):
-        return None
-    return Attended(form, tuple(query[:-2]), query[-2], key[-2], query[-1], value[-1])
+    *outer, queries, depth, keys, _, _, breadth = known
+    return Attended(form, tuple(outer), queries, keys, depth, breadth)
 
 
 def settings(found: Attended, hardware: HardwareParams) -> Iterator[QueryBand]:

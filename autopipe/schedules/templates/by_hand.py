@@ -174,6 +174,7 @@ class _SideBySide:
             own = Var(body.loop_var.name, body.loop_var.ty)
             inside = self.of(body.body, [*around, (body, own)])
             return For(own, body.min, body.extent, ForKind.SERIAL, inside)
+        assert isinstance(body, BufferStore)  # noqa: S101 - `match` takes no other statements
         return self._store(body, around)
 
     def _store(self, store: BufferStore, around: Sequence[tuple[For, Var]]) -> Stmt:

@@ -153,7 +153,7 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
         with suppress(ScheduleError):  # some tensor is read in steps: it stays as it is
             block, tail = flattened(sch, block, tail), 1
     loops = sch.get_loops(block)
-    outer, last = loops[:-tail], sch.fuse(*loops[-tail:])
+    outer, last = list(loops[:-tail]), sch.fuse(*loops[-tail:])
     by_axes = len(loops) == len(movement.extents) and tail == 1
     if not movement.parts and _run(movement) < int(sch.get(last).extent):
         head, last = sch.split(last, [None, _run(movement)])

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tvm.s_tir import SBlock, SBlockRealize, Schedule
+from tvm.s_tir import SBlock, SBlockRealize, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import For, Stmt, Var
 
@@ -210,6 +210,8 @@ def apply(sch: Schedule, reduction: RowReduction, knobs: Vectors) -> None:
         vectors += partial
         steps += [*partial, block]
     loop = row_loop(sch, steps[-1], reduction.rows)
+    if loop is None:
+        raise ScheduleError("the rows are no loops around the last block")
     if reduction.rows > 1 and sum(work(sch.get(step)) for step in steps) >= LEAST_WORK:
         sch.parallel(loop)
     gather(sch, steps, loop)

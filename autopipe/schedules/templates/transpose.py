@@ -18,7 +18,7 @@ Examples:
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -135,7 +135,7 @@ def apply(sch: Schedule, crossing: Crossing, tile: TransposeTile) -> None:
 
 
 def _sides(
-    sch: Schedule, loops: list[LoopRV], crossing: Crossing
+    sch: Schedule, loops: Sequence[LoopRV], crossing: Crossing
 ) -> tuple[list[LoopRV], LoopRV, LoopRV]:
     """Return the outer loops, the loop that is contiguous in the read, and that in the output."""
     *outer, last = loops

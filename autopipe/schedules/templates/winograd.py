@@ -20,7 +20,7 @@ The loops of F(4x4, 3x3), which has 6 x 6 positions:
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from tvm.ir import Expr, IRModule
 from tvm.s_tir import SBlock, Schedule, ScheduleError
@@ -197,14 +197,15 @@ def _padded(sch: Schedule) -> Mul:
 def _tiles(sch: Schedule) -> Expr:
     """Return the open number of tiles."""
     padded = _padded(sch)
-    return Analyzer().simplify(padded.a.a - (padded.b - 1))
+    tiles: Expr = Analyzer().simplify(padded.a.a - (padded.b - 1))
+    return tiles
 
 
 def _rounded_up(sch: Schedule, block: int) -> IRModule:
     """Return the function with its open number of tiles rounded up to blocks of that size."""
     padded, rounded = _padded(sch), parts_of(_tiles(sch), block) * block
 
-    def changed(node: Expr, mutator: StructuralMutator) -> Expr:
+    def changed(node: Expr, mutator: StructuralMutator) -> Any:  # noqa: ANN401 - any node
         return rounded if structural_equal(node, padded) else mutator.default_mutate(node)
 
     return IRModule({"main": structural_mutate(sch.mod["main"], [(Mul, changed)])})

@@ -58,7 +58,7 @@ def residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
     ]
 
 
-def to_read(load: TensorLoad) -> None:
+def to_read(load: Expr) -> None:
     """Write the fetch of the line of an element that is read."""
     T.evaluate(fetch(load))
 
@@ -68,7 +68,7 @@ def to_write(buffer: tvm.ir.Var, index: Sequence[Expr]) -> None:
     T.evaluate(fetch(buffer[tuple(index)], _TO_WRITE))
 
 
-def fetch(element: TensorLoad, how: tuple[int, int, int] = _TO_READ) -> Expr:
+def fetch(element: Expr, how: tuple[int, int, int] = _TO_READ) -> Expr:
     """Return the call that fetches the line of an element."""
     address = tirx.address_of(element)
     return tirx.call_llvm_intrin("void", "llvm.prefetch", address, *how)

@@ -128,7 +128,8 @@ class Padding:
         """
         inner = product_of(self.extents[self.line + 1 :])
         end = product_of(self.extents[self.line :])
-        outside, parts = [(0, end, self.border)], [(0, end, self.value)]
+        outside: list[tuple[Extent, Extent, Expr]] = [(0, end, self.border)]
+        parts: list[tuple[Extent, Extent, Expr]] = [(0, end, self.value)]
         if (bounds := self.inside[self.line]) is not None:
             low, high = (bound * inner for bound in bounds)
             parts = [(0, low, self.border), (low, high, self.value), (high, end, self.border)]
@@ -200,10 +201,10 @@ def _bounds(
 def _limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Extent] | None:
     """Return which axis a comparison bounds, whether from above, and by what."""
     if isinstance(part, tvm.tirx.Or):
-        one, other = (_limit(each, axes) for each in (part.a, part.b))
-        if one is None or other is None or one[:2] != other[:2] or not one[1]:
+        first, second = (_limit(each, axes) for each in (part.a, part.b))
+        if first is None or second is None or first[:2] != second[:2] or not first[1]:
             return None
-        return (*one[:2], extent_of(tvm.tirx.max(one[2], other[2])))
+        return (*first[:2], extent_of(tvm.tirx.max(first[2], second[2])))
     if not isinstance(part, tvm.tirx.LT | tvm.tirx.LE):
         return None
     for at, axis in enumerate(axes):

@@ -16,7 +16,7 @@ from tvm.sym import detect_linear_equation
 from tvm.tirx import BufferStore
 
 from autopipe.schedules.analysis import windows as window_forms
-from autopipe.schedules.analysis.blocks import is_copy, is_spatial, is_static
+from autopipe.schedules.analysis.blocks import Extent, is_copy, is_spatial, is_static
 from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.steps import Steps
@@ -227,12 +227,13 @@ def border_of(part: tvm.IRModule, source: Any) -> Border | None:  # noqa: ANN401
             padding.value.indices, padding.axes, bounds, sizes, strict=True
         )
     )
-    if not held or not moved:
+    top, left = bounds[1][0], bounds[2][0]
+    if not (held and moved and isinstance(top, int) and isinstance(left, int)):
         return None
-    return Border(source, padding.target, bounds[1][0], bounds[2][0], padding.border)
+    return Border(source, padding.target, top, left, padding.border)
 
 
-def _is_moved(index: Any, axis: Any, low: int, size: int) -> bool:  # noqa: ANN401 - TVM objects
+def _is_moved(index: Any, axis: Any, low: Extent, size: int) -> bool:  # noqa: ANN401 - TVM objects
     """Tell whether an index is an axis without the border before it."""
     found = detect_linear_equation(index, [axis])
     steps = [int(step) for step in found] if len(found) == 2 else []  # noqa: PLR2004

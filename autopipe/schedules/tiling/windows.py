@@ -129,7 +129,7 @@ class OpenWindows:
             tile.reduce()
             tile.finish()
 
-    def first(self, strip: Expr, breadth: int) -> Expr:
+    def first(self, strip: Expr, breadth: Extent) -> Expr:
         """Return the first of the outputs along the last axis, `breadth` in all, of a strip."""
         place = strip * self.columns
         if breadth % self.columns == 0:

@@ -136,7 +136,7 @@ def assert_same(function):
         result = tvm.runtime.tensor(np.zeros(shapes[-1], "float32"))
         library["main"](*map(tvm.runtime.tensor, given), result)
         results.append(result.numpy())
-    np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(*results)  # type: ignore[arg-type]
 
 
 def random_function(seed):

@@ -181,6 +181,6 @@ def test_what_has_no_gradient_is_said():
     with pytest.raises(ModelError, match="has the shape and type of the output"):
         autopipe.gradient(topi.exp(Q), [Q], V)
     with pytest.raises(ModelError, match="`head`"):
-        autopipe.gradient(topi.exp(Q), [Q], 1.0)
+        autopipe.gradient(topi.exp(Q), [Q], 1.0)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match=r"pass \[tensor\] for one"):
         autopipe.gradient(topi.exp(Q), Q)  # to iterate over a tensor has no end

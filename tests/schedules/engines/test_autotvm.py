@@ -213,7 +213,7 @@ def test_a_template_without_a_choice_has_one_proposal():
     template = Nothing(NAME="fixed", VERSION=1)
     served = SimpleNamespace(template=template, found=None, knobs=Fixed())
     space = Space.of(served, CONDITIONS.hardware, 0)  # type: ignore[arg-type]
-    tuner = AutoTVM(CONDITIONS)._tuner(space, Problem(task(), None, CONDITIONS, (), 8, 0))
+    tuner = AutoTVM(CONDITIONS)._tuner(space, Problem(task(), None, CONDITIONS, (), 8, 0))  # type: ignore[arg-type]
     found = KnobSearch(space, tuner, ())
     assert (len(found.propose(8)), found.propose(8)) == (1, [])
 

@@ -256,12 +256,12 @@ def test_minimal_filtering_is_right_where_blocks_of_tiles_are_not_whole():
     assert served.template.NAME == "winograd"
     checked(workload, served.schedule.mod, TARGET)
     instance = open_sizes.likely_instance(workload)
-    closed = _served(winograd4.rewrite(instance))
+    closed = _served(winograd4.rewrite(instance))  # type: ignore[arg-type]
     assert closed.knobs == served.knobs
     conditions = Conditions(TARGET, HARDWARE)
-    assert winograd4.gain(workload, HARDWARE) == winograd4.gain(instance, HARDWARE)
+    assert winograd4.gain(workload, HARDWARE) == winograd4.gain(instance, HARDWARE)  # type: ignore[arg-type]
     assert list(implementations(workload, conditions)) == list(
-        implementations(instance, conditions)
+        implementations(instance, conditions)  # type: ignore[arg-type]
     )
 
 
@@ -317,8 +317,8 @@ def test_templates_for_static_functions_leave_open_ones_alone():
     x = te.placeholder((size(), 64), name="x")
     workload = module([x, topi.nn.relu(x)])
     assert fitted(workload, elementwise)[1] is None
-    assert fitted(open_sizes.likely_instance(workload), open_movement)[1] is None
-    assert fitted(open_sizes.likely_instance(rows()), contraction)[1] is not None
+    assert fitted(open_sizes.likely_instance(workload), open_movement)[1] is None  # type: ignore[arg-type]
+    assert fitted(open_sizes.likely_instance(rows()), contraction)[1] is not None  # type: ignore[arg-type]
     assert serves_open(dump(contraction, _served(rows()).knobs))
     assert not serves_open('{"template": "elementwise"}')
     assert not serves_open("[]")

@@ -250,7 +250,7 @@ def test_a_record_gives_the_schedule_again():
 
 def test_templates_are_searched_and_sketches_are_not():
     module = convolution(inputs=16, outputs=32)
-    problem = Problem(task(), winograd4.rewrite(module), CONDITIONS, (), 4, 0, "random")
+    problem = Problem(task(), winograd4.rewrite(module), CONDITIONS, (), 4, 0, "random")  # type: ignore[arg-type]
     assert Ansor(CONDITIONS).search(problem) is None
     search = AutoTVM(CONDITIONS).search(problem)
     assert search is not None
@@ -271,7 +271,7 @@ def test_a_kernel_is_transformed_before_it_is_measured():
 def test_one_vector_of_channels_leaves_registers_for_two_steps():
     """Tiles of 14 windows and 8 channels took 1.6 times as long as those of 2 and 32."""
     made = winograd4.rewrite(convolution(55, 55, inputs=16, outputs=64))
-    found = winograd.match(blank(made))
+    found = winograd.match(blank(made))  # type: ignore[arg-type]
     assert found is not None
     chosen = winograd.fill(found, HardwareParams(vector_bits=256, registers=16, cores=2))
     assert chosen.rows <= 12 or chosen.columns > chosen.width
@@ -280,7 +280,7 @@ def test_one_vector_of_channels_leaves_registers_for_two_steps():
 @pytest.mark.parametrize("hardware", [WIDE, NARROW])
 def test_every_setting_divides_and_fits_the_registers(hardware):
     made = winograd4.rewrite(convolution(28, 28, inputs=24, outputs=72))
-    found = winograd.match(blank(made))
+    found = winograd.match(blank(made))  # type: ignore[arg-type]
     assert found is not None
     every = list(winograd.settings(found, hardware))
     assert winograd.fill(found, hardware) in every

@@ -37,8 +37,7 @@ def whole(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Wh
 
     Raises `ModelError`, and `ConfigError` if `given` does not fit.
     """
-    alone = _alone(found)
-    module = found if alone is None else _called(alone)
+    module = _as_module(found)
     _check_names([p.name for p in module["main"].params], given)
     module = _bound(module, given)
     main = module["main"]
@@ -55,10 +54,16 @@ def whole(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Wh
     )
 
 
-def _alone(found: tvm.IRModule | tirx.PrimFunc) -> tirx.PrimFunc | None:
-    """Return the PrimFunc if it is the whole model, else None."""
+def _as_module(found: tvm.IRModule | tirx.PrimFunc) -> tvm.IRModule:
+    """Return the model as a module with a graph `main`."""
     if isinstance(found, tirx.PrimFunc):
-        return found
+        return _called(found)
+    alone = _alone(found)
+    return found if alone is None else _called(alone)
+
+
+def _alone(found: tvm.IRModule) -> tirx.PrimFunc | None:
+    """Return the PrimFunc if it is the whole model, else None."""
     functions = list(found.functions.values())
     return functions[0] if len(functions) == 1 and prim_funcs(found) else None
 

@@ -1,0 +1,129 @@
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tvm.ir import BaseFunc, GenericConst, GlobalVar, IRModule, Node, Type
+from tvm.ir import Call as Call
+from tvm.ir import Expr as Expr
+from tvm.ir import Tuple as Tuple
+from tvm.ir import TupleGetItem as TupleGetItem
+from tvm.ir import TupleType as TupleType
+from tvm.ir import Var as Var
+from tvm.relax import op as op
+from tvm.runtime import Device
+
+class AnyType(Type): ...
+
+class ShapeType(Type):
+    values: Any
+    ndim: int
+    def __init__(self, values: Iterable[object] | None = None, ndim: int = -1) -> None: ...
+
+class TensorType(Type):
+    shape: Any
+    dtype: Any
+    ndim: int
+    def __init__(
+        self,
+        shape: Expr | Iterable[object] | None = None,
+        dtype: object = "float32",
+        vdevice: object = None,
+        ndim: int = -1,
+    ) -> None: ...
+
+class DataflowVar(Var): ...
+
+class ShapeExpr(Expr):
+    values: Sequence[Expr]
+    def __init__(self, values: Iterable[object]) -> None: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Expr]: ...
+
+class If(Expr):
+    cond: Expr
+    true_branch: SeqExpr
+    false_branch: SeqExpr
+    def __init__(self, cond: Expr, true_branch: Expr, false_branch: Expr) -> None: ...
+
+class Binding(Node):
+    var: Var
+
+class VarBinding(Binding):
+    value: Expr
+    def __init__(self, var: Var, value: Expr) -> None: ...
+
+class MatchCast(Binding):
+    value: Expr
+    ty: Type
+    def __init__(self, var: Var, value: Expr, ty: Type) -> None: ...
+
+class BindingBlock(Node):
+    bindings: Sequence[Binding]
+    def __init__(self, bindings: Iterable[Binding], span: object = None) -> None: ...
+
+class DataflowBlock(BindingBlock): ...
+
+class SeqExpr(Expr):
+    blocks: Sequence[BindingBlock]
+    body: Expr
+    def __init__(self, blocks: Iterable[BindingBlock], body: Expr) -> None: ...
+
+class Function(BaseFunc):
+    params: Sequence[Var]
+    body: Any
+    ret_ty: Type
+    is_pure: bool
+    def __init__(
+        self,
+        params: Iterable[Var],
+        body: Expr,
+        ret_ty: Type | None = None,
+        is_pure: bool | None = True,
+        attrs: object = None,
+        span: object = None,
+    ) -> None: ...
+
+class ExternFunc(BaseFunc):
+    global_symbol: str
+    def __init__(self, global_symbol: str, ty: Type | None = None) -> None: ...
+
+class BlockBuilder:
+    def __init__(self, mod: IRModule | None = None) -> None: ...
+    @staticmethod
+    def current() -> BlockBuilder | None: ...
+    def function(
+        self,
+        name: str,
+        params: Sequence[Var] | Var | Tuple | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        pure: bool = True,
+        private: bool = False,
+    ) -> AbstractContextManager[Any]: ...
+    def dataflow(self) -> AbstractContextManager[Any]: ...
+    def emit(self, expr: Expr, name_hint: str = "") -> Var: ...
+    def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var: ...
+    def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call: ...
+    def match_cast(self, value: Expr, ty: Type, name_hint: str = "") -> Var: ...
+    def emit_output(self, output: Expr | Sequence[Expr], name_hint: str = "") -> Var: ...
+    def emit_func_output(
+        self, output: Expr | Sequence[Expr], params: object = None
+    ) -> GlobalVar: ...
+    def emit_normalized(self, binding: Binding) -> None: ...
+    def normalize(self, expr: Expr) -> Expr: ...
+    def get(self) -> IRModule: ...
+    def finalize(self) -> IRModule: ...
+    def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar: ...
+    def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None: ...
+    def lookup_binding(self, var: Var) -> Expr | None: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class VirtualMachine:
+    def __init__(
+        self, rt_mod: object, device: Device | Sequence[Device], **options: Any
+    ) -> None: ...
+    def __getitem__(self, key: str) -> Callable[..., Any]: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+def const(value: object, dtype: object = None) -> GenericConst: ...
+def call_tir(gvar: GlobalVar, args: object, out_ty: object) -> Call: ...
+def __getattr__(name: str) -> Any: ...
