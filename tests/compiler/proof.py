@@ -6,10 +6,11 @@ import numpy as np
 import tvm
 
 from autopipe.compiler import module_io, tasks
-from autopipe.compiler.rebuild import RebuildError, rebuild, same_code
+from autopipe.compiler.code_equality import is_same_code
 from autopipe.tasks.op_info import ATTRIBUTE, Literal, OpInfo, Parameter
 from autopipe.tasks.tensor import Tensor
 from tests.compiler import graphs
+from tests.compiler.rebuild import RebuildError, rebuild
 
 SAME, COMPARED = "rebuilt, the same code", "rebuilt, the same numbers"
 
@@ -62,7 +63,7 @@ def outcome(task, function):
         again = rebuild(task.info, task.inputs, graphs.TARGET)
     except RebuildError as error:
         return f"not rebuilt: {error}"
-    if same_code(function, again):
+    if is_same_code(function, again):
         return SAME
     for one, other in zip(*(computed(each, task) for each in (function, again)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5, err_msg=str(task.info))

@@ -36,8 +36,8 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.script.ir_builder import IRBuilder
 
 from autopipe.compiler.attention import ATTRIBUTE, AttentionForm, parse, plain, usual
+from autopipe.compiler.code_equality import is_same_code
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.rebuild import same_code
 from autopipe.schedules.analysis.blocks import extent_of
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.bands import DTYPE, Attended, BandLoops, QueryBand
@@ -149,7 +149,7 @@ def _is(form: AttentionForm, function: tirx.PrimFunc) -> bool:
         wanted = te.create_prim_func([*given, plain(form, *given)], index_dtype_override="int64")
     except (IndexError, RuntimeError, TypeError, ValueError):  # other tensors than those of a form
         return False
-    return same_code(wanted, function)
+    return is_same_code(wanted, function)
 
 
 def _power(most: int) -> int:

@@ -10,10 +10,10 @@ import tvm
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
+from autopipe.compiler.code_equality import is_same_code
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.open_sizes import bound
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
-from autopipe.compiler.rebuild import same_code
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any
 from autopipe.schedules.analysis.blocks import extent_of
@@ -45,7 +45,7 @@ def match(sch: Schedule) -> RecurrentLayer | None:
     if form.is_open:
         counts = {"steps": sized.steps, "batch": sized.batch}
         written = bound(drop_buffer_layouts(written), counts)
-    if not same_code(written["main"], function):
+    if not is_same_code(written["main"], function):
         return None
     recurrent = function.params[list(form.inputs).index("r")]
     free = any(recurrent.same_as(param) for param in weights.free(function))

@@ -29,7 +29,7 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.rebuild import same_code
+from autopipe.compiler.code_equality import is_same_code
 from autopipe.compiler.regions import (
     ATTRIBUTE,
     RegionForm,
@@ -130,7 +130,9 @@ def _is(form: RegionForm, function: tirx.PrimFunc) -> bool:
     try:
         wanted = plain(form, *given)
         return any(
-            same_code(te.create_prim_func([*given, wanted], index_dtype_override=dtype), function)
+            is_same_code(
+                te.create_prim_func([*given, wanted], index_dtype_override=dtype), function
+            )
             for dtype in (None, "int64")
         )
     except (RuntimeError, TypeError, ValueError):  # other tensors than those of regions

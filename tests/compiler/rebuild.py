@@ -1,14 +1,10 @@
-"""Makes PrimFuncs again from their op information. That proves that the information is complete.
-
-So exports, library back ends and other layouts can start from `OpInfo`, without the model's graph.
-"""
+"""Makes PrimFuncs again from their op information: the proof that it is complete."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.relax import transform
 
@@ -59,11 +55,6 @@ def rebuild(info: OpInfo, inputs: Sequence[Tensor], target: tvm.target.Target) -
         if read == [names[: len(inputs)]] and info.results == info.ops[0].results(0):
             return module[calls[0].args[0]]
         return transform.FuseTIR()(_as_one(module, len(inputs)))[_FUSED]
-
-
-def same_code(one: tvm.tirx.PrimFunc, other: tvm.tirx.PrimFunc) -> bool:
-    """Tell whether two PrimFuncs are structurally equal. Their attributes may differ."""
-    return bool(tvm_ffi.structural_equal(_bare(one), _bare(other)))
 
 
 def graph(info: OpInfo, inputs: Sequence[Tensor]) -> tvm.IRModule:
@@ -168,14 +159,14 @@ def _literal(literal: Literal) -> relax.Expr:
     return _number(value, literal.dtype)
 
 
-def _number(value: Any, dtype: str | None) -> tvm.ir.Expr:  # noqa: ANN401 - any JSON value
+def _number(value: Any, dtype: str | None) -> tvm.ir.Expr:
     value = _finite(value)
     if not isinstance(value, int | float):
         raise RebuildError(f"it has a symbolic shape: {value}")
     return tvm.tirx.const(value, dtype or ("float64" if isinstance(value, float) else "int64"))
 
 
-def _attributes(registered: tvm.ir.Op, op: Op) -> Any:  # noqa: ANN401 - an attribute class each
+def _attributes(registered: tvm.ir.Op, op: Op) -> Any:
     key = _ATTRS.get(op.name) or str(registered.attrs_type_key)
     values = {
         name: _boxed(v) if name in _BOXED else _finite(v) for name, v in op.attributes.items()
@@ -190,18 +181,12 @@ def _attributes(registered: tvm.ir.Op, op: Op) -> Any:  # noqa: ANN401 - an attr
         raise RebuildError(f"attributes of {op.name}: {error}") from error
 
 
-def _boxed(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def _boxed(value: Any) -> Any:
     return [_boxed(item) for item in value] if isinstance(value, list) else _number(value, None)
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def _finite(value: Any) -> Any:
     return _NO_JSON.get(value, value) if isinstance(value, str) else value
-
-
-def _bare(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    for attribute in function.attrs.keys() if function.attrs else ():
-        function = function.without_attr(attribute)
-    return function
 
 
 def _type(tensor: Tensor) -> relax.TensorType:
