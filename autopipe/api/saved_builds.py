@@ -24,7 +24,6 @@ from autopipe.lock.recognize import FileKind, recognize_file
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import Needs
 from autopipe.packaging.packaged_task import read_node_map, read_tasks
-from autopipe.packaging.provenance import Statement
 from autopipe.packaging.variants import list_builds
 from autopipe.pipeline.events import StageCached
 from autopipe.pipeline.history import History
@@ -184,16 +183,13 @@ def _report_build(
 
 def _configuration(contents: PackageContents) -> dict[str, Any] | None:
     manifest = contents.manifest
-    if not isinstance(manifest, Statement):
-        return None
     return manifest.predicate.build_definition.external_parameters.configuration
 
 
 def _versions(contents: PackageContents, needs: Needs) -> Iterator[tuple[str, str]]:
     yield from needs.runtime.items()
     yield from needs.libraries.items()
-    if isinstance(contents.manifest, Statement):
-        yield from contents.manifest.predicate.run_details.builder.version.items()
+    yield from contents.manifest.predicate.run_details.builder.version.items()
 
 
 def _packaged_tasks(

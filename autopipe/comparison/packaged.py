@@ -9,7 +9,7 @@ from autopipe.config.dimension import told
 from autopipe.lock.recognize import FileKind
 from autopipe.packaging.contents import opened
 from autopipe.packaging.packaged_task import PackagedTask, read_tasks
-from autopipe.packaging.provenance import Manifest, Source, Statement
+from autopipe.packaging.provenance import Source, Statement
 from autopipe.packaging.variants import list_builds
 from autopipe.store.files import sha256
 
@@ -37,13 +37,12 @@ def read(path: Path) -> Build:
     )
 
 
-def _facts(manifest: Manifest, path: Path) -> Iterator[tuple[str, Fields]]:
+def _facts(manifest: Statement, path: Path) -> Iterator[tuple[str, Fields]]:
     needs = manifest.needs
     processor = needs.processor.model_dump(mode="json")
-    if isinstance(manifest, Statement):
-        definition = manifest.predicate.build_definition
-        said = dict(flat(definition.external_parameters.configuration))
-        yield "configuration", said | dict(_takes(needs.signature))
+    definition = manifest.predicate.build_definition
+    said = dict(flat(definition.external_parameters.configuration))
+    yield "configuration", said | dict(_takes(needs.signature))
     variants = {f"variant.{one.needs.processor.mcpu}": one.needs.signature.threads
                 for one in needs.variants}  # fmt: skip
     yield "target", processor | {"num_cores": needs.signature.threads} | variants
@@ -67,21 +66,15 @@ def _takes(signature: Signature) -> Iterator[tuple[str, object]]:
         yield f"takes.{entry.library}", told(entry.sizes)
 
 
-def _versions(manifest: Manifest) -> Iterator[tuple[str, object]]:
+def _versions(manifest: Statement) -> Iterator[tuple[str, object]]:
     needs = manifest.needs
     yield from ((_NAMES.get(name, name), version) for name, version in needs.runtime.items())
     yield from needs.libraries.items()
-    if isinstance(manifest, Statement):
-        tools = manifest.predicate.run_details.builder.version
-        yield from tools.items()
+    yield from manifest.predicate.run_details.builder.version.items()
 
 
-def _sources(manifest: Manifest) -> Iterator[tuple[str, object]]:
+def _sources(manifest: Statement) -> Iterator[tuple[str, object]]:
     """Yield the digest of the model, which a lock calls `import.model`."""
-    if not isinstance(manifest, Statement):
-        yield "import.model", manifest.source.get("model")
-        yield "pipeline", manifest.source.get("pipeline")
-        return
     for dependency in manifest.predicate.build_definition.resolved_dependencies:
         if isinstance(dependency, Source):
             yield "import.model", dependency.digest.sha256

@@ -19,9 +19,9 @@ class Frozen(
 
 
 class Sparse(Frozen, frozen=True):
-    """A value that is written without what a later release has added to it, where that is empty.
+    """A value that is written without those of its `ADDED` fields that are at their defaults.
 
-    So keys, locks and packages of earlier releases stay as they are.
+    So what does not use a field has the same key and the same bytes with it and without it.
     """
 
     ADDED: ClassVar[frozenset[str]]

@@ -22,7 +22,7 @@ from autopipe.host.copy_file import STRETCH
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import WEIGHTS
 from autopipe.packaging.open import open_package
-from autopipe.packaging.provenance import Manifest
+from autopipe.packaging.provenance import Statement
 from autopipe.runtime import folder as loader
 from autopipe.runtime.description import describe_builds, list_halves
 from autopipe.runtime.weights import widen_weights
@@ -162,7 +162,7 @@ def write_licences(to: Path, runtime: RuntimeFiles) -> None:
 
 
 def _write_cases(
-    to: Path, package: Path, manifest: Manifest, model: str | None, given: Sequence[Path]
+    to: Path, package: Path, manifest: Statement, model: str | None, given: Sequence[Path]
 ) -> str:
     """Write the cases; return what computed their outputs."""
     folder, signature = to / cases.CASES, manifest.needs.signature

@@ -19,7 +19,7 @@ from autopipe.config.paths import located
 from autopipe.config.problem import first
 from autopipe.errors import ConfigError, PackageError
 from autopipe.packaging.manifest import Needs
-from autopipe.packaging.provenance import Manifest, Source, Statement
+from autopipe.packaging.provenance import Source, Statement
 from autopipe.verification import reference
 from autopipe.verification.compare import coarse, magnitude, tolerance, widened
 from autopipe.verification.inputs import Case, nudged
@@ -35,7 +35,7 @@ _INSIDE = 2.0**-12
 class ReferenceCases:
     """Answers cases as the model of a package does in a reference runtime."""
 
-    def __init__(self, manifest: Manifest, model: str, work: Path) -> None:
+    def __init__(self, manifest: Statement, model: str, work: Path) -> None:
         """Import the model of a package; `work` is an empty folder.
 
         Raises ConfigError for a file that is not the model of the package, ModelError for one that
@@ -98,12 +98,10 @@ def _choose_reference(needs: Needs, imported: Path, work: Path) -> Oracle:
     return Oracle(folder, round_weights(needs.rounded, imported, folder, engines), work)
 
 
-def _import(manifest: Manifest, path: str, out: Path) -> None:
+def _import(manifest: Statement, path: str, out: Path) -> None:
     """Write the model of a package as the artifact of *import*."""
     from autopipe.compiler.frontends.write_imported import write_imported
 
-    if not isinstance(manifest, Statement):
-        raise ConfigError("--model takes a package of format 2, which states its model")
     definition = manifest.predicate.build_definition
     stated = definition.external_parameters.configuration
     variants = manifest.needs.variants

@@ -71,8 +71,6 @@ class _Part:
 
 def _read(package: Path, folder: Path) -> _Part:
     with opened(package) as contents:
-        if not isinstance(contents.manifest, Statement):
-            raise ConfigError(f"{package}: of format 1; build it once more")
         contents.agree()
         for name in contents.manifest.files:
             contents.extract(name, folder / name)

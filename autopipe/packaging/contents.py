@@ -13,7 +13,7 @@ from autopipe.errors import PackageError
 from autopipe.libraries import shipped
 from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
-from autopipe.packaging.provenance import Manifest, Statement
+from autopipe.packaging.provenance import Statement
 from autopipe.packaging.variants import FILES, NODE_MAPS, list_libraries
 from autopipe.runtime.archive import Member
 from autopipe.signing.signature import SignedKind
@@ -32,7 +32,7 @@ _LONG: Final = 300
 class PackageContents:
     """An open package."""
 
-    manifest: Manifest
+    manifest: Statement
     members: dict[str, Member]
     file: BinaryIO
 
@@ -44,8 +44,7 @@ class PackageContents:
 
     def agree(self) -> None:
         """Raise PackageError unless the component list tells of what the manifest tells of."""
-        if isinstance(self.manifest, Statement):
-            components.check(self.read(COMPONENTS), self.manifest)
+        components.check(self.read(COMPONENTS), self.manifest)
 
     def extract(self, name: str, to: Path | None = None) -> None:
         """Read a file, into a new one if given. Raises PackageError if it is not the manifest's."""
@@ -110,7 +109,7 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageConte
         yield PackageContents(manifest, members, file)
 
 
-def _check_libraries(manifest: Manifest, members: Collection[str]) -> None:
+def _check_libraries(manifest: Statement, members: Collection[str]) -> None:
     """Refuse a package without a library that its manifest calls, or with another one."""
     called = sorted(set(list_libraries(manifest.needs)) - {LIBRARY})
     there = sorted(name for name in (*SIZED, *FILES) if name in members)

@@ -1,7 +1,7 @@
 """What a package says of itself, and the names in it."""
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StringConstraints, field_validator
 
@@ -85,20 +85,6 @@ class Variant(Frozen, frozen=True):
         if needs.variants:
             raise ValueError("a variant has no variants")
         return needs
-
-
-class First(Needs, frozen=True):
-    """What `manifest.json` holds in a package of format 1, which is read and no longer written."""
-
-    format: Literal[1]
-    name: str
-    source: dict[str, Any]
-    files: dict[str, ManifestFile]
-
-    @property
-    def needs(self) -> Needs:
-        """Return what opening the package takes."""
-        return self
 
 
 def installed_runtime() -> dict[str, str]:

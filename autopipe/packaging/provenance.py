@@ -16,7 +16,7 @@ from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
 from autopipe.config.problem import first
 from autopipe.errors import PackageError
-from autopipe.packaging.manifest import COMPONENTS, MANIFEST, First, ManifestFile, Needs
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, ManifestFile, Needs
 
 MODEL: Final = "model"
 
@@ -158,10 +158,6 @@ class Statement(_StatementPart, frozen=True):
         }
 
 
-Manifest = Statement | First
-"""The manifest of a package of any format that is read."""
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Component:
     """Something that is in a package, or that it was made from or by; the rest of what is known."""
@@ -200,12 +196,10 @@ def components(statement: Statement) -> Iterator[Component]:
         yield Component(name, version, _purl(name, version) if name == "autopipe" else "")
 
 
-def read(text: bytes) -> Manifest:
-    """Read a manifest of this format or an earlier one. Raises PackageError."""
+def read(text: bytes) -> Statement:
+    """Parse a manifest. Raises PackageError."""
     try:
-        document = foreign.parse(text)
-        old = isinstance(document, dict) and "format" in document
-        return (First if old else Statement).model_validate(document)
+        return Statement.model_validate(foreign.parse(text))
     except ValidationError as error:
         raise PackageError(f"{MANIFEST} does not fit: {first(error)}") from None
     except ValueError as error:

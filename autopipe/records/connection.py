@@ -5,13 +5,11 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from autopipe.errors import StoreError
-from autopipe.records.origin import own_sessions
-from autopipe.records.schema import VERSION, Newer, upgrade
+from autopipe.records.schema import VERSION, OtherVersionError, make_tables
 
 _PATIENCE: Final = 60.0
 """Seconds to wait for another process that is writing."""
@@ -40,7 +38,7 @@ _SAID: Final = {
 def writable(path: Path) -> sqlite3.Connection:
     """Open a file for reading and writing, made anew if there is none.
 
-    Raises sqlite3.DatabaseError if it is damaged, and Newer.
+    Raises sqlite3.DatabaseError if it is damaged, and OtherVersionError.
     """
     connection = sqlite3.connect(path, timeout=_PATIENCE)
     try:
@@ -48,7 +46,7 @@ def writable(path: Path) -> sqlite3.Connection:
         _log_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")  # a commit waits for the disk
         _check(connection)
-        upgrade(connection, partial(own_sessions, path))
+        make_tables(connection)
     except BaseException:
         connection.close()
         raise
@@ -65,7 +63,7 @@ def readable(path: Path) -> sqlite3.Connection:
         connection = _viewed(path, "immutable=1")  # no log can be made beside it, so none is needed
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            connection = _copy(connection, path)
+            connection = _copy(connection)
     except BaseException:
         connection.close()
         raise
@@ -77,7 +75,7 @@ def guard(path: Path) -> Iterator[None]:
     """Say in words what went wrong with the file. Raises StoreError."""
     try:
         yield
-    except (Newer, sqlite3.Error, OSError) as error:
+    except (OtherVersionError, sqlite3.Error, OSError) as error:
         name = getattr(error, "sqlite_errorname", None) or ""
         said = next((text for code, text in _SAID.items() if name.startswith(code)), None)
         raise StoreError(f"{path}: {said} ({error})" if said else f"{path}: {error}") from error
@@ -138,13 +136,13 @@ def _check_tables(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it computes what it says, which no store of ours does")
 
 
-def _copy(old: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Return an older file in memory, with the tables of this release."""
+def _copy(old: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a file without tables yet, in memory and with them. Raises OtherVersionError."""
     copy = sqlite3.connect(":memory:")
     try:
         _prepare(copy)
         old.backup(copy)
-        upgrade(copy, partial(own_sessions, path))
+        make_tables(copy)
     except BaseException:
         copy.close()
         raise

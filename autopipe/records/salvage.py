@@ -9,23 +9,19 @@ from typing import Any, Final
 
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.coding import place
-from autopipe.records.identity import identify
-from autopipe.records.schema import COLUMNS, PLATFORM, upgrade
+from autopipe.records.schema import COLUMNS, PLATFORM, make_tables
 from autopipe.store.files import is_irregular
 
 _COPIED: Final = (*PLATFORM, *COLUMNS, "checksum")
 
 _READ: Final = (
-    "SELECT records.id, hash, {tables}, reason, "  # noqa: S608 - constants
+    "SELECT records.id, hash, here = 1, identity, about, reason, "  # noqa: S608 - constants
     f"{', '.join(_COPIED)} FROM records"
     " JOIN workloads ON workloads.id = records.workload"
     " LEFT JOIN wrong ON wrong.record = records.id ORDER BY records.id {order}"
 )
 
 _KNOWN: Final = "SELECT 1 FROM records WHERE workload = ? AND checksum = ?"
-
-_TABLES: Final = ("here = 1, identity, about", "0, identity, about", "0, identify(module), NULL")
-"""How tables of this release, and earlier ones, say who measured and what a workload is."""
 
 _SEEDS: Final = "key, document, origin, seconds"
 
@@ -48,7 +44,7 @@ def salvage(path: Path) -> str:
         _move_log(path, damaged)
     rows, seeds = _readable(damaged)
     with closing(sqlite3.connect(path)) as connection:
-        upgrade(connection)
+        make_tables(connection)
         with connection:
             for row in rows:
                 _keep(connection, row)
@@ -78,14 +74,11 @@ def _readable(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]
         return [], []
     with closing(sqlite3.connect(path)) as connection:
         connection.text_factory = lambda data: data.decode(errors="replace")
-        connection.create_function("identify", 1, identify, deterministic=True)
         connection.execute("PRAGMA writable_schema = ON")  # or a file cut short is refused whole
-        for tables in _TABLES:
-            for order in ("ASC", "DESC"):
-                with suppress(sqlite3.Error):
-                    query = _READ.format(tables=tables, order=order)
-                    for row in connection.execute(query):
-                        rows.setdefault(row[0], row[1:])
+        for order in ("ASC", "DESC"):
+            with suppress(sqlite3.Error):
+                for row in connection.execute(_READ.format(order=order)):
+                    rows.setdefault(row[0], row[1:])
         with suppress(sqlite3.Error):
             for seed in connection.execute(f"SELECT {_SEEDS} FROM seeds"):  # noqa: S608
                 seeds.append(seed)  # noqa: PERF402 - those before an error stay

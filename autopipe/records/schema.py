@@ -1,20 +1,13 @@
-"""The tables of the record store, and how an older file comes to have them.
+"""The tables of the record store.
 
 `PRAGMA user_version` says which tables a file has.
 """
 
 import sqlite3
-from collections.abc import Callable, Collection
 from typing import Final
-
-from autopipe.records.about import WorkloadInfo
-from autopipe.records.identity import identify
 
 VERSION: Final = 3
 """Of the tables below."""
-
-_TOLD: Final = 2
-"""From this version on tables say who measured."""
 
 COLUMNS: Final = (
     "engine", "implementation", "schedule", "seconds", "error", "cut", "measured", "session",
@@ -90,85 +83,27 @@ _INDEXES: Final = (
 )
 
 
-class Newer(Exception):  # noqa: N818 - says what it is
-    """The file was written by a later release."""
+class OtherVersionError(Exception):
+    """Another release wrote the file, or something else did."""
 
 
-def upgrade(
-    connection: sqlite3.Connection, own: Callable[[], Collection[str]] = lambda: ()
-) -> None:
-    """Give a file the tables of this release, all or none of them. Raises Newer.
-
-    Older tables do not say who measured: `own` names the sessions that are known to be this
-    store's, and what others have measured is a claim from then on.
-    """
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables of a new file, all or none of them. Raises OtherVersionError."""
     if _version(connection) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
     with connection:
         version = _version(connection)
-        if version > VERSION:
-            raise Newer(f"it has version {version} of the tables, this autopipe knows {VERSION}")
-        if version < VERSION:
-            is_old = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-            (_STEPS[version] if is_old else _make)(connection)
-            if is_old and version < _TOLD:
-                mine = [(session,) for session in own()]
-                connection.executemany("UPDATE records SET here = 1 WHERE session = ?", mine)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+        if version == VERSION:
+            return
+        if version or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            raise OtherVersionError(
+                f"it has version {version} of the tables, this autopipe reads version {VERSION}"
+            )
+        for statement in (_WORKLOADS, _RECORDS, _WRONG, _DAMAGED, _SEEDS, _DOUBTED, *_INDEXES):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _make(connection: sqlite3.Connection) -> None:
-    for statement in (_WORKLOADS, _RECORDS, _WRONG, _DAMAGED, _SEEDS, _DOUBTED, *_INDEXES):
-        connection.execute(statement)
-
-
-def _from_0(connection: sqlite3.Connection) -> None:
-    """Take over the first tables, which told workloads apart by the text of their modules."""
-    for index in ("by_workload", "by_session"):
-        connection.execute(f"DROP INDEX IF EXISTS {index}")
-    for table in ("workloads", "records", "wrong"):
-        connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-    _make(connection)
-    connection.create_function("identify", 1, identify, deterministic=True)
-    connection.create_function("describe", 1, _described, deterministic=True)
-    connection.execute(
-        "INSERT OR IGNORE INTO workloads (hash, identity, about)"
-        " SELECT hash, identify(module), describe(module) FROM old_workloads ORDER BY id"
-    )
-    columns = ", ".join((*PLATFORM, *COLUMNS, "checksum"))
-    connection.execute(
-        f"INSERT INTO records (id, workload, {columns})"  # noqa: S608 - constants
-        f" SELECT old_records.id, workloads.id, {columns} FROM old_records"
-        " JOIN old_workloads ON old_workloads.id = old_records.workload"
-        " JOIN workloads ON workloads.hash = old_workloads.hash"
-        " AND workloads.identity = identify(old_workloads.module)"
-    )
-    connection.execute("INSERT INTO wrong SELECT record, reason FROM old_wrong")
-    for table in ("wrong", "records", "workloads"):
-        connection.execute(f"DROP TABLE old_{table}")
-
-
-def _from_1(connection: sqlite3.Connection) -> None:
-    """Take over tables that did not tell who measured."""
-    connection.execute("ALTER TABLE records ADD COLUMN here INTEGER NOT NULL DEFAULT 0")
-    _from_2(connection)
-
-
-def _from_2(connection: sqlite3.Connection) -> None:
-    """Take over tables that did not tell which worker of a farm measured."""
-    connection.execute("ALTER TABLE records ADD COLUMN worker TEXT")
-    connection.execute(_DOUBTED)
-
-
-_STEPS: Final = {0: _from_0, 1: _from_1, 2: _from_2}
-"""What brings older tables up to date, by their version."""
-
-
-def _described(module: str) -> str | None:
-    about = WorkloadInfo.of_module(module)
-    return about.text() if about is not None else None

@@ -2,7 +2,6 @@ import json
 import subprocess
 import tarfile
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,8 +15,6 @@ from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Statement, read
 from tests.packaging import packages
 from tests.packaging.packages import CONTENTS
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "manifest-1.json"
 
 
 @pytest.fixture
@@ -179,18 +176,3 @@ def test_the_statement_is_read_as_it_was_written(package):
         statement = read(file.read()) if file else None
     assert isinstance(statement, Statement)
     assert statement.predicate == packages.predicate()
-
-
-def test_a_package_of_format_1_is_looked_through(tmp_path):
-    document = json.loads(GOLDEN.read_text())
-    for name, content in CONTENTS.items():
-        (tmp_path / name).write_bytes(content)
-        document["files"][name] = {"size": len(content), "sha256": sha256(content).hexdigest()}
-    (tmp_path / MANIFEST).write_text(json.dumps(document))
-    package = tmp_path / "small.tar"
-    archive.write(package, {name: tmp_path / name for name in (MANIFEST, *CONTENTS)})
-    found = examine(package)
-    assert (found.name, found.format, set(found.files)) == ("small", 1, set(CONTENTS))
-    package.write_bytes(package.read_bytes().replace(b"numbers", b"Numbers", 1))
-    with pytest.raises(PackageError, match=r"'weights\.safetensors' is damaged"):
-        examine(package)

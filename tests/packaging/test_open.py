@@ -2,8 +2,6 @@ import json
 import shutil
 import subprocess
 import sys
-from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +24,6 @@ from tests.signing import keys
 from tests.signing.keys import NEEDED
 from tests.support import small_build
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "manifest-1.json"
 NAMES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
 NEEDS = ("predicate", "buildDefinition", "internalParameters")
 
@@ -255,18 +252,3 @@ def test_it_is_unpacked_where_only_its_owner_can_look(package, monkeypatch):
 def test_what_is_no_manifest_is_refused(text):
     with pytest.raises(PackageError, match=r"manifest\.json does not fit: "):
         provenance.read(text)
-
-
-def test_a_package_of_format_1_is_opened(library, tmp_path):
-    """The golden manifest is what autopipe wrote before manifests were provenance."""
-    document = json.loads(GOLDEN.read_text())
-    for name, file in document["files"].items():
-        content = (library / name).read_bytes()
-        file.update(size=len(content), sha256=sha256(content).hexdigest())
-    (tmp_path / MANIFEST).write_text(json.dumps({**document, "runtime": {}}))
-    package = tmp_path / "first.tar"
-    paths = {LIBRARY: library / LIBRARY, WEIGHTS: library / WEIGHTS}
-    archive.write(package, {MANIFEST: tmp_path / MANIFEST, **paths})
-    given = inputs()
-    scores, _ = small_build.expected(given["data/x"], given["ids"])
-    np.testing.assert_allclose(open_package(package)(given)["scores"], scores, rtol=1e-5)

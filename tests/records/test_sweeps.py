@@ -14,7 +14,6 @@ from autopipe.records.merge import merge
 from autopipe.records.prune import PruneRules, prune
 from autopipe.records.store import RecordStore
 from tests.pipeline.crashes import Outcome, kills, limits
-from tests.records.test_schema import OLD
 from tests.records.written import HERE, MODULE, record
 from tests.store.test_sweeps import disk  # noqa: F401
 
@@ -69,11 +68,6 @@ def two(folder: Path) -> None:
         store.add(HERE, MODULE, [record((7.0,))])
 
 
-def old(folder: Path) -> None:
-    with closing(sqlite3.connect(store_at(folder))) as connection:
-        connection.executescript(OLD.read_text())
-
-
 def damaged(folder: Path) -> None:
     """Damage the index, of which no record is a part."""
     some(folder)
@@ -99,7 +93,6 @@ SCENES = {
     "measure": Scene(nothing, measure, (0, 6), 20),
     "merge": Scene(two, take_over, (1, 22), 20),
     "prune": Scene(some, clear, (22, 20), 8),
-    "upgrade": Scene(old, open_it, (3, 3), 20),
     "salvage": Scene(damaged, open_it, (22, 22), 20),
 }
 
@@ -115,7 +108,7 @@ def check(name: str, outcome: Outcome) -> None:
         assert len(found) % BATCH == 0
         assert len(found) >= (len(told.read_text()) if told.exists() else 0)
     assert len(found) in (scene.counts if name != "measure" else {0, 3, 6}), outcome
-    if name in {"salvage", "upgrade"}:
+    if name == "salvage":
         assert len([each for each in found if each.wrong]) == 1
     if name == "measure":
         (folder / "records.sqlite").unlink()
