@@ -15,6 +15,7 @@ from autopipe.config.dimension import (
     size_of,
     terms,
 )
+from autopipe.config.format_name import FormatName
 from autopipe.config.frozen import Frozen, Sparse
 
 DType = Literal[
@@ -123,7 +124,7 @@ class Model(Sparse, frozen=True):
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "found"})
 
-    format: Literal["onnx", "tvmscript"] = "onnx"
+    format: FormatName = "onnx"
     """File format of the model: `onnx`, or `tvmscript` for a Python file with one Relax module or
     PrimFunc, which is parsed and never run."""
     path: Annotated[str, StringConstraints(min_length=1)]

@@ -23,6 +23,7 @@ from autopipe.config.target import Target
 from autopipe.config.tasks import Tasks
 from autopipe.config.tuning import Measure, Tuning
 from autopipe.config.verify import Verify
+from autopipe.formats import FORMATS
 
 NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """What a pipeline may be called."""
@@ -87,7 +88,7 @@ class Pipeline(Frozen, frozen=True):
                 who = "a rival" if rival == "best" else rival
                 why = f"can not be checked: `benchmark.against` does not name {who}"
                 yield ("gates", "max_slowdown", rival), slowdown, why
-            elif self.model.format != "onnx":
+            elif not FORMATS[self.model.format].runs_in_onnx_runtimes:
                 who = "a rival" if rival == "best" else rival
                 why = f"can not be checked: {who} runs ONNX models, and this is none"
                 yield ("gates", "max_slowdown", rival), slowdown, why
@@ -98,7 +99,8 @@ class Pipeline(Frozen, frozen=True):
         yield from self._elsewhere()
         yield from self._rounding()
         reference = self.verify.reference if self.verify else "auto"
-        if reference in {"onnxruntime", "onnx"} and self.model.format != "onnx":
+        runs_in_onnx_runtimes = FORMATS[self.model.format].runs_in_onnx_runtimes
+        if reference in {"onnxruntime", "onnx"} and not runs_in_onnx_runtimes:
             why = "runs ONNX models, and this is none; write 'plain'"
             yield ("verify", "reference"), reference, why
 
@@ -156,8 +158,9 @@ class Pipeline(Frozen, frozen=True):
         for name in sorted(dimensions.keys() - alone):
             sums = "only in sums, which do not tell it" if name in used else "in no shape"
             yield ("model", "dimensions", name), name, f"stands {sums} of model.inputs"
-        if dimensions and self.model.format != "onnx":
-            yield ("model", "dimensions"), sorted(dimensions), "are for ONNX models only"
+        if dimensions and not FORMATS[self.model.format].supports_dynamic_shapes:
+            why = f"are not supported by the format {self.model.format}"
+            yield ("model", "dimensions"), sorted(dimensions), why
         if dimensions and not BACKENDS[self.target.kind].supports_dynamic_shapes:
             yield ("model", "dimensions"), sorted(dimensions), "are for processors only"
         if len(likely(dimensions)) > MOST_LIKELY:

@@ -22,6 +22,7 @@ from autopipe.environment.facet import Facet, Facts
 from autopipe.environment.toolchain import toolchain
 from autopipe.errors import SetupError, TargetError
 from autopipe.extensions import distributions
+from autopipe.formats import FORMATS
 from autopipe.libraries import versions
 from autopipe.store import files
 from autopipe.store.canonical import digest, seal, unseal
@@ -184,7 +185,8 @@ def _reference() -> dict[str, object]:
 
 @cache
 def _frontend() -> dict[str, object]:
-    return {name: _version(name) for name in ("onnx", "numpy")}
+    readers = (package for one in FORMATS.values() for package in one.packages)
+    return {name: _version(name) for name in (*readers, "numpy")}
 
 
 @cache

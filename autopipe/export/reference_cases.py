@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.verification import Tolerance
-from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.config.model import Model
 from autopipe.config.numerics import Numerics
 from autopipe.config.paths import located
 from autopipe.config.problem import first
 from autopipe.errors import ConfigError, PackageError
+from autopipe.formats import FORMATS
 from autopipe.packaging.manifest import Needs
 from autopipe.packaging.provenance import Source, Statement
 from autopipe.verification import reference
@@ -118,7 +118,7 @@ def _import(manifest: Statement, path: str, out: Path) -> None:
     except (ValidationError, KeyError, TypeError) as error:
         reason = first(error) if isinstance(error, ValidationError) else f"no {error}"
         raise PackageError(f"the manifest does not describe the model: {reason}") from None
-    loaded = FRONTENDS[model.format].load(
+    loaded = FORMATS[model.format].load(
         _find_model(path), inputs=model.inputs, dimensions=model.dimensions,
         weights=model.weights, sha256=None,
     )  # fmt: skip

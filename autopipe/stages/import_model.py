@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
-from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.config import Pipeline
 from autopipe.config.dimension import Dimension
+from autopipe.config.format_name import FormatName
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
 from autopipe.environment.facet import Facet
+from autopipe.formats import FORMATS
 from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Stage
@@ -27,7 +28,7 @@ class ImportStage(Stage, frozen=True):
     runs_passes: ClassVar[bool] = True
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})
 
-    format: Literal["onnx", "tvmscript"]
+    format: FormatName
     """File format of the model."""
     path: Path
     """Absolute path of the model file, which enters the key by content."""
@@ -60,7 +61,7 @@ class ImportStage(Stage, frozen=True):
         watch = Watch(self.name, ctx.emit)
         watch.begin(f"converting {self.path.name}")
         with show_passes(ctx, self.name):
-            model = FRONTENDS[self.format].load(
+            model = FORMATS[self.format].load(
                 self.path, inputs=self.inputs, dimensions=self.dimensions, weights=self.weights,
                 sha256=self.sha256,
             )  # fmt: skip
@@ -74,7 +75,7 @@ class ImportStage(Stage, frozen=True):
 
     def sources(self) -> Mapping[str, Path]:
         """Return the model file and its external data."""
-        return FRONTENDS[self.format].files(self.path)
+        return FORMATS[self.format].files(self.path)
 
     def unkeyed(self) -> frozenset[str]:
         """Return the path: what counts is what is in the file. No open sizes are no parameter."""

@@ -147,7 +147,10 @@ BATCH = "batch: {max: 8, likely: [4]}"
         ({"dimensions": "2batch: {max: 8, likely: [4]}"}, "2batch"),
         ({"dimensions": f"{BATCH}, {BATCH}"}, "batch"),
         ({"dimensions": BATCH, "value": ", value: 3"}, "can not be open where the input has"),
-        ({"dimensions": BATCH, "rest": "format: tvmscript"}, "are for ONNX models only"),
+        (
+            {"dimensions": BATCH, "rest": "format: tvmscript"},
+            "are not supported by the format tvmscript",
+        ),
     ],
 )
 def test_names_of_sizes_that_contradict_the_file_are_refused(tmp_path, given, why):

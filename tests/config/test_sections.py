@@ -5,6 +5,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from autopipe.config import Benchmark, Layout, Schedules, Verify
 from autopipe.config.quantity import Duration, duration
+from autopipe.formats import FORMATS
 from tests.config.conftest import GOOD
 from tests.support.table import each_row
 
@@ -104,6 +105,11 @@ def test_a_gate_on_the_best_rival_needs_one(refused):
     assert said.endswith(
         "gates.max_slowdown.best: 1.1 can not be checked: `benchmark.against` does not name a rival"
     )
+
+
+def test_a_format_that_is_not_there_is_refused_with_those_that_are(refused):
+    (said,) = refused(GOOD, "model.format=caffe")
+    assert said.endswith(f"model.format: 'caffe' is not known; known: {', '.join(FORMATS)}")
 
 
 @pytest.mark.parametrize("reference", ["onnxruntime", "onnx"])

@@ -24,10 +24,10 @@ TASKS = sorted((FOLDER / "tasks").glob("*.yaml"))
 
 
 def imported(file):
-    from autopipe.compiler.frontends.frontend import FRONTENDS
+    from autopipe.formats import FORMATS
 
     stage = ImportStage.of(load(file), FOLDER)
-    return FRONTENDS[stage.format].load(
+    return FORMATS[stage.format].load(
         stage.path,
         inputs=stage.inputs,
         weights=stage.weights,

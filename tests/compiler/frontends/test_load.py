@@ -8,7 +8,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.compiler.frontends.onnx import gate, graph_rewrite
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.config.model import Input, Weights
@@ -307,14 +306,6 @@ def test_what_tvm_can_not_import_is_one_line(tmp_path):
     with pytest.raises(ModelError, match=said) as refused:
         loaded(made, tmp_path)
     assert "\n" not in str(refused.value)
-
-
-def test_the_table_has_every_format_of_the_grammar():
-    from typing import get_args
-
-    from autopipe.config.model import Model
-
-    assert set(FRONTENDS) == set(get_args(Model.model_fields["format"].annotation))
 
 
 @pytest.mark.fault("B13")

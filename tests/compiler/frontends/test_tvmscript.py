@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.tvmscript import gate
 from autopipe.compiler.frontends.tvmscript.roles import roles
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ConfigError, ModelError
+from autopipe.formats import FORMATS
 from tests.compiler.frontends.models import compiled
 from tests.compiler.frontends.sources import DENSE, DOUBLE, EMBED, HEAD, block, main
 from tests.faults.hostile import HIDDEN
@@ -17,7 +17,7 @@ DRAWN = Weights()
 def load(source, tmp_path, *, inputs=None, weights=None, sha256=None):
     path = tmp_path / "model.py"
     path.write_bytes(source if isinstance(source, bytes) else source.encode())
-    frontend = FRONTENDS["tvmscript"]
+    frontend = FORMATS["tvmscript"]
     assert frontend.files(path) == {"model": path}
     return frontend.load(path, inputs=inputs or {}, weights=weights, sha256=sha256)
 
@@ -148,7 +148,7 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path, inputs, reason):
 def test_a_source_in_place_of_an_onnx_model_is_told_apart(tmp_path):
     (tmp_path / "model.py").write_text(DOUBLE)
     with pytest.raises(ModelError, match=r"needs model\.format: tvmscript"):
-        FRONTENDS["onnx"].load(tmp_path / "model.py", inputs={}, weights=None, sha256=None)
+        FORMATS["onnx"].load(tmp_path / "model.py", inputs={}, weights=None, sha256=None)
 
 
 def test_a_digest_is_held(tmp_path):
