@@ -2,22 +2,25 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tvm_ffi import Tensor
 
 
 class ArgumentStaging(Protocol):
     """Copies the arguments of one function to a device, and its results back."""
 
-    def put(self, tensor: object) -> Any:  # noqa: ANN401 - a tensor of the runtime
+    def put(self, tensor: object) -> "Tensor":
         """Return a copy on the device."""
 
     def arguments(self, held: Mapping[int, object] = ...) -> list[object]:
         """Copy the buffers to the device and return the copies; `held` are there already."""
 
-    def places(self) -> list[Any]:
+    def places(self) -> "list[Tensor]":
         """Return the tensors on the device that are filled before each call."""
 
-    def results(self, tensors: Sequence[object]) -> list[Any]:
+    def results(self, tensors: Sequence[object]) -> "list[Tensor]":
         """Wait for the device, and return copies of the results in this process."""
 
 
@@ -29,7 +32,7 @@ class DeviceRuntime(Protocol):
         """The number that DLPack gives the kind of device."""
 
     @property
-    def Staging(self) -> Callable[[Sequence[Any]], ArgumentStaging]:  # noqa: N802 - its class
+    def Staging(self) -> "Callable[[Sequence[Tensor]], ArgumentStaging]":  # noqa: N802 - its class
         """Makes the copies of the buffers that are filled before each call."""
 
     def load(self) -> None:

@@ -1,7 +1,6 @@
 """Compiles a candidate in this process, ready to be called."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm.s_tir import SBlock, SBlockRealize
@@ -16,7 +15,7 @@ from autopipe.compiler.library import linking
 class Kernel:
     """A compiled candidate."""
 
-    library: Any
+    library: tvm.runtime.Module
     """TVM's runtime module; holds `main`."""
     module: tvm.IRModule
     """What was compiled; its `main` says which arguments it wants."""
@@ -37,7 +36,9 @@ def build(module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = Fa
     return Kernel(library, module)
 
 
-def compiled(module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False) -> Any:  # noqa: ANN401 - tvm
+def compiled(
+    module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False
+) -> tvm.runtime.Module:
     """Return TVM's runtime module of a scheduled `main`, for whatever machine.
 
     Raises ForeignCode for one that brings code along.

@@ -15,7 +15,7 @@ Then the kernel is called once.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import tvm
@@ -48,10 +48,10 @@ class ModelCaches:
     Made before the first fork: a child shares code and memory.
     """
 
-    _library: Any
-    _memory: Any
+    _library: tvm.runtime.Module
+    _memory: tvm.runtime.Tensor
     """What is read in place of the rest of the model."""
-    _sums: Any
+    _sums: tvm.runtime.Tensor
 
     @classmethod
     def of(cls, target: tvm.target.Target, cores: int, most: int) -> "ModelCaches":
@@ -64,7 +64,9 @@ class ModelCaches:
         np.from_dlpack(memory)[:] = 1  # as sums of them are known
         return cls(library, memory, tvm.runtime.empty((cores * _LINE,), "int32"))
 
-    def before(self, arguments: Sequence[Any], surroundings: Surroundings) -> Callable[..., None]:
+    def before(
+        self, arguments: Sequence[tvm.runtime.Tensor], surroundings: Surroundings
+    ) -> Callable[..., None]:
         """Return what is to be called before each call of a kernel with these arguments."""
         touched = min(surroundings.touched // _WIDTH, int(self._memory.shape[0]))
         others = _flat(self._memory, touched)
@@ -76,7 +78,7 @@ class ModelCaches:
         flat = [(write, _flat(tensor, _size(tensor) // _WIDTH)) for write, tensor in written]
         read, sums = self._library["read"], self._sums
 
-        def prepare(*_: Any) -> None:  # noqa: ANN401 - the kernel's arguments, as TVM calls it
+        def prepare(*_: object) -> None:
             if touched:
                 read(others, sums)
             for write, tensor in flat:
@@ -85,12 +87,12 @@ class ModelCaches:
         return prepare
 
 
-def _size(tensor: Any) -> int:  # noqa: ANN401 - tvm is not typed
+def _size(tensor: tvm.runtime.Tensor) -> int:
     count = int(np.prod([int(extent) for extent in tensor.shape], dtype=np.int64))
     return count * -(-int(tvm.runtime.DataType(str(tensor.dtype)).bits) // 8)
 
 
-def _flat(tensor: Any, count: int) -> Any:  # noqa: ANN401 - tvm is not typed
+def _flat(tensor: tvm.runtime.Tensor, count: int) -> tvm.runtime.Tensor:
     return tensor._create_view((count,), "int32", 0)  # noqa: SLF001 -- as TVM's own code does
 
 

@@ -115,7 +115,7 @@ def _near_tiles(workload: tvm.IRModule, known: OpenSizes) -> list[Counts]:
     return list(found)
 
 
-def iterations(part: Any) -> float:  # noqa: ANN401 - tvm's statements
+def iterations(part: tvm.tirx.Stmt) -> float:
     """Return how often the loops of a statement store something; infinity if that is unknown."""
     if isinstance(part, tvm.tirx.BufferStore):
         return 1
@@ -151,7 +151,7 @@ def _ranges(function: tvm.tirx.PrimFunc) -> list[range]:
     ]
 
 
-def _array(info: Any, case: str, seed: int, nudge: float, span: range) -> np.ndarray:  # noqa: ANN401 - tvm is not typed
+def _array(info: ArgInfo, case: str, seed: int, nudge: float, span: range) -> np.ndarray:
     values = nudged(_cast(CASES[case](seed), str(info.dtype), case, span), seed, nudge)
     array = np.empty([int(extent) for extent in info.shape], values.dtype)
     flat = array.reshape(-1)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import tvm
@@ -108,7 +108,7 @@ class PlainLoops:
         place = prepare(self._target)
         built = compiled_for(scheduled, self._target)
 
-        def ours(instance: Instance, inputs: list[np.ndarray]) -> list[Any]:
+        def ours(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
             mine = Surrounded(inputs, _AROUND[1])
             found = _run(built, mine, instance.counts, place)
             if not mine.intact():
@@ -120,7 +120,7 @@ class PlainLoops:
 
     def compare(
         self,
-        ours: Callable[[Instance, list[np.ndarray]], list[Any]],
+        ours: Callable[[Instance, list[np.ndarray]], list[np.ndarray]],
         tried: Sequence[Instance] | None = None,
     ) -> None:
         """Raise WrongAnswer if what returns all arguments after a call does not agree with them.
@@ -141,7 +141,7 @@ class PlainLoops:
             if not all_agree(right, found):
                 self._differ(instance, right, found)
 
-    def _differ(self, instance: Instance, right: list[Any], ours: list[Any]) -> None:
+    def _differ(self, instance: Instance, right: list[np.ndarray], ours: list[np.ndarray]) -> None:
         """Raise what follows from a difference, unless the loops waver as much by themselves."""
         case, counts = instance.case, instance.counts
         inputs = inputs_of(instance)
@@ -158,7 +158,7 @@ class PlainLoops:
         _compare(case, (right, ours, moved), _terms(function), bits=reads_bits(function))
 
     @cached_property
-    def _rounded_otherwise(self) -> list[Any]:
+    def _rounded_otherwise(self) -> list[tvm.runtime.Module]:
         """The loops with elementary functions some ulps higher and lower, where each ulp counts.
 
         Saturated functions are the same on all inputs nearby, and what is computed from them may
@@ -177,7 +177,7 @@ def inputs_of(instance: Instance) -> list[np.ndarray]:
     return instance.arguments(SEED)
 
 
-def compiled_for(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+def compiled_for(scheduled: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """Return a schedule as code for a target. Raises WrongAnswer if it does not compile."""
     try:
         Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
@@ -198,7 +198,7 @@ def _moved_by(function: tvm.tirx.PrimFunc) -> float:
     return _BY_STEPS if ATTRIBUTE in (function.attrs or {}) else NUDGE
 
 
-def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """Compile the plain loops at a level at which LLVM makes no vectors.
 
     From the next one on, LLVM 22 with AVX-512 takes wrong elements in loops of a tile operator.
@@ -207,7 +207,7 @@ def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: A
     return _compiled(along_rows(workload), level)
 
 
-def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     linking.load(module)
     config = {"tirx.disable_assert": True}  # the arguments fit: they are made from the function
     with tvm.transform.PassContext(opt_level=3, config=config):
@@ -215,14 +215,14 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: 
 
 
 def _run(
-    library: Any,  # noqa: ANN401 - tvm
+    library: tvm.runtime.Module,
     inputs: Surrounded,
     counts: tuple[tuple[int, int], ...],
     place: tvm.runtime.Device | None = None,
-) -> list[Any]:
+) -> list[np.ndarray]:
     """Return all arguments after a call, on the processor if not elsewhere."""
     tensors = put(inputs.tensors, place or tvm.cpu())
-    given: list[Any] = list(tensors)
+    given: list[object] = list(tensors)
     for at, count in counts:
         given.insert(at, count)
     library["main"](*given)
@@ -236,12 +236,16 @@ def _unsteady(workload: tvm.IRModule, what: str) -> StageError:
     return Unsteady(f"its plain loops {what}: no schedule of them can be right")
 
 
-def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - arrays of any dtype
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.tobytes() == other.tobytes()
 
 
 def _compare(
-    case: str, results: tuple[list[Any], list[Any], list[list[Any]]], terms: int, *, bits: bool
+    case: str,
+    results: tuple[list[np.ndarray], list[np.ndarray], list[list[np.ndarray]]],
+    terms: int,
+    *,
+    bits: bool,
 ) -> None:
     """Raise WrongAnswer unless what differs is what the plain loops themselves cannot hold.
 
@@ -278,7 +282,7 @@ def _reduced(block: SBlock) -> Iterator[int]:
             yield int(axis.dom.extent)
 
 
-def _same_steps(expected: Any, found: Any, moved: Any) -> bool:  # noqa: ANN401 - arrays
+def _same_steps(expected: np.ndarray, found: np.ndarray, moved: np.ndarray) -> bool:
     """Tell whether whole numbers are a step apart at most, and few where few waver."""
     if expected.dtype.kind not in "iu" or _distance(expected, found) > 1:
         return False
@@ -286,14 +290,14 @@ def _same_steps(expected: Any, found: Any, moved: Any) -> bool:  # noqa: ANN401 
     return bool(apart <= _WAVERING * wavering)
 
 
-def all_agree(expected: list[Any], found: list[Any]) -> bool:
+def all_agree(expected: list[np.ndarray], found: list[np.ndarray]) -> bool:
     """Tell whether all results of a call agree with those of its plain loops."""
     return all(_agree(right, ours, 0.0) for right, ours in zip(expected, found, strict=True))
 
 
 def _agree(
-    expected: Any,  # noqa: ANN401 - arrays of any dtype
-    found: Any,  # noqa: ANN401
+    expected: np.ndarray,
+    found: np.ndarray,
     slack: float,
     *,
     bits: bool = False,
@@ -310,13 +314,13 @@ def _agree(
     )
 
 
-def _scale(expected: Any) -> float:  # noqa: ANN401 - arrays of any dtype
+def _scale(expected: np.ndarray) -> float:
     """Return the largest finite value."""
     finite = np.isfinite(expected)
     return float(np.max(np.abs(expected[finite].astype("float64")), initial=0.0))
 
 
-def _distance(expected: Any, found: Any) -> float:  # noqa: ANN401 - arrays of any dtype
+def _distance(expected: np.ndarray, found: np.ndarray) -> float:
     """Return the largest difference where the expected value is finite; elsewhere none is right."""
     finite = np.isfinite(expected)
     difference = np.abs(expected[finite].astype("float64") - found[finite].astype("float64"))

@@ -1,7 +1,6 @@
 """Where candidates run: the processor of this process, or the first GPU."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import tvm
 
@@ -43,6 +42,8 @@ def elsewhere(device: tvm.runtime.Device) -> bool:
     return int(device.dlpack_device_type()) != int(tvm.cpu().dlpack_device_type())
 
 
-def put(tensors: Sequence[Any], device: tvm.runtime.Device) -> list[Any]:
+def put(
+    tensors: Sequence[tvm.runtime.Tensor], device: tvm.runtime.Device
+) -> list[tvm.runtime.Tensor]:
     """Return the tensors, or copies of them where the device is."""
     return [tensor.copyto(device) for tensor in tensors] if elsewhere(device) else list(tensors)

@@ -6,7 +6,7 @@ TVM's client has no deadlines: whoever holds this child has them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import tvm
@@ -37,6 +37,9 @@ _BEHIND: Final = 0xBF
 
 _EXPIRED: Final = "RPCSessionTimeoutError"
 """How TVM's server begins to say that a session was too long."""
+
+
+_Result = TypeVar("_Result")
 
 
 class Lost(Exception):  # noqa: N818 - says what happened
@@ -70,7 +73,7 @@ class DeviceSession:
         found["threads"] = self._guarded(lambda: int(self._function("runtime.NumThreads")()))
         return found
 
-    def load(self, path: str) -> Any:  # noqa: ANN401 - tvm is not typed
+    def load(self, path: str) -> tvm.runtime.Module:
         """Send a library over, load it there and return it.
 
         TVM's server says nothing where its disk is full, and half a library ends it: so what has
@@ -87,18 +90,18 @@ class DeviceSession:
         found = self._guarded(arrived)
         if found != data:
             raise Lost(f"{len(found)} of {len(data)} bytes arrived: is its disk full?")
-        return self._run(lambda: self._remote.load_module(name))
+        loaded: tvm.runtime.Module = self._run(lambda: self._remote.load_module(name))
+        return loaded
 
-    def made_up(self, kernel: LinkedKernel) -> list[Any]:
+    def made_up(self, kernel: LinkedKernel) -> list[tvm.runtime.Tensor]:
         """Return arguments of a kernel on the device. Raises Lost."""
         made = [made_up(*port) for port in kernel.ports]
-        found: list[Any] = self._guarded(lambda: put(made, self._place))
-        return found
+        return self._guarded(lambda: put(made, self._place))
 
     def time(
         self,
-        loaded: Any,  # noqa: ANN401 - tvm is not typed
-        tensors: Sequence[Any],
+        loaded: tvm.runtime.Module,
+        tensors: Sequence[tvm.runtime.Tensor],
         limits: Measure,
         best: float,
     ) -> dict[str, Any]:
@@ -107,13 +110,13 @@ class DeviceSession:
 
     def run(
         self,
-        loaded: Any,  # noqa: ANN401 - tvm is not typed
+        loaded: tvm.runtime.Module,
         arrays: Sequence[np.ndarray],
         counts: Sequence[tuple[int, int]] = (),
     ) -> list[np.ndarray] | None:
         """Return all arguments after one call; None if it wrote behind one. Raises as `time`."""
         wide = self._guarded(lambda: [self._sent(array) for array in arrays])
-        given: list[Any] = [
+        given: list[object] = [
             tensor._create_view(array.shape, str(array.dtype), 0)  # noqa: SLF001 -- as TVM's own code does
             for tensor, array in zip(wide, arrays, strict=True)
         ]
@@ -124,7 +127,7 @@ class DeviceSession:
             loaded["main"](*given)
             return [tensor.numpy() for tensor in wide]
 
-        found: list[np.ndarray] = self._run(called)
+        found = self._run(called)
         if any(
             (data[array.nbytes :] != _BEHIND).any()
             for data, array in zip(found, arrays, strict=True)
@@ -135,7 +138,7 @@ class DeviceSession:
             for data, array in zip(found, arrays, strict=True)
         ]
 
-    def _sent(self, array: np.ndarray) -> Any:  # noqa: ANN401 - tvm is not typed
+    def _sent(self, array: np.ndarray) -> tvm.runtime.Tensor:
         """Return the bytes of an array on the device, with known ones behind them."""
         data = np.full(array.nbytes + _MARGIN, _BEHIND, np.uint8)
         data[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -152,7 +155,7 @@ class DeviceSession:
             return None
         return data.split(b"\0")[0].decode(errors="replace").strip()[:_LONGEST] or None
 
-    def _run(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def _run(self, work: Callable[[], _Result]) -> _Result:
         """Do what runs a kernel; whatever ends the session raises Lost."""
         try:
             return work()
@@ -162,7 +165,7 @@ class DeviceSession:
             self._alive(said(error))
             raise
 
-    def _guarded(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def _guarded(self, work: Callable[[], _Result]) -> _Result:
         """Do what only fails where a device does."""
         try:
             return work()
@@ -176,8 +179,9 @@ class DeviceSession:
         except Exception as error:  # noqa: BLE001 - whatever TVM raises
             raise Lost(why or said(error)) from None
 
-    def _function(self, name: str) -> Any:  # noqa: ANN401 - tvm is not typed
-        return self._remote.get_function(name)
+    def _function(self, name: str) -> Callable[..., Any]:
+        function: Callable[..., Any] = self._remote.get_function(name)
+        return function
 
 
 def said(error: BaseException) -> str:
@@ -227,7 +231,7 @@ class Timing(Answering):
     def __init__(self, kernels: Sequence[LinkedKernel]) -> None:
         """Take the kernels, which requests name by place."""
         self._kernels = kernels
-        self._loaded: dict[int, tuple[Any, list[Any]]] = {}
+        self._loaded: dict[int, tuple[tvm.runtime.Module, list[tvm.runtime.Tensor]]] = {}
 
     def done(self, request: Mapping[str, Any]) -> object:
         """Do `load` or `time`."""

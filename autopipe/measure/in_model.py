@@ -131,7 +131,7 @@ class InModel:
         self._held.close()
 
 
-Weights = dict[tuple[int, int, str], Any]
+Weights = dict[tuple[int, int, str], tvm.runtime.Tensor]
 """Weights in other layouts than the model has: by the address of those of the model, number of
 elements and dtype. So each call of a function reads weights of its own, as in a model; all
 schedules of the function share this memory, of which a model with any of them has one as well."""
@@ -145,15 +145,15 @@ class _Alone:
     shapes: Sequence[tuple[tuple[int, ...], str]]
     """Of what it takes."""
     weights: Weights
-    own: dict[tuple[int, int], Any] = field(default_factory=dict)
+    own: dict[tuple[int, int], tvm.runtime.Tensor] = field(default_factory=dict)
     """Weights that it wants in another layout than the model has, by position, and by address of
     those of the model."""
 
-    def taken(self, given: Sequence[Any]) -> list[Any]:
+    def taken(self, given: Sequence[tvm.runtime.Tensor]) -> list[tvm.runtime.Tensor]:
         """Return what it takes in the place of what the model gives."""
         return [self._one(at, tensor) for at, tensor in enumerate(given)]
 
-    def _one(self, at: int, tensor: Any) -> Any:  # noqa: ANN401 - tvm is not typed
+    def _one(self, at: int, tensor: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
         if _same(tensor, self.shapes[at]):  # not kept, as the model has other uses for its memory
             return tensor
         key = at, tensor.data_ptr()
@@ -161,7 +161,7 @@ class _Alone:
             self.own[key] = self._other(tensor.data_ptr(), *self.shapes[at])
         return self.own[key]
 
-    def _other(self, place: int, shape: tuple[int, ...], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
+    def _other(self, place: int, shape: tuple[int, ...], dtype: str) -> tvm.runtime.Tensor:
         """Return weights of a shape that the model does not have."""
         key = place, prod(shape), dtype
         if key not in self.weights:
@@ -281,7 +281,7 @@ class _WatchedModel:
             runs.append(self._times)
         return {name: median(run[name] for run in runs) for name in runs[-1]}
 
-    def begin(self, function: Any, symbol: str, given: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm is not typed
+    def begin(self, function: Callable[..., Any], symbol: str, given: Sequence[Any]) -> bool:
         """Time a kernel with the schedule that is asked for, in place of the model's."""
         name = self._names.get(symbol)
         if name is None:
@@ -307,5 +307,5 @@ def _ranks(place: Place) -> Ranks:
     return frozenset((name, rank) for name, rank in place.items() if rank)
 
 
-def _same(tensor: Any, port: tuple[tuple[int, ...], str]) -> bool:  # noqa: ANN401 - tvm is not typed
+def _same(tensor: tvm.runtime.Tensor, port: tuple[tuple[int, ...], str]) -> bool:
     return (tuple(map(int, tensor.shape)), str(tensor.dtype)) == port

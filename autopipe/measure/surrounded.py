@@ -1,7 +1,7 @@
 """Tensors that lie among known bytes, so that what a kernel does outside of them is seen."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import tvm
@@ -22,7 +22,7 @@ class Surrounded:
         """Copy the arrays to memory of their own."""
         self._byte = byte
         self._memory: list[np.ndarray] = []
-        self.tensors: list[Any] = []
+        self.tensors: list[tvm.runtime.Tensor] = []
         """The tensors, as a kernel takes them."""
         for array in arrays:
             memory = aligned((2 * _MARGIN + array.nbytes,), np.uint8)
@@ -31,7 +31,7 @@ class Surrounded:
             inside[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             self._memory.append(memory)
             # not a view at an offset, which TVM's kernels do not look at
-            tensor: Any = tvm.runtime.from_dlpack(inside)
+            tensor: tvm.runtime.Tensor = tvm.runtime.from_dlpack(inside)
             self.tensors.append(tensor._create_view(array.shape, str(array.dtype), 0))  # noqa: SLF001
 
     def intact(self) -> bool:

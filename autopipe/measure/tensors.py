@@ -7,7 +7,7 @@ look up 9216 places of pages, of which it remembers some 2000: Winograd with win
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 import tvm
@@ -18,7 +18,7 @@ from autopipe.measure import values
 from autopipe.measure.values import Port
 
 
-def made_up(shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
+def made_up(shape: Sequence[int], dtype: str) -> tvm.runtime.Tensor:
     """Return a tensor of such values, the same ones every time, as activations lie."""
     tensor = tvm.runtime.empty(list(shape), dtype)
     short = dtype == "bfloat16"  # numpy takes no tensor of it
@@ -27,6 +27,7 @@ def made_up(shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401 - tvm is n
     return tensor
 
 
-def weights(ports: Sequence[Port]) -> list[Any]:
+def weights(ports: Sequence[Port]) -> list[tvm.runtime.Tensor]:
     """Return such tensors as the weights of a model lie, one behind the other."""
-    return [tensor_of(array) for array in values.weights(ports, least=PAGE)]
+    arrays = values.weights(ports, least=PAGE)
+    return [cast("tvm.runtime.Tensor", tensor_of(array)) for array in arrays]  # as tvm is loaded

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import tvm
 import tvm_ffi
@@ -56,7 +56,7 @@ def time_kernel(  # noqa: PLR0913, PLR0917 - two of them are for models only
     device: tvm.runtime.Device,
     limits: Measure,
     best: float,
-    caches: Callable[[Sequence[Any]], Prepare] | None = None,
+    caches: Callable[[Sequence[tvm.runtime.Tensor]], Prepare] | None = None,
     weights: Collection[int] = (),
 ) -> Measurement:
     """Time one call of a kernel; `best` is the time in seconds it would have to beat.
@@ -70,12 +70,12 @@ def time_kernel(  # noqa: PLR0913, PLR0917 - two of them are for models only
 
 
 def time_library(  # noqa: PLR0913, PLR0917 - two of them are for some only
-    library: Any,  # noqa: ANN401 - tvm is not typed
-    tensors: Sequence[Any],
+    library: tvm.runtime.Module,
+    tensors: Sequence[tvm.runtime.Tensor],
     device: tvm.runtime.Device,
     limits: Measure,
     best: float,
-    caches: Callable[[Sequence[Any]], Prepare] | None = None,
+    caches: Callable[[Sequence[tvm.runtime.Tensor]], Prepare] | None = None,
 ) -> Measurement:
     """Time one call of `main` of a library on tensors that are on its device already."""
     clock = partial(_evaluator_clock if elsewhere(device) else _clock, library, tensors, device)
@@ -96,8 +96,8 @@ def time_library(  # noqa: PLR0913, PLR0917 - two of them are for some only
 
 
 def _single(
-    library: Any,  # noqa: ANN401 - tvm is not typed
-    tensors: Sequence[Any],
+    library: tvm.runtime.Module,
+    tensors: Sequence[tvm.runtime.Tensor],
     limits: Measure,
     prepare: Prepare,
 ) -> tuple[float, ...]:
@@ -115,7 +115,7 @@ def _single(
     return tuple(median(seconds[at : at + number]) for at in range(0, len(seconds), number))
 
 
-def arguments(module: tvm.IRModule, weights: Collection[int] = ()) -> list[Any]:
+def arguments(module: tvm.IRModule, weights: Collection[int] = ()) -> list[tvm.runtime.Tensor]:
     """Return arguments for `main`, the same values every time; which are weights, by position.
 
     Floats in [0.1, 1), integers 0 and 1: they may be indices, and these two are inside every axis
@@ -127,14 +127,18 @@ def arguments(module: tvm.IRModule, weights: Collection[int] = ()) -> list[Any]:
     return [next(kept) if at in weights else made.made_up(*port) for at, port in enumerate(ports)]
 
 
-def _clock(library: Any, tensors: Sequence[Any], _: tvm.runtime.Device) -> float:  # noqa: ANN401 - tvm is not typed
+def _clock(
+    library: tvm.runtime.Module, tensors: Sequence[tvm.runtime.Tensor], _: tvm.runtime.Device
+) -> float:
     main = library["main"]
     start = perf_counter()
     main(*tensors)
     return perf_counter() - start
 
 
-def _evaluator_clock(library: Any, tensors: Sequence[Any], device: tvm.runtime.Device) -> float:  # noqa: ANN401 - tvm is not typed
+def _evaluator_clock(
+    library: tvm.runtime.Module, tensors: Sequence[tvm.runtime.Tensor], device: tvm.runtime.Device
+) -> float:
     """Time by what runs there: a GPU returns before its kernel has run, a network takes time."""
     evaluate = library.time_evaluator("main", device, number=1, repeat=1)
     return float(evaluate(*tensors).mean)

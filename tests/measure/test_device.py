@@ -125,6 +125,6 @@ def test_the_first_call_on_a_gpu_says_nothing(monkeypatch, kernel, elsewhere, cu
     library = SimpleNamespace(
         time_evaluator=lambda *_, **__: lambda *_: SimpleNamespace(results=[2e-3, 2e-3])
     )
-    found = timing.time_kernel(Kernel(library, kernel.module), tvm.cpu(), Measure(), 1e-2)
+    found = timing.time_kernel(Kernel(library, kernel.module), tvm.cpu(), Measure(), 1e-2)  # type: ignore[arg-type]
     assert found.cut is cut
     assert math.isclose(found.median, 1.0 if cut else 2e-3)

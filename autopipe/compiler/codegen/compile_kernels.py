@@ -94,7 +94,7 @@ def export_library(
 
 
 @wraps(cc.create_shared)  # TVM reads attributes of it
-def _linked(output: str, objects: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - as TVM calls it
+def _linked(output: str, objects: Sequence[str], **options: object) -> None:
     for file in objects:
         linked.look_at_object(Path(file).read_bytes(), Path(file).name)
     sizes = ", ".join(f"{Path(file).name} {Path(file).stat().st_size} bytes" for file in objects)

@@ -1,6 +1,6 @@
 """What passes over convolutions have in common."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
 
@@ -21,7 +21,7 @@ def convolution_like(
     call: relax.Call,
     data: relax.Expr,
     weight: relax.Expr,
-    **changes: Any,  # noqa: ANN401 - attributes of any type
+    **changes: object,
 ) -> relax.Call:
     """Return a convolution like another one, of other operands, with some attributes changed."""
     attrs = call.attrs

@@ -7,7 +7,7 @@ records see TVM's intrinsics. The coefficients are minimax fits of our own.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import tvm
 import tvm_ffi
@@ -134,10 +134,15 @@ def _expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return _computed(tvm_ffi.structural_map(function, (tirx.Cast, whole.rounded)))
 
 
-def _computed(part: Any) -> Any:  # noqa: ANN401 - a function or an expression
+_Part = TypeVar("_Part", tirx.PrimFunc, Expr)
+"""A function, or an expression."""
+
+
+def _computed(part: _Part) -> _Part:
     """Return the same with calls of elementary functions as arithmetic."""
     sums = tvm_ffi.structural_map(part, (Call, exponentials.log_of_sum))
-    return tvm_ffi.structural_map(sums, (Call, _arithmetic))
+    computed: _Part = tvm_ffi.structural_map(sums, (Call, _arithmetic))
+    return computed
 
 
 def _one_by_one(function: tirx.PrimFunc) -> tirx.PrimFunc:

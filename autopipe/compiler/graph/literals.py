@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import tvm
+from pydantic import JsonValue
 from tvm import relax
 
 from autopipe.tasks.op_info import Literal
@@ -33,15 +34,15 @@ def literal(value: relax.Expr) -> Literal:
     return Literal(value=plain(value), dtype=dtype)
 
 
-def attributes(attrs: Any) -> dict[str, Any]:  # noqa: ANN401 - TVM's attribute classes share no type
+def attributes(attrs: tvm.ir.Attrs | None) -> dict[str, Any]:
     """Return the attributes of an op as JSON values."""
     if attrs is None:
         return {}
-    fields = type(attrs).__tvm_ffi_type_info__.fields
+    fields = attrs.__class__.__tvm_ffi_type_info__.fields
     return {field.name: plain(getattr(attrs, field.name)) for field in fields}
 
 
-def tensors(kind: Any) -> tuple[Tensor, ...]:  # noqa: ANN401 - TVM's types share none
+def tensors(kind: tvm.ir.Type) -> tuple[Tensor, ...]:
     """Return the tensors of a Relax type, those of a tuple one after the other.
 
     Where only the rank is known, each size is -1.
@@ -67,12 +68,12 @@ def buffer_tensor(buffer: tvm.tirx.Buffer) -> Tensor:
     return Tensor(shape=sizes(buffer.shape), dtype=str(buffer.dtype))
 
 
-def sizes(extents: Iterable[Any]) -> tuple[int, ...]:
+def sizes(extents: Iterable[object]) -> tuple[int, ...]:
     """Return extents as numbers. A symbolic extent is -1."""
     return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in extents)
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - whatever an attribute holds, as JSON
+def plain(value: Any) -> JsonValue:  # noqa: ANN401 - whatever an attribute holds
     """Return a value of TVM as a JSON value."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no such numbers; `float` takes the text

@@ -18,10 +18,10 @@ In NHWC the channels are a vector already, and TVM's form stays.
 """
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import tvm
-from tvm import relax, topi
+from tvm import relax, te, topi
 
 from autopipe.compiler.graph.literals import known_shape
 
@@ -43,10 +43,9 @@ def legalize_resize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
 
 
 def _turned(builder: relax.BlockBuilder, data: relax.Expr, order: tuple[int, ...]) -> relax.Expr:
-    made: relax.Expr = builder.emit(
+    return builder.emit(
         builder.call_te(topi.transpose, data, order, primfunc_name_hint="transpose")
     )
-    return made
 
 
 def _call(
@@ -54,12 +53,9 @@ def _call(
     data: relax.Expr,
     axis: int,
     size: int,
-    attrs: Any,  # noqa: ANN401
+    attrs: tvm.ir.Attrs,
 ) -> relax.Expr:
-    made: relax.Expr = builder.call_te(
-        _along, data, axis, size, attrs, primfunc_name_hint="resize1d"
-    )
-    return made
+    return builder.call_te(_along, data, axis, size, attrs, primfunc_name_hint="resize1d")
 
 
 def _axes(call: relax.Call) -> tuple[int, int] | None:
@@ -74,7 +70,7 @@ def _axes(call: relax.Call) -> tuple[int, int] | None:
     return (after[2], after[3]) if larger and (linear or nearest) else None
 
 
-def _along(data: Any, axis: int, size: int, attrs: Any) -> Any:  # noqa: ANN401 - TE has no types
+def _along(data: te.Tensor, axis: int, size: int, attrs: tvm.ir.Attrs) -> te.Tensor:
     """Resize along one axis; what comes before it and behind it is one axis each."""
     shape = [int(extent) for extent in data.shape]
     flat = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
@@ -82,4 +78,5 @@ def _along(data: Any, axis: int, size: int, attrs: Any) -> Any:  # noqa: ANN401 
         topi.reshape(data, flat), list(attrs.roi), [size], "NWC", str(attrs.method),
         str(attrs.coordinate_transformation_mode), str(attrs.rounding_method),
     )  # fmt: skip
-    return topi.reshape(made, [*shape[:axis], size, *shape[axis + 1 :]])
+    result: te.Tensor = topi.reshape(made, [*shape[:axis], size, *shape[axis + 1 :]])
+    return result

@@ -6,10 +6,13 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autopipe.environment.cuda import runtime_library
 from autopipe.errors import SetupError
+
+if TYPE_CHECKING:
+    from tvm_ffi import Tensor
 
 NUMBER = 2
 """The number that DLPack gives the kind of device."""
@@ -57,7 +60,7 @@ def check_unused() -> None:
 class Staging:
     """Copies arguments of a function to the first GPU, and its results back."""
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
+    def __init__(self, tensors: "Sequence[Tensor]") -> None:
         """Keep the buffers of this process that are copied to the GPU before each call."""
         from tvm_ffi import device, get_global_func
 
@@ -67,9 +70,10 @@ class Staging:
         self._device = device(NUMBER, 0)
         self._pairs = [(tensor, self.put(tensor)) for tensor in tensors]
 
-    def put(self, tensor: object) -> Any:  # noqa: ANN401 - a tensor of the runtime
+    def put(self, tensor: object) -> "Tensor":
         """Return a copy on the GPU."""
-        return self._to_device(tensor, NUMBER, 0)
+        copy: Tensor = self._to_device(tensor, NUMBER, 0)
+        return copy
 
     def arguments(self, held: Mapping[int, object] = MappingProxyType({})) -> list[object]:
         """Copy the buffers to the GPU, and return the copies.
@@ -81,11 +85,11 @@ class Staging:
                 self._copy(source, copy)
         return [held.get(at, copy) for at, (_, copy) in enumerate(self._pairs)]
 
-    def places(self) -> list[Any]:
+    def places(self) -> "list[Tensor]":
         """Return the tensors on the GPU that are filled before each call."""
         return [copy for _, copy in self._pairs]
 
-    def results(self, tensors: Sequence[object]) -> list[Any]:
+    def results(self, tensors: Sequence[object]) -> "list[Tensor]":
         """Wait for the GPU, and return copies of the results in this process."""
         copies = [self._to_device(tensor, _CPU, 0) for tensor in tensors]
         self._sync(self._device, _DEFAULT_STREAM)

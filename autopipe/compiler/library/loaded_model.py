@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from autopipe.compiler.library.ports import (
 from autopipe.compiler.library.stream import Held, Stream, StreamCall
 from autopipe.errors import StageError
 from autopipe.runtime.weights import ALIGNMENT
+
+if TYPE_CHECKING:
+    from tvm_ffi import Tensor
 
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
 """What TVM raises where a library is called with something else than it was built for."""
@@ -144,11 +147,11 @@ class LoadedModel(Described):
         """End the threads of the model; later calls raise ConfigError."""
         self._threads.close()
 
-    def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
+    def fetch(self, state: "Tensor") -> np.ndarray:
         """Return a copy of a state."""
         return self._arrays([state])[0]
 
-    def _destinations(self, outputs: Arrays) -> Sequence[Any]:
+    def _destinations(self, outputs: Arrays) -> "Sequence[Tensor]":
         """Return tensors over the arrays of all outputs; none where kernels can not write to one.
 
         A call with a limit has none: one that ends early leaves the arrays as they were.
@@ -169,8 +172,8 @@ class LoadedModel(Described):
         arrays: Arrays,
         held: Held,
         limit: CallLimit | None = None,
-        destinations: Sequence[Any] = (),
-    ) -> list[Any]:
+        destinations: "Sequence[Tensor]" = (),
+    ) -> "list[Tensor]":
         """Run once on inputs that were checked, and states; return the outputs as they are."""
         for name, array in arrays.items():
             self._buffers[name][...] = array
@@ -183,7 +186,7 @@ class LoadedModel(Described):
         except _FAILURES as error:
             raise StageError(f"the compiled model failed: {_describe_failure(error)}") from error
 
-    def _run(self, held: Held, limit: CallLimit | None) -> list[Any]:
+    def _run(self, held: Held, limit: CallLimit | None) -> "list[Tensor]":
         arguments = self._arguments.copy()
         if self._staging:
             places = {self._positions[name]: state for name, state in held.items()}
@@ -193,20 +196,20 @@ class LoadedModel(Described):
                 arguments[self._positions[name]] = state
         return self._outputs(arguments, limit)
 
-    def _outputs(self, arguments: Sequence[Any], limit: CallLimit | None) -> list[Any]:
+    def _outputs(self, arguments: Sequence[object], limit: CallLimit | None) -> "list[Tensor]":
         if limit is None:
             returned = self._main(*arguments)
         else:
             returned = call_within(limit, self.machine, arguments)
         return self._listed(returned)
 
-    def _listed(self, returned: Any) -> list[Any]:  # noqa: ANN401 - a tensor of the runtime, or some
+    def _listed(self, returned: Any) -> "list[Tensor]":  # noqa: ANN401 - a tensor, or some
         if hasattr(returned, "__dlpack__"):
             return [returned]
         # Iterating over the runtime's arrays takes a microsecond and a half an item.
         return [self._item(returned, at) for at in range(len(self._names))]
 
-    def _deliver(self, results: Mapping[str, Any], outputs: Arrays) -> dict[str, np.ndarray]:
+    def _deliver(self, results: "Mapping[str, Tensor]", outputs: Arrays) -> dict[str, np.ndarray]:
         """Return copies of results by name: in `outputs` where an array is given."""
         if not outputs:
             return dict(zip(results, self._arrays(results.values()), strict=True))
@@ -218,14 +221,14 @@ class LoadedModel(Described):
                 np.copyto(buffer, views[name])
         return {name: outputs[name] if name in outputs else np.array(views[name]) for name in views}
 
-    def _arrays(self, results: Collection[Any]) -> list[np.ndarray]:
+    def _arrays(self, results: "Collection[Tensor]") -> list[np.ndarray]:
         return [np.array(np.from_dlpack(result)) for result in self._here(results)]
 
-    def _here(self, results: Collection[Any]) -> Collection[Any]:
+    def _here(self, results: "Collection[Tensor]") -> "Collection[Tensor]":
         """Return tensors in memory of the processor."""
         return self._staging.results(list(results)) if self._staging else results
 
-    def _lasting(self, state: Any) -> Any:  # noqa: ANN401 - a tensor of the runtime
+    def _lasting(self, state: "Tensor") -> "Tensor":
         """Return a state that the next call does not overwrite: it may be an input itself."""
         if state.data_ptr() not in self._places:
             return state

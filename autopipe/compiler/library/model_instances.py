@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from queue import Empty, LifoQueue
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, Inputs
 from autopipe.compiler.library.stream import Held, Stream, StreamCall
+
+if TYPE_CHECKING:
+    from tvm_ffi import Tensor
 
 Instance = LoadedModel | OpenModel
 
@@ -74,7 +77,7 @@ class ModelInstances(Described):
             finally:
                 self._free.put(instance)
 
-    def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
+    def fetch(self, state: "Tensor") -> np.ndarray:
         """Return a copy of a state."""
         return cast("LoadedModel", self._instances[0]).fetch(state)
 

@@ -10,7 +10,7 @@ A state stays where the model has put it: the tensor that one call returns is gi
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from autopipe.compiler.library.ports import (
 )
 from autopipe.errors import ConfigError
 
-Held = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tvm_ffi import Tensor
+
+Held = Mapping[str, "Tensor"]
 """States as tensors of the runtime, by the input that takes each."""
 
 
@@ -50,7 +53,7 @@ class Streamed(Protocol):
     ) -> tuple[dict[str, np.ndarray], Held]:
         """Run once."""
 
-    def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
+    def fetch(self, state: "Tensor") -> np.ndarray:
         """Return a copy of a state."""
 
 

@@ -22,7 +22,7 @@ where to read. Alone, the channels of a pixel are read together, as a vector.
 """
 
 import math
-from typing import Any
+from typing import TypeVar
 
 import tvm
 from tvm import relax
@@ -78,8 +78,11 @@ def _reads_where_floats_say(function: tvm.tirx.PrimFunc) -> bool:
     )
 
 
-def _within(node: Any, kind: type) -> list[Any]:  # noqa: ANN401 - a statement or an expression
-    found: list[Any] = []
+_Node = TypeVar("_Node")
+
+
+def _within(node: tvm.ir.Node, kind: type[_Node]) -> list[_Node]:
+    found: list[_Node] = []
     structural_walk(node, (kind, found.append))
     return found
 

@@ -8,8 +8,9 @@ Where nothing else reads the large result, the small image is moved in its place
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import tvm
 from tvm import relax
@@ -31,9 +32,9 @@ def transpose_before_resize(module: tvm.IRModule) -> tvm.IRModule:
     return rewrite(_Turning(module, reads), module)
 
 
-def _count(reads: Counter[str], node: Any) -> None:  # noqa: ANN401 - an expression
+def _count(reads: Counter[str], node: relax.Expr) -> None:
     """Count what reads a variable, by its name; several of one name count as one."""
-    parts = node.args if isinstance(node, relax.Call) else ()
+    parts: Sequence[relax.Expr] = node.args if isinstance(node, relax.Call) else ()
     parts = node.fields if isinstance(node, relax.Tuple) else parts
     parts = [node.body] if isinstance(node, relax.SeqExpr) else parts
     reads.update(part.name for part in parts if isinstance(part, relax.Var))

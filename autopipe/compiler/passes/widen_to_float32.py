@@ -11,7 +11,7 @@ Example: `y = relu(matmul(x, w))` in float16 becomes
     y = astype(relu(matmul(x32, w32)), "float16")
 """
 
-from typing import Any, Final
+from typing import Final
 
 import tvm
 import tvm_ffi
@@ -52,7 +52,7 @@ def _values(module: tvm.IRModule) -> list[relax.Expr]:
     return [value for value in found if isinstance(value, relax.Expr) and value.ty is not None]
 
 
-def _holds(kind: Any, halves: tuple[str, ...]) -> bool:  # noqa: ANN401 - a type of any sort
+def _holds(kind: tvm.ir.Type, halves: tuple[str, ...]) -> bool:
     if isinstance(kind, relax.TupleType):
         return any(_holds(field, halves) for field in kind.fields)
     return isinstance(kind, relax.TensorType) and str(kind.dtype) in halves
@@ -134,16 +134,19 @@ class _Widen(PyExprMutator):
             ]
         )
 
-    def _widened(self, attrs: Any) -> Any:  # noqa: ANN401 - attributes of any op
+    def _widened(self, attrs: tvm.ir.Attrs | None) -> tvm.ir.Attrs | None:
         """Return the attributes of an op with float32 in the place of 16-bit types."""
         if attrs is None:
             return attrs
-        info = type(attrs).__tvm_ffi_type_info__
+        info = attrs.__class__.__tvm_ffi_type_info__
         values = {field.name: getattr(attrs, field.name) for field in info.fields}
         halves = {name for name, value in values.items() if _is_half(value, self._halves)}
         if not halves:
             return attrs
-        return tvm.ir.make_node(info.type_key, **values | dict.fromkeys(halves, _WIDE))
+        made: tvm.ir.Attrs = tvm.ir.make_node(
+            info.type_key, **values | dict.fromkeys(halves, _WIDE)
+        )
+        return made
 
 
 def _is_half(value: object, halves: tuple[str, ...]) -> bool:

@@ -6,11 +6,14 @@ to be another.
 """
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from autopipe.compiler.codegen.configure_tiles import SYSTEM_CALL
 from autopipe.compiler.walls import symbols
 from autopipe.compiler.walls.foreign import ForeignCode
+
+if TYPE_CHECKING:
+    import tvm
 
 _BEGINNINGS: Final = (";", "%", "}", "source_filename = ", "target ", "attributes #")
 """What lines begin with that say nothing about symbols."""
@@ -55,7 +58,7 @@ _COPY: Final = re.compile(
 """How TVM copies to shared memory while a kernel computes, as pipelined schedules ask for."""
 
 
-def look_through(library: Any) -> None:  # noqa: ANN401 - tvm is not typed
+def look_through(library: "tvm.runtime.Module") -> None:
     """Raise ForeignCode if the LLVM IR of a library holds something foreign."""
     modules = [library]
     while modules:

@@ -156,7 +156,8 @@ class Range(_Scriptable):
     @staticmethod
     def from_min_extent(min_value: object, extent: object) -> Range: ...
 
-class Attrs(Node): ...
+class Attrs(Node):
+    __tvm_ffi_type_info__: Any
 
 class DictAttrs(Attrs):
     def __getitem__(self, name: str) -> Any: ...

@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tvm.ir import Node
+import tvm_ffi
 
 class DataType(str):
     bits: int
@@ -16,10 +16,13 @@ class Device:
     def sync(self, stream: object = None) -> None: ...
     def __getattr__(self, name: str) -> Any: ...
 
-class Tensor(Node):
+class Tensor(tvm_ffi.Tensor):
     shape: Sequence[int]
     dtype: Any
     device: Device
+    def _create_view(
+        self, shape: Sequence[int], dtype: str | None = None, relative_byte_offset: int = 0
+    ) -> Tensor: ...
     def numpy(self) -> np.ndarray: ...
     def copyfrom(self, source_array: object) -> Tensor: ...
     def copyto(self, target: object, mem_scope: str | None = None) -> Tensor: ...
