@@ -1,4 +1,4 @@
-"""Folders in a Debian that has nothing: `python benchmarks/minimal_root.py FOLDERS` (as root).
+"""Folders in a Debian that has nothing: `python minimal_root.py FOLDERS` (as root).
 
 The root has the files of Debian's libc6, libgcc-s1 and libstdc++6 as they are installed here, and
 /proc/cpuinfo: no shell, no Python. There `run --self-test`, a C and a C++ program run each folder.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 PACKAGES: Final = ("libc6", "libgcc-s1", "libstdc++6")
-SOURCES: Final = Path(__file__).parents[1] / "tests" / "export"
+SOURCES: Final = Path(__file__).parent
 PROGRAMS: Final = {"c": ("cc", "-std=c11", "forged.c"), "c++": ("c++", "-std=c++17", "client.cpp")}
 
 
@@ -28,7 +28,7 @@ def main() -> int:
                 done = run_within(root, command)
                 failed |= done.returncode
                 lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
-                print(f"{folder.name:<14} {name:<10} exit {done.returncode}: {lines[-1]}")
+                print(f"{folder.name:<14} {name:<10} exit {done.returncode}: {lines[-1]}")  # noqa: T201 - what it is for
     return int(failed != 0)
 
 
