@@ -81,7 +81,7 @@ def init(
         )
     written = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
     name = _name(output)
-    inputs, closed, text = _starter(path, written, shapes, name=name, open_sizes=open_sizes)
+    inputs, closed, text = draft_pipeline(path, written, shapes, name=name, open_sizes=open_sizes)
     try:
         with output.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
@@ -90,29 +90,16 @@ def init(
     return Starter(output, inputs, closed)
 
 
-def starter(
-    model: Path,
-    written: str,
-    shapes: Sequence[str] = (),
-    *,
-    name: str = "",
-    open_sizes: bool = False,
-) -> tuple[Mapping[str, InputSizes], str]:
-    """Return what is known of the inputs of a model, and the text of a pipeline file for it.
-
-    `written` is the model's path in that file, `name` the pipeline's, by default the model's. Sizes
-    that nobody gave are marked as open, but for the batch, assumed to be 1; with `open_sizes` both
-    have a name. Raises ModelError for a file without use, ConfigError for a shape that is wrong.
-    """
-    name = name or _name(model)
-    inputs, _, text = _starter(model, written, shapes, name=name, open_sizes=open_sizes)
-    return inputs, text
-
-
-def _starter(
+def draft_pipeline(
     model: Path, written: str, shapes: Sequence[str], *, name: str, open_sizes: bool
 ) -> tuple[Mapping[str, InputSizes], Mapping[str, str], str]:
-    """Return what `starter` does, and what to say of each dimension that has one size only."""
+    """Draft the pipeline file of a model.
+
+    Returns the sizes of its inputs, a note on each dimension that has one size only, and the text.
+    `written` is the model's path in that file, `name` the pipeline's. Sizes that nobody gave are
+    marked as open, but for the batch, assumed to be 1; with `open_sizes` both have a name. Raises
+    ModelError for a file without use, ConfigError for a shape that is wrong.
+    """
     from autopipe.compiler.frontends.onnx import outline
 
     declared = outline.declared(model)

@@ -71,14 +71,6 @@ class Bug(Exception):  # noqa: N818 -- it is one
     """An exception nobody expected, raised in a child; its text is the traceback from there."""
 
 
-class Here:
-    """Runs stages in this process."""
-
-    def run(self, stage: Stage, ctx: Context, log: Path) -> str:  # noqa: ARG002
-        """Run the stage; what it prints goes where this process prints."""
-        return stage.run(ctx)
-
-
 class Zygote:
     """Runs each call in a fork of one process that has imported what all of them need."""
 

@@ -59,9 +59,9 @@ def count(value: object, name: str) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def optional(value: object, name: str, longest: int = LONG) -> str | None:
+def optional(value: object, name: str) -> str | None:
     """Return a text, or None."""
-    return None if value is None else text(value, name, longest)
+    return None if value is None else text(value, name, LONG)
 
 
 def times(value: object, name: str = "seconds") -> tuple[float, ...]:

@@ -61,10 +61,10 @@ def opened(path: Path) -> BufferedReader:
     return os.fdopen(open_regular(path, flags), "rb")
 
 
-def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
+def open_regular(path: Path, flags: int) -> int:
     """Return the descriptor of a regular file. Raises IrregularError for anything else."""
     try:
-        descriptor = os.open(path, flags, mode)
+        descriptor = os.open(path, flags, 0o600)
     except OSError as error:
         if error.errno in _IRREGULAR:
             raise IrregularError(f"{path}: not a regular file") from error

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from autopipe.api.init import init, starter
+from autopipe.api.init import draft_pipeline, init
 from autopipe.config.dimension import Dimension
 from autopipe.config.load import load
 from autopipe.config.model import Input, Weights
@@ -17,6 +17,12 @@ from tests.support.table import each_row
 def written(path, output, *shapes):
     init(str(path), output, shapes=shapes)
     return load(output)
+
+
+def draft(path, *shapes):
+    """Return the sizes of the inputs of a model, and the text of its pipeline file."""
+    inputs, _, text = draft_pipeline(path, "model.onnx", shapes, name="model", open_sizes=False)
+    return inputs, text
 
 
 def images(*sizes):
@@ -104,7 +110,7 @@ def test_a_layout_for_each_kind_of_convolution(tmp_path, rank, operator):
 )
 def test_a_size_that_nobody_gave_is_open(tmp_path, sizes, shape):
     """The batch may be assumed; a file with an open size is refused wherever it is read."""
-    _, text = starter(save(images(*sizes), tmp_path), "model.onnx")
+    _, text = draft(save(images(*sizes), tmp_path))
     assert f'"x": {{shape: {shape}, dtype: float32}}' in text
     output = tmp_path / "x.yaml"
     output.write_text(text)
@@ -181,11 +187,11 @@ def test_sizes_that_do_not_fit_each_other_are_told_at_once(tmp_path):
     )
     path = save(made, tmp_path)
     with pytest.raises(ModelError, match="node name: Gemm of y"):
-        starter(path, "model.onnx", ["x=1,5,3"])
-    known, text = starter(path, "model.onnx")
+        draft(path, "x=1,5,3")
+    known, text = draft(path)
     assert known["x"].open == {1: "height"}
     assert '[1, "?", 3]' in text
-    starter(path, "model.onnx", ["x=1,4,3"])
+    draft(path, "x=1,4,3")
 
 
 def test_a_batch_of_1_that_does_not_fit_is_said_to_be_assumed(tmp_path):
@@ -196,7 +202,7 @@ def test_a_batch_of_1_that_does_not_fit_is_said_to_be_assumed(tmp_path):
         [tensor("rows", 1, 4), tensor("weight", 4, 5)],
     )
     with pytest.raises(ModelError, match="a batch of 1 is assumed, --shape gives another size"):
-        starter(save(made, tmp_path), "model.onnx")
+        draft(save(made, tmp_path))
 
 
 def test_an_input_of_unknown_rank_needs_a_shape(tmp_path):
@@ -204,15 +210,15 @@ def test_an_input_of_unknown_rank_needs_a_shape(tmp_path):
     made.graph.input[0].type.tensor_type.ClearField("shape")
     path = save(made, tmp_path)
     with pytest.raises(ConfigError, match=r"input 'x' has no shape in the model.*--shape x="):
-        starter(path, "model.onnx")
-    assert "shape: [2, 3]" in starter(path, "model.onnx", ["x=2,3"])[1]
+        draft(path)
+    assert "shape: [2, 3]" in draft(path, "x=2,3")[1]
 
 
 def test_a_model_that_can_not_be_used_has_no_pipeline(tmp_path):
     made = dense()
     made.graph.node[0].domain = "com.evil"
     with pytest.raises(ModelError, match=r"model\.onnx: .*com\.evil"):
-        starter(save(made, tmp_path), "model.onnx")
+        draft(save(made, tmp_path))
 
 
 def test_the_file_is_called_after_the_model_and_never_overwritten_unasked(tmp_path, monkeypatch):

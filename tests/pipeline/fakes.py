@@ -16,7 +16,7 @@ from autopipe.errors import GateError, ModelError, SetupError
 from autopipe.pipeline.events import Event, Progress
 from autopipe.pipeline.executor import Executor
 from autopipe.pipeline.history import History
-from autopipe.pipeline.isolate import Here, Isolate
+from autopipe.pipeline.isolate import Isolate
 from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Artifact, Kind
@@ -236,6 +236,14 @@ class Act(Fake, frozen=True):
 
 def demo(source: Path, trials: int = 4, workers: int = 1) -> list[Stage]:
     return [Read(path=source), Upper(), Tune(trials=trials, workers=workers)]
+
+
+class Here:
+    """Runs stages in this process."""
+
+    def run(self, stage: Stage, ctx: Context, log: Path) -> str:
+        """Run the stage; what it prints goes where this process prints."""
+        return stage.run(ctx)
 
 
 def go(

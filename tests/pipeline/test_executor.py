@@ -8,7 +8,7 @@ from autopipe.errors import StageError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Killed, Zygote
 from autopipe.store.artifact import Kind
-from tests.pipeline.fakes import FACTS, Act, Dice, Fixed, Measure, Tune, Upper, demo, go, told
+from tests.pipeline.fakes import FACTS, Act, Dice, Fixed, Here, Measure, Tune, Upper, demo, go, told
 
 
 @pytest.fixture
@@ -147,7 +147,6 @@ def test_a_run_until_a_stage_stops_there(root: Path, source: Path) -> None:
 def test_a_second_run_takes_what_it_has_waited_for(root: Path, source: Path) -> None:
     """The lock is taken, the entry appears, the lock is freed: a hit, and nothing is run."""
     from autopipe.pipeline.executor import Executor
-    from autopipe.pipeline.isolate import Here
     from autopipe.pipeline.plan import build_plan
     from autopipe.store.store import Store, open_store
 

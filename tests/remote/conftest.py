@@ -10,13 +10,12 @@ import pytest
 from autopipe.config.cache import Cache
 from autopipe.pipeline.events import Event, StageCached, Warn
 from autopipe.pipeline.executor import Executor
-from autopipe.pipeline.isolate import Here
 from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Stage
 from autopipe.remote import courier
 from autopipe.remote.shared import sharing
 from autopipe.store.store import open_store
-from tests.pipeline.fakes import FACTS, Fixed, Measure, demo, told
+from tests.pipeline.fakes import FACTS, Fixed, Here, Measure, demo, told
 from tests.remote import faulty
 from tests.support import forked
 

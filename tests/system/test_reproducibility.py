@@ -12,14 +12,14 @@ from autopipe.errors import GateError, StageError
 from autopipe.lock.rebuild import Rebuilding
 from autopipe.pipeline.events import Event, Progress, StageFailed, StageFinished
 from autopipe.pipeline.executor import Executor
-from autopipe.pipeline.isolate import Here, Zygote
+from autopipe.pipeline.isolate import Zygote
 from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Context, Need
 from autopipe.store.artifact import Kind
 from autopipe.store.store import open_store
 from tests.artifacts.examples import library, library_task
 from tests.cli.test_app import environment
-from tests.pipeline.fakes import Fake, Fixed, Read, Upper
+from tests.pipeline.fakes import Fake, Fixed, Here, Read, Upper
 from tests.support import driver, forked
 
 pytestmark = pytest.mark.fault("G8")

@@ -16,7 +16,6 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 
 from autopipe.compiler.graph import weights
-from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.analysis.expressions import whole
 
 _ROOT: Final = "root"
@@ -46,11 +45,6 @@ class Steps:
         if len(known) != len(blocks) or not all(block.writes for block in known):
             return None
         return cls(function, tuple(root.body.seq), tuple(known))
-
-    @property
-    def reductions(self) -> int:
-        """Number of blocks that reduce."""
-        return sum(not is_spatial(block) for block in self.blocks)
 
     def closed(self, start: int, end: int) -> bool:
         """Tell whether only what the last of these blocks computes is read by others.
