@@ -72,16 +72,15 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     outputs: tuple[Port, ...]
     weights: tuple[str, ...]
     threads: PositiveInt
-    device: DeviceName = "cpu"
+    device: DeviceName
     target: dict[str, Any]
     """The resolved target."""
     versions: dict[str, str | None]
     """Versions of TVM and of the compilers below it."""
     libraries: dict[str, str]
     """Versions of the libraries that lie beside it, as it calls them."""
-    claimed: dict[str, Amount] = {}
-    """Shares of time that are said to be searched, measured and steady. Libraries of earlier
-    releases lack it."""
+    claimed: dict[str, Amount]
+    """Shares of time that are said to be searched, measured and steady."""
     tasks: tuple[LibraryTask, ...]
     """All tasks, in the order of the model."""
     dimensions: dict[DimensionName, Dimension] = {}

@@ -1,7 +1,6 @@
 """`tuning.json` and `records.jsonl`: what the stage *tune* found.
 
-What is read here is written again with the same bytes, also if another release wrote it: a lock
-names the digest of its records.
+What is read here is written again with the same bytes: a lock names the digest of its records.
 """
 
 import json
@@ -33,8 +32,8 @@ def _setting(text: str) -> str:
     return text
 
 
-class _Kept(Part, frozen=True, extra="allow"):
-    """A part of what tuning found. What another release has added to it stays."""
+class _Kept(Part, frozen=True):
+    """A part of what tuning found."""
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON with the fields that it was made with, no more."""
@@ -113,7 +112,7 @@ class FinalsReport(_Kept, frozen=True):
     """Median of what all kernels take in one run of the model, with all winners."""
     rest: Amount
     """What a run takes besides: calls, and storage."""
-    whole: Amount = 0.0
+    whole: Amount
     """Seconds of a run as a package runs it, or where there was no time for that, in the process in
     which kernels were timed."""
     times: dict[Hash, Amount]
@@ -173,7 +172,7 @@ class FarmWord(_Kept, frozen=True):
     """Tasks of which two workers say different times, with nobody else to ask."""
 
 
-class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
+class TuningReport(ArtifactDocument, _Kept, frozen=True):
     """How tuning went."""
 
     FILE: ClassVar[str] = "tuning.json"

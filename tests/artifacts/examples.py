@@ -60,8 +60,9 @@ def library_task(name: str = "task0", workload: str = "0f", **fields: Any) -> Li
 def library(*tasks: LibraryTask, **fields: Any) -> BuiltLibrary:
     """Return what *build* says of a library with these tasks."""
     given: dict[str, Any] = {
-        "name": "m", "inputs": (), "outputs": (), "weights": (), "threads": 2, "target": {},
-        "versions": {"tvm": "1", "tvm_ffi": "1"}, "libraries": {}, "tasks": tasks, **fields,
+        "name": "m", "inputs": (), "outputs": (), "weights": (), "threads": 2, "device": "cpu",
+        "target": {}, "versions": {"tvm": "1", "tvm_ffi": "1"}, "libraries": {}, "claimed": {},
+        "tasks": tasks, **fields,
     }  # fmt: skip
     return BuiltLibrary(**given)
 

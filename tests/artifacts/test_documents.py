@@ -9,7 +9,7 @@ from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.artifacts.document import ArtifactDocument
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.tuning import TuningReport, TuningResult, read_records, write_records
+from autopipe.artifacts.tuning import TuningReport, read_records, write_records
 from autopipe.artifacts.verification import CaseOutcome, Verification
 from autopipe.foreign import MalformedError
 from tests.artifacts.examples import checked_case, comparison, tuned_task, tuning_report
@@ -50,32 +50,11 @@ def test_a_quantized_function_has_a_long_name(tmp_path):
     assert TuningReport.read(tmp_path) == report
 
 
-def test_what_another_release_added_to_tuning_stays(tmp_path):
-    document = json.loads((GOLDEN / "tuning.json").read_text())
-    del document["shares"]
-    document["mood"] = document["tasks"][0]["mood"] = {"of": ["the day"]}
-    document["tasks"][0]["contenders"][0]["mood"] = None
-    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-    (tmp_path / "tuning.json").write_text(text)
-    (tmp_path / "records.jsonl").write_bytes((GOLDEN / "records.jsonl").read_bytes())
-    TuningResult.read(tmp_path).write(tmp_path)
-    assert (tmp_path / "tuning.json").read_text() == text
-
-
 @pytest.mark.parametrize("kind", DOCUMENTS[:-1], ids=named)
 def test_what_another_release_added_is_passed_over(tmp_path, kind):
     document = json.loads((GOLDEN / kind.FILE).read_text())
     (tmp_path / kind.FILE).write_text(json.dumps({**document, "mood": "good"}))
     assert kind.read(tmp_path).model_fields_set >= document.keys()
-
-
-def test_a_library_of_an_earlier_release_is_read(tmp_path):
-    document = json.loads((GOLDEN / "library.json").read_text())
-    del document["claimed"]
-    del document["device"]
-    (tmp_path / "library.json").write_text(json.dumps(document))
-    found = BuiltLibrary.read(tmp_path)
-    assert (found.claimed, found.signature.device) == ({}, "cpu")
 
 
 @pytest.mark.parametrize(
