@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.tensors import DTYPES
+from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES
 
 _AT_IMPORT: Final = frozenset({
     "axes", "axis", "block_shape", "depth", "delta", "dft_length", "ends", "frame_length",

@@ -8,9 +8,9 @@ _HEAD: Final = """\
 # Passes
 
 What is done between a model and machine code, in order. `make gen` writes this page from
-`autopipe/compiler/pass_lists.py` and `autopipe/compiler/frontends/onnx/cleanup.py`. Passes of TVM
-have TVM's names, such as `FoldConstant`; ours are functions in `autopipe/compiler/passes/` and
-`autopipe/compiler/codegen/`, most in a file of their name.
+`autopipe/compiler/pass_lists.py` and `cleanup.py` of `autopipe/compiler/frontends/onnx/rewriting/`.
+Passes of TVM have TVM's names, such as `FoldConstant`; ours are functions in
+`autopipe/compiler/passes/` and `autopipe/compiler/codegen/`, most in a file of their name.
 
 `autopipe run FILE --dump-ir DIR` writes the module after each pass that changes it, numbered and
 named, in a folder for each stage. `--print-pass-times` shows how long each pass took. Both run the
@@ -47,7 +47,7 @@ def main() -> None:
 def describe_passes() -> str:
     """Return the text of the page. Imports TVM."""
     from autopipe.compiler import pass_lists as lists
-    from autopipe.compiler.frontends.onnx import cleanup
+    from autopipe.compiler.frontends.onnx.rewriting import cleanup
 
     parts = [
         _HEAD,

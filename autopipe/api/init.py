@@ -21,7 +21,7 @@ from autopipe.config.paths import PACKAGE, located
 from autopipe.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
-    from autopipe.compiler.frontends.onnx.outline import ModelOutline
+    from autopipe.compiler.frontends.onnx.facts.outline import ModelOutline
 
 _LAYOUTS = {
     3: "conv1d: [NWC, WIO]",
@@ -100,7 +100,7 @@ def draft_pipeline(
     marked as open, but for the batch, assumed to be 1; with `open_sizes` both have a name. Raises
     ModelError for a file without use, ConfigError for a shape that is wrong.
     """
-    from autopipe.compiler.frontends.onnx import outline
+    from autopipe.compiler.frontends.onnx.facts import outline
 
     declared = outline.declared(model)
     settled = sizes.settled(declared, sizes.given(shapes, list(declared)))
@@ -173,7 +173,7 @@ def _dimensions(found: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
 
 
 def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
-    from autopipe.compiler.frontends.onnx.outline import outline
+    from autopipe.compiler.frontends.onnx.facts.outline import outline
 
     if any(None in known.shape for known in inputs.values()):
         return outline(model, None)
@@ -191,7 +191,7 @@ def _fits(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
 
 def _refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> str | None:
     """Return why a model does not take certain open sizes, or None if it does."""
-    from autopipe.compiler.frontends.onnx.outline import refusal
+    from autopipe.compiler.frontends.onnx.facts.outline import refusal
 
     shapes = {
         name: tuple(

@@ -10,8 +10,8 @@ from autopipe.api.sizes import InputSizes, is_made_up
 from autopipe.config.dimension import Dimension, Sizes, terms
 
 if TYPE_CHECKING:
-    from autopipe.compiler.frontends.onnx.hints import SizeHints
-    from autopipe.compiler.frontends.onnx.outline import ModelOutline
+    from autopipe.compiler.frontends.onnx.facts.hints import SizeHints
+    from autopipe.compiler.frontends.onnx.facts.outline import ModelOutline
 
 _BATCHES: Final = 16
 _PICTURES: Final = 4

@@ -23,7 +23,7 @@ class Onnx(ModelFormat):
 
     def files(self, path: Path) -> Mapping[str, Path]:
         """Return the model file, and its files of external data by location."""
-        from autopipe.compiler.frontends.onnx import source
+        from autopipe.compiler.frontends.onnx.reading import source
 
         return source.files(path)
 

@@ -10,8 +10,8 @@ import pytest
 
 from autopipe.benchmarking import baseline
 from autopipe.comparison import reading
-from autopipe.compiler.frontends.onnx import gate, source
 from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.reading import gate, source
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.lock import records as beside
 from autopipe.lock.file import read_text

@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 
 from autopipe.artifacts.promises import OutputPromises
-from autopipe.compiler.frontends.onnx.index_limits import find_index_limits
-from autopipe.compiler.frontends.onnx.promises import derive_promises
+from autopipe.compiler.frontends.onnx.facts.index_limits import find_index_limits
+from autopipe.compiler.frontends.onnx.facts.promises import derive_promises
 from tests.artifacts.examples import imported
 
 

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.artifacts.verification import Verification
-from autopipe.compiler.frontends.onnx.reference import write_reference
+from autopipe.compiler.frontends.onnx.facts.reference import write_reference
 from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError, WrongBuildError

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.compiler.frontends.onnx.reference import write_reference
+from autopipe.compiler.frontends.onnx.facts.reference import write_reference
 from autopipe.config import Verify
 from autopipe.errors import GateError
 from autopipe.verification.check import verify

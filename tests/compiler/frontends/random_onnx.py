@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.constants import evaluate
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate
 from tests.compiler.frontends import random_layers, random_steps
 
 OPSETS = (11, 12, 13, 17, 18, 21)

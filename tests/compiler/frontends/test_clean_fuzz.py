@@ -8,9 +8,9 @@ import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx import gate
-from autopipe.compiler.frontends.onnx.cleanup import clean
-from autopipe.compiler.frontends.onnx.weights import attach
+from autopipe.compiler.frontends.onnx.reading import gate
+from autopipe.compiler.frontends.onnx.reading.weights import attach
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
 from autopipe.errors import ModelError
 from tests.compiler.frontends.random_onnx import RandomGraph
 from tests.support.seeds import fuzz_seeds, split_seeds

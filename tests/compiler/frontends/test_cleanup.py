@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx import gate, graph_rewrite, source
-from autopipe.compiler.frontends.onnx.cleanup import CLEANUP, clean
-from autopipe.compiler.frontends.onnx.weights import attach
+from autopipe.compiler.frontends.onnx.reading import gate, source
+from autopipe.compiler.frontends.onnx.reading.weights import attach
+from autopipe.compiler.frontends.onnx.rewriting import graph_rewrite
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import CLEANUP, clean
 from autopipe.compiler.pass_observer import observe_passes
 from tests.compiler.frontends.models import ints, model, node, run, save, tensor, value
 

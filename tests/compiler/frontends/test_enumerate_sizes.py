@@ -2,8 +2,8 @@
 
 from tvm import tirx
 
-from autopipe.compiler.frontends.onnx.open.enumerate_sizes import decide_condition
-from autopipe.compiler.frontends.onnx.open.extents import Extents
+from autopipe.compiler.frontends.onnx.dynamic_sizes.enumerate_sizes import decide_condition
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.config.dimension import Dimension
 from tests.support.table import each_row
 

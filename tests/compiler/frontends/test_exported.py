@@ -3,8 +3,8 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx import gate
 from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.reading import gate
 from autopipe.config.model import Input
 from tests.compiler.frontends.models import (
     compiled,

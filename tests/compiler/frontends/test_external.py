@@ -3,7 +3,7 @@ import os
 import numpy as np
 import pytest
 
-from autopipe.compiler.frontends.onnx import gate, source, tensors
+from autopipe.compiler.frontends.onnx.reading import gate, source, tensors
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import dense, external, ints, model, node, save, value
 

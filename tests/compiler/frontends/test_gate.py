@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from autopipe.compiler.frontends.onnx import gate, source
-from autopipe.compiler.frontends.onnx.check_operators import MAX_OPSET, MIN_OPSET
 from autopipe.compiler.frontends.onnx.operator import ONNX
 from autopipe.compiler.frontends.onnx.operators import OPERATORS
+from autopipe.compiler.frontends.onnx.reading import gate, source
+from autopipe.compiler.frontends.onnx.reading.check_operators import MAX_OPSET, MIN_OPSET
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import dense, ints, model, node, save, tensor, value
 from tests.support.table import each_row

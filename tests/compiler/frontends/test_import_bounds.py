@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends import bounds
-from autopipe.compiler.frontends.onnx import gate
-from autopipe.compiler.frontends.onnx.cleanup import clean
 from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.reading import gate
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import ints, model, node, save, tensor, value
 from tests.support.table import each_row

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from autopipe.compiler.frontends.onnx.index_limits import find_index_limits
+from autopipe.compiler.frontends.onnx.facts.index_limits import find_index_limits
 from autopipe.compiler.frontends.onnx.load import load
 from tests.compiler.frontends.control.control_models import parsed
 from tests.compiler.frontends.models import model, node, save, tensor, value

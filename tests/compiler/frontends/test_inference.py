@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.inference import infer_strictly, infer_types
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.shapes import of_value
+from autopipe.compiler.frontends.onnx.reading.inference import infer_strictly, infer_types
+from autopipe.compiler.frontends.onnx.reading.shapes import of_value
 from autopipe.errors import ModelError
 from autopipe.processes.sandbox import contained
 from tests.compiler.frontends.models import FLOAT, compiled, ints, model, node, save, value

@@ -8,8 +8,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx import gate, graph_rewrite
 from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.reading import gate
+from autopipe.compiler.frontends.onnx.rewriting import graph_rewrite
 from autopipe.config.model import Input, Weights
 from autopipe.errors import AutopipeError, ConfigError, ModelError
 from tests.compiler.frontends.models import (

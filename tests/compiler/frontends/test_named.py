@@ -3,8 +3,8 @@
 import pytest
 from onnx import TensorProto, helper
 
-from autopipe.compiler.frontends.onnx import shapes
-from autopipe.compiler.frontends.onnx.relax import to_relax
+from autopipe.compiler.frontends.onnx.conversion.relax import to_relax
+from autopipe.compiler.frontends.onnx.reading import shapes
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import model, node, value
 from tests.support.table import each_row

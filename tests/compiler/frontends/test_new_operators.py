@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, compose, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx import check_operators
 from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.reading import check_operators
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
 from tests.support.table import each_row

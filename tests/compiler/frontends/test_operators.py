@@ -8,11 +8,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx import cleanup, operators
-from autopipe.compiler.frontends.onnx.check_operators import MAX_OPSET, since_version
+from autopipe.compiler.frontends.onnx import operators
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, ONNX, Operator
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
+from autopipe.compiler.frontends.onnx.reading.check_operators import MAX_OPSET, since_version
+from autopipe.compiler.frontends.onnx.rewriting import cleanup
 from docs.operators_page import PAGE, describe_operators
 from tests.compiler.frontends.models import compiled, model, run, save, value
 from tests.compiler.frontends.test_new_operators import by_onnx, case, check, floats, made_bytes

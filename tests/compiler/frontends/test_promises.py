@@ -5,8 +5,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromises
+from autopipe.compiler.frontends.onnx.facts.promises import derive_promises
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.promises import derive_promises
 from tests.compiler.frontends.models import model, node, save, tensor, value
 from tests.support.table import each_row
 

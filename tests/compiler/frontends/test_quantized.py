@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto
 
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.quantized import rewrite
+from autopipe.compiler.frontends.onnx.rewriting.quantized import rewrite
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
 from tests.compiler.frontends.test_integers import drawn, stored
 

@@ -5,7 +5,7 @@
 import pytest
 from onnx import TensorProto
 
-from autopipe.compiler.frontends.onnx.converted_nodes import ConvertedNodes
+from autopipe.compiler.frontends.onnx.conversion.converted_nodes import ConvertedNodes
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input

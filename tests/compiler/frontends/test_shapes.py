@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from autopipe.compiler.frontends.onnx import shapes
+from autopipe.compiler.frontends.onnx.reading import shapes
 from autopipe.config.model import Input
 from autopipe.errors import ConfigError, ModelError
 from tests.compiler.frontends.models import model, node, value

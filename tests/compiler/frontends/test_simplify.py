@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx import gate
-from autopipe.compiler.frontends.onnx.cleanup import clean
-from autopipe.compiler.frontends.onnx.weights import attach
+from autopipe.compiler.frontends.onnx.reading import gate
+from autopipe.compiler.frontends.onnx.reading.weights import attach
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
 from tests.compiler.frontends.models import ints, model, node, run, tensor, value
 from tests.support.table import each_row
 

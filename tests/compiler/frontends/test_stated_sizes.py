@@ -10,9 +10,9 @@ from onnx import TensorProto
 from tvm import tirx
 
 from autopipe.artifacts.signature import Port
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
+from autopipe.compiler.frontends.onnx.facts.outputs import range_of
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.open.extents import Extents
-from autopipe.compiler.frontends.onnx.outputs import range_of
 from autopipe.config.dimension import Dimension, size_of
 from autopipe.config.model import Input
 from tests.compiler.frontends.models import FLOAT, ints, model, node, run, save, value

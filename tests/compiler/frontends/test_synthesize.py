@@ -5,10 +5,10 @@ import pytest
 from onnx import helper
 
 from autopipe.compiler.frontends.draw import normal
-from autopipe.compiler.frontends.onnx import gate, source
+from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
-from autopipe.compiler.frontends.onnx.weights import attach
+from autopipe.compiler.frontends.onnx.reading import gate, source
+from autopipe.compiler.frontends.onnx.reading.weights import attach
 from autopipe.config.model import Model, Weights
 from autopipe.config.paths import model_path
 from tests.compiler.frontends.models import dense, ints, model, node, run, save, tensor, value

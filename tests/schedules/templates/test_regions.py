@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from tvm import te, tirx
 
 from autopipe.compiler import open_sizes
-from autopipe.compiler.frontends.onnx.open.extents import wide
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import wide
 from autopipe.compiler.regions import RegionForm, parse, plain
 from autopipe.compiler.target.target import host
 from autopipe.measure.check import checked

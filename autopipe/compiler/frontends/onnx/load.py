@@ -10,17 +10,18 @@ import numpy as np
 
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Imported
-from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
-from autopipe.compiler.frontends.onnx.cleanup import clean
-from autopipe.compiler.frontends.onnx.deciding import warn_of_deciding_inputs
-from autopipe.compiler.frontends.onnx.index_limits import find_index_limits
-from autopipe.compiler.frontends.onnx.node_origins import number_nodes, read_origins
-from autopipe.compiler.frontends.onnx.outputs import misdeclared, outputs_of
-from autopipe.compiler.frontends.onnx.promises import derive_promises
+from autopipe.compiler.frontends.onnx.conversion import relax
+from autopipe.compiler.frontends.onnx.facts.deciding import warn_of_deciding_inputs
+from autopipe.compiler.frontends.onnx.facts.index_limits import find_index_limits
+from autopipe.compiler.frontends.onnx.facts.outputs import misdeclared, outputs_of
+from autopipe.compiler.frontends.onnx.facts.promises import derive_promises
+from autopipe.compiler.frontends.onnx.facts.reference import write_reference
+from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize
+from autopipe.compiler.frontends.onnx.reading import gate, source, tensors
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.recurrent import finite
-from autopipe.compiler.frontends.onnx.reference import write_reference
-from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
-from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
+from autopipe.compiler.frontends.onnx.rewriting.node_origins import number_nodes, read_origins
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError

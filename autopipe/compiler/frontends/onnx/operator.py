@@ -14,10 +14,10 @@ from typing import Any, Final
 from onnx import FunctionProto
 
 from autopipe.compiler.frontends.moments import Kind, Moments
-from autopipe.compiler.frontends.onnx.open.extents import Extents
-from autopipe.compiler.frontends.onnx.operand import Operand
-from autopipe.compiler.frontends.onnx.place_limits import PlaceRule
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
+from autopipe.compiler.frontends.onnx.reading.operand import Operand
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 
 ONNX: Final = ""
 """The domain of ONNX's own operators."""

@@ -9,10 +9,10 @@ import pytest
 from onnx import numpy_helper
 from onnx.backend.test.case import node as node_cases
 
-from autopipe.compiler.frontends.onnx import gate
-from autopipe.compiler.frontends.onnx.cleanup import clean
 from autopipe.compiler.frontends.onnx.control import unroll
-from autopipe.compiler.frontends.onnx.tensors import graphs
+from autopipe.compiler.frontends.onnx.reading import gate
+from autopipe.compiler.frontends.onnx.reading.tensors import graphs
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
 from tests.compiler.frontends.control.control_models import (
     branches,
     counted,

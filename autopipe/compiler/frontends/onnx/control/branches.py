@@ -5,7 +5,6 @@ from typing import Any
 import tvm_ffi
 from tvm import relax
 
-from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
@@ -13,6 +12,7 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     scalar,
     told,
 )
+from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM has no types

@@ -6,10 +6,10 @@ So this comes before shapes are inferred. What depends on shapes is decided late
 from onnx import helper
 from onnx.numpy_helper import from_array
 
-from autopipe.compiler.frontends.onnx.constants import Values, evaluate_short, short
 from autopipe.compiler.frontends.onnx.control.scopes import Names, has_control
 from autopipe.compiler.frontends.onnx.control.unroll import branch
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
+from autopipe.compiler.frontends.onnx.rewriting.constants import Values, evaluate_short, short
 
 
 def choose(graph: Proto, opset: int) -> None:

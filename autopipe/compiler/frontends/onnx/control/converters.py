@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions, ControlSite
-from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
 
 # ruff: noqa: ANN401  TVM has no types
 

@@ -23,9 +23,9 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     captured,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node
-from autopipe.compiler.frontends.onnx.inference import infer_types
-from autopipe.compiler.frontends.onnx.shapes import of_value
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto, called
+from autopipe.compiler.frontends.onnx.reading.inference import infer_types
+from autopipe.compiler.frontends.onnx.reading.shapes import of_value
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, called
 from autopipe.errors import ModelError
 
 _Row = tuple[int, tuple[int, ...]]

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import onnx
 
-from autopipe.compiler.frontends.onnx import check_operators, memory
 from autopipe.compiler.frontends.onnx.control import counting, folding, scans
 from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
-from autopipe.compiler.frontends.onnx.inference import infer_types
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.reading import check_operators, memory
+from autopipe.compiler.frontends.onnx.reading.inference import infer_types
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
 

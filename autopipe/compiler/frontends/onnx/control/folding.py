@@ -23,8 +23,8 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     has_control,
     redirect,
 )
-from autopipe.compiler.frontends.onnx.shapes import of_value
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto, bodies
+from autopipe.compiler.frontends.onnx.reading.shapes import of_value
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, bodies
 
 _Shapes = Mapping[str, tuple[int, ...]]
 

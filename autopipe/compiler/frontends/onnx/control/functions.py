@@ -9,9 +9,9 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst, GlobalVar
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.scopes import captured
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
 # ruff: noqa: SLF001, ANN401  TVM's importer has no public interface, and no types

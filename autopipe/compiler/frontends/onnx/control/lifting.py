@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from onnx import helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names, has_control, redirect, rename
-from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, constant, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, constant, graphs
 
 
 def lift(graph: Proto) -> None:

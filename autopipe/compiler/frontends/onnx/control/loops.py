@@ -20,7 +20,6 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from autopipe.compiler.frontends.bounds import BOUNDS
-from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.calling import as_many, while_true
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
@@ -30,7 +29,8 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     told,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Trips, trips
-from autopipe.compiler.frontends.onnx.tensors import uses
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.reading.tensors import uses
 from autopipe.compiler.graph.calls import COMPUTED
 from autopipe.errors import ModelError
 

@@ -18,8 +18,8 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     body,
     instantiate,
 )
-from autopipe.compiler.frontends.onnx.shapes import static
-from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, called, graphs
+from autopipe.compiler.frontends.onnx.reading.shapes import static
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, called, graphs
 from autopipe.errors import ModelError
 
 _FIRST: Final = 9

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, graphs
 
 KINDS = frozenset({"If", "Loop", "Scan"})
 """Operators with graphs inside."""

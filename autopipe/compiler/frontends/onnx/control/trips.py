@@ -7,7 +7,7 @@ from typing import Final
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import body
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto, called, constant
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, called, constant
 from autopipe.errors import ModelError
 
 LONGEST: Final = 2**31

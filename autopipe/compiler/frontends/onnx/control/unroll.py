@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     instantiate,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node, truth
-from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, called, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, called, graphs
 from autopipe.errors import ModelError
 
 MOST: Final = 256

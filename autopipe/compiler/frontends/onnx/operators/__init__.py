@@ -86,7 +86,7 @@ from autopipe.compiler.frontends.onnx.operators import (
     variadic,
     where,
 )
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 _FAMILIES: Final = (
     arg_max.OPERATORS,

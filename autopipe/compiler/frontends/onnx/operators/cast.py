@@ -9,10 +9,10 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open import arithmetic
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 

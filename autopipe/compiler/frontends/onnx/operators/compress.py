@@ -6,14 +6,17 @@ import numpy as np
 from tvm import ir, relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.found.places import find_nonzero_places, node_name
-from autopipe.compiler.frontends.onnx.known import require_constant
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.conversion.known import require_constant
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     shape_of,
     total,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
+    find_nonzero_places,
+    node_name,
+)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 

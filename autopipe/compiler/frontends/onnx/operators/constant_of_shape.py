@@ -7,8 +7,8 @@ from onnx.numpy_helper import to_array
 from tvm import ir, relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     shape_of,
 )

@@ -6,10 +6,10 @@ from typing import Final
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.open.windows import make_window_rule
+from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
+from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape
-from autopipe.compiler.frontends.onnx.tensors import Proto
-from autopipe.compiler.frontends.onnx.window import check_window, divide_by_stride
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 
 def _count_products(node: Proto, slot: int, shape: Shape) -> int:  # noqa: ARG001

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.window import multiply_by_stride
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape
-from autopipe.compiler.frontends.onnx.tensors import Proto
-from autopipe.compiler.frontends.onnx.window import multiply_by_stride
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 

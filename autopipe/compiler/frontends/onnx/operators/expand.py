@@ -6,13 +6,13 @@ from typing import Any, Final
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.open import arithmetic
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     shape_of,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called, emit, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, emit, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

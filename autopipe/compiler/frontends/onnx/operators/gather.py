@@ -7,10 +7,8 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open import arithmetic
-from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
-from autopipe.compiler.frontends.onnx.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     ALONG_AXIS,
     INDEX_LISTS,
     Attributes,
@@ -18,13 +16,15 @@ from autopipe.compiler.frontends.onnx.place_limits import (
     PlaceRule,
     Shapes,
 )
-from autopipe.compiler.frontends.onnx.places import (
+from autopipe.compiler.frontends.onnx.conversion.places import (
     PlacesConverter,
     limit_along_axis,
     limit_index_lists,
     read_sizes,
 )
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
+from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 

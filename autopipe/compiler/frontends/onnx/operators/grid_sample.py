@@ -5,15 +5,15 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.operator import Operator
-from autopipe.compiler.frontends.onnx.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Attributes,
     Limits,
     PlaceRule,
     Shapes,
     list_but_last,
 )
-from autopipe.compiler.frontends.onnx.places import PlacesConverter
+from autopipe.compiler.frontends.onnx.conversion.places import PlacesConverter
+from autopipe.compiler.frontends.onnx.operator import Operator
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 

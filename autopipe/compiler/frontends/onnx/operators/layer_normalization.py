@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

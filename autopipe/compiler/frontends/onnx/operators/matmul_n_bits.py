@@ -9,8 +9,8 @@ from typing import Final
 
 from onnx import TensorProto
 
-from autopipe.compiler.frontends.onnx.body_writer import BodyWriter, write_body
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
+from autopipe.compiler.frontends.onnx.rewriting.body_writer import BodyWriter, write_body
 
 _HALF: Final = 4
 """Bits of which two numbers share a byte, the first one in the lower bits."""

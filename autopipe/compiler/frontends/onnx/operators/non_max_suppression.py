@@ -6,14 +6,14 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx.found.kernels import extern
-from autopipe.compiler.frontends.onnx.found.places import node_name, sum_counts
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     total,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import extern
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name, sum_counts
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 

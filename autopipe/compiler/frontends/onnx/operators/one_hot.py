@@ -7,17 +7,15 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import (
-    known,
-)
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     is_open,
     whole,
     wide,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
 

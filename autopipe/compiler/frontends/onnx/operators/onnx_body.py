@@ -3,8 +3,8 @@
 import onnx
 from onnx import FunctionProto, helper
 
-from autopipe.compiler.frontends.onnx.operand import Operand
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.reading.operand import Operand
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
 

@@ -5,9 +5,7 @@ from typing import Any, Final
 import numpy as np
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import (
-    known,
-)
+from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.operator import Operator
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

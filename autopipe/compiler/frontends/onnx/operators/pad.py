@@ -7,13 +7,13 @@ from onnx import numpy_helper
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open.extents import Extents, is_open, whole, wide
-from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents, is_open, whole, wide
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
-from autopipe.compiler.frontends.onnx.tensors import called as tell_node
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import called as tell_node
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

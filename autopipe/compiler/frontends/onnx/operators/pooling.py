@@ -8,11 +8,11 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open.windows import make_window_rule
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion.places import limit_to_extents
+from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
+from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.places import limit_to_extents
-from autopipe.compiler.frontends.onnx.window import check_window, divide_by_stride
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

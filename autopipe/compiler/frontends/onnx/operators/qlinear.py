@@ -5,9 +5,9 @@ from typing import Final
 
 from onnx import TensorProto, helper
 
-from autopipe.compiler.frontends.onnx.body_writer import BodyWriter, write_body
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
-from autopipe.compiler.frontends.onnx.tensors import called
+from autopipe.compiler.frontends.onnx.reading.tensors import called
+from autopipe.compiler.frontends.onnx.rewriting.body_writer import BodyWriter, write_body
 
 _ONE_AXIS: Final = 13
 """The first opset whose Softmax is over one axis."""

@@ -8,9 +8,9 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.tensors import dtype_name
+from autopipe.compiler.frontends.onnx.reading.tensors import dtype_name
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature

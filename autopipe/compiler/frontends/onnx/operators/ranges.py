@@ -5,8 +5,7 @@ from typing import Any, Final
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.found.places import node_name
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     ExactPart,
     Extents,
     advice,
@@ -14,7 +13,8 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     whole,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.integer_product import MatMulInteger, signed
 from autopipe.compiler.frontends.onnx.operators.quantize_linear import DynamicQuantizeLinear

@@ -7,17 +7,17 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.found.places import node_name
-from autopipe.compiler.frontends.onnx.open import arithmetic
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     shape_of,
     total,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
 

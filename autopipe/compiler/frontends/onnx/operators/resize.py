@@ -12,16 +12,16 @@ from onnx import helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open.resizing import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion.window import along
+from autopipe.compiler.frontends.onnx.dynamic_sizes.resizing import (
     WIDE_DTYPES,
     convert_dynamic_resize,
     convert_dynamic_upsample,
     sum_dtype,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
-from autopipe.compiler.frontends.onnx.window import along
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

@@ -6,21 +6,21 @@ from typing import Any, Final
 from tvm import te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open.extents import (
-    Extents,
-    advice,
-    is_open,
-)
-from autopipe.compiler.frontends.onnx.open.shaping import called
-from autopipe.compiler.frontends.onnx.operator import Operator
-from autopipe.compiler.frontends.onnx.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Attributes,
     Limits,
     PlaceRule,
     Shapes,
     check_places,
 )
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    Extents,
+    advice,
+    is_open,
+)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature

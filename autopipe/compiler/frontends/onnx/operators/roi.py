@@ -7,15 +7,15 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.operator import Operator
-from autopipe.compiler.frontends.onnx.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Attributes,
     Limits,
     PlaceRule,
     Shapes,
     check_places,
 )
+from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.compiler.regions import MOST_SAMPLES, RegionForm, plain
 from autopipe.errors import ModelError
 

@@ -13,17 +13,21 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_equal
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.found.kernels import extern
-from autopipe.compiler.frontends.onnx.open.extents import wide
-from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.place_limits import ALONG_AXIS, INDEX_LISTS, check_places
-from autopipe.compiler.frontends.onnx.places import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion.place_limits import (
+    ALONG_AXIS,
+    INDEX_LISTS,
+    check_places,
+)
+from autopipe.compiler.frontends.onnx.conversion.places import (
     PlacesConverter,
     limit_along_axis,
     limit_index_lists,
     read_sizes,
 )
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import wide
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import extern
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
 

@@ -7,19 +7,19 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.found.places import node_name
-from autopipe.compiler.frontends.onnx.open import arithmetic
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     advice,
     is_open,
     whole,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called, is_number, take_part
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, is_number, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 from autopipe.config.dimension import LARGEST
 from autopipe.errors import ModelError
 

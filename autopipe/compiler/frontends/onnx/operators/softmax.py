@@ -6,14 +6,14 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     is_open,
     shape_of,
     whole,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature

@@ -7,10 +7,10 @@ import numpy as np
 from onnx import FunctionProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx.operand import Operand
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto, called
+from autopipe.compiler.frontends.onnx.reading.operand import Operand
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, called
 from autopipe.errors import ModelError
 
 _MOST: Final = 2**24

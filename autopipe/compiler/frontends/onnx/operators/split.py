@@ -5,14 +5,14 @@ from typing import Any, Final
 from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.found.places import node_name
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     is_open,
     whole,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called, take_part
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

@@ -6,17 +6,15 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import (
-    known,
-)
-from autopipe.compiler.frontends.onnx.open import arithmetic
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     advice,
     is_open,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 

@@ -5,11 +5,11 @@ from typing import Any, Final
 from tvm import te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called, emit, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, emit, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

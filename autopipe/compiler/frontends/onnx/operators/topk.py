@@ -6,14 +6,14 @@ from tvm import relax, tirx, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.float_order import FLOATS, ordered, restored
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.found.places import node_name
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     is_open,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called, take_part
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 

@@ -7,17 +7,20 @@ from tvm import ir, relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.found import kernels
-from autopipe.compiler.frontends.onnx.found.places import find_nonzero_places, node_name
-from autopipe.compiler.frontends.onnx.known import require_constant
-from autopipe.compiler.frontends.onnx.open.extents import (
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion.known import require_constant
+from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     shape_of,
     total,
     wide,
 )
-from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
+    find_nonzero_places,
+    node_name,
+)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.topk import AS_SORTED
 from autopipe.errors import ModelError

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.recurrence.form import GATES, Activation, Direction, Recurrence
 from autopipe.errors import ModelError
 

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from onnx import helper
 
-from autopipe.compiler.frontends.onnx import tensors
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading import tensors
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 from autopipe.compiler.recurrence.form import GATES
 
 NOTE: Final = "autopipe_finite_weights"

@@ -5,8 +5,8 @@ from typing import Final
 import onnx
 from onnx import helper
 
-from autopipe.compiler.frontends.onnx.inference import infer_types
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.reading.inference import infer_types
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 _LAYER: Final = "DynamicQuantizeLSTM"
 _HIDDEN: Final = 2

@@ -1,0 +1,45 @@
+"""Makes TVM's importer of ONNX use the converters of `operators/`."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from autopipe.compiler.frontends.onnx.control.converters import (
+    HIDDEN_NAMES,
+    ControlFlowConverter,
+)
+from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions
+from autopipe.compiler.frontends.onnx.conversion.converted_nodes import ConvertedNodes
+from autopipe.compiler.frontends.onnx.conversion.named import named
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
+from autopipe.compiler.frontends.onnx.dynamic_sizes.node_converter import DynamicConverter
+from autopipe.compiler.frontends.onnx.operator import ONNX
+from autopipe.compiler.frontends.onnx.operators import OPERATORS
+from autopipe.compiler.patches import replace_converters
+
+_CONVERTED: Final = {
+    operator.name: operator
+    for operator in sorted(OPERATORS.values(), key=lambda one: one.domain == ONNX)
+    if operator.converter is not None or operator.convert_control is not None
+}
+"""Operators with a converter by name: TVM's importer knows no domains. ONNX's own come last, and so
+take the place of others of that name."""
+
+
+@contextlib.contextmanager
+def install_converters(extents: Extents, converted: ConvertedNodes) -> Iterator[None]:
+    """Make TVM's importer use these converters, whose errors name the node.
+
+    Args:
+        extents: The dynamic sizes of the model, with its numbers that follow from shapes.
+        converted: Records what each node becomes.
+    """
+    functions = BodyFunctions()
+    converters = {}
+    for name, operator in _CONVERTED.items():
+        static = operator.converter
+        if operator.convert_control is not None:
+            static = ControlFlowConverter(functions, operator.convert_control)
+        converters[HIDDEN_NAMES.get(name, name)] = DynamicConverter(operator, static, extents)
+    with replace_converters(named(converters, converted)):
+        yield

@@ -1,0 +1,101 @@
+"""What a converter can know of its operands and of its node before the model runs."""
+
+from functools import partial
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx.onnx_frontend import get_constant
+
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+
+def numbers(operand: Any, params: Any, what: str) -> Array:
+    """Return the values of an operand; raises `ModelError` with `what` if they are computed."""
+    found = values(operand, params)
+    if found is None:
+        raise ModelError(f"{what} is not constant")
+    return found
+
+
+def values(operand: Any, params: Any) -> Array | None:
+    """Return the values of an operand, None if they are computed or come from outside."""
+    if operand is None:
+        return None
+    found = get_constant(operand, params)
+    if isinstance(found, relax.ShapeExpr) and all(isinstance(d, tirx.IntImm) for d in found.values):
+        found = relax.const([int(dim) for dim in found.values], "int64")
+    if not isinstance(found, GenericConst):
+        return None
+    array: Array = found.value.numpy()
+    return array
+
+
+def stored(array: Array) -> Any:
+    """Return an array as a constant of its dtype; `relax.const` alone makes 32 bits of 64."""
+    return relax.const(array, str(array.dtype))
+
+
+def sizes(operand: Any, what: str) -> list[int]:
+    """Return the shape of an operand; raises `ModelError` with `what` if it depends on data."""
+    return sizes_of(operand.ty, what)
+
+
+def sizes_of(kind: Any, what: str) -> list[int]:
+    """Return the shape of a tensor's type; raises `ModelError` with `what` for any other."""
+    found = extents_of(kind, what)
+    if -1 in found:
+        names = [
+            str(variable.name)
+            for dim in kind.shape.values
+            for variable in tirx.analysis.undefined_vars(dim)
+        ]
+        wanted = " and ".join(dict.fromkeys(names))
+        raise ModelError(f"{what} has an open size: write a number for {wanted} in the pipeline")
+    return found
+
+
+def extents_of(kind: Any, what: str) -> list[int]:
+    """Return the shape of a tensor's type, -1 where a size is open.
+
+    Raises `ModelError` with `what` for a shape that depends on data.
+    """
+    dims = getattr(getattr(kind, "shape", None), "values", None)
+    if dims is None:
+        raise ModelError(f"{what} has a shape that is not known before the model runs")
+    return [int(dim) if isinstance(dim, tirx.IntImm) else -1 for dim in dims]
+
+
+def is_fixed(kind: Any) -> bool:
+    """Whether a tensor's type has a shape of numbers."""
+    dims = getattr(getattr(kind, "shape", None), "values", None)
+    return dims is not None and all(isinstance(dim, tirx.IntImm) for dim in dims)
+
+
+def text(value: bytes | str) -> str:
+    """Return an attribute that is a word."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def name(attr: Any) -> str:
+    """Return the name of the node whose attributes TVM gives."""
+    return repr(attr["tvm_custom"]["name"])
+
+
+def require_constant(kind: str, operand: Any, attr: Any, params: Any) -> Array:
+    """Return an operand that decides a shape; raises `ModelError` if it is computed."""
+    found = values(operand, params)
+    if found is None:
+        raise ModelError(
+            f"the shape of what {kind} {name(attr)} returns depends on what the model is "
+            "given; shapes have to be known before the model runs"
+        )
+    return found
+
+
+def scalar_maker(data: Any) -> Any:
+    """Return a function that makes constants of the dtype of some data."""
+    return partial(relax.const, dtype=str(data.ty.dtype))

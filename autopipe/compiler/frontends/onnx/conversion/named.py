@@ -1,0 +1,102 @@
+"""Says which node it was, where TVM's importer fails."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from tvm import relax
+
+from autopipe.compiler.frontends.onnx.conversion.converted_nodes import ConvertedNodes
+from autopipe.config.problem import shown
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types
+
+_MOST: Final = 6
+"""Inputs that are told."""
+_NODE: Final = "node '"
+_LONGEST: Final = 200
+"""Characters of what TVM said."""
+_TYPED: Final = re.compile(r"T\.u?int\d+\((-?\d+)\)")
+"""A number as TVM prints it."""
+
+
+class NodeError(Exception):
+    """TVM can not import a node; says in a line which, of what, and what TVM said."""
+
+
+class Named:
+    """A converter of TVM whose errors name the node that it was called for."""
+
+    def __init__(self, op: str, converter: Any, converted: ConvertedNodes) -> None:
+        self._op = op
+        self._converter = converter
+        self._converted = converted
+
+    def get_converter(self, opset: int) -> Any:
+        """Return what converts a node, as TVM's importer calls it."""
+
+        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            given = list(inputs)  # a converter may put others into their place
+            try:
+                made = self._converter.get_converter(opset)(bb, inputs, attr, params)
+                made = bb.normalize(made) if isinstance(made, relax.Expr) else made
+            except NodeError:
+                raise  # of a node inside this one
+            except ModelError as error:
+                if _tells_node(str(error), attr):
+                    raise
+                raise ModelError(f"{_NODE}{_name(attr)}': {error}") from error
+            except Exception as error:  # TVM raises what it likes
+                raise NodeError(_said(self._op, given, attr, error)) from error
+            self._converted.record(attr, made)
+            return made
+
+        return convert
+
+
+def named(converters: Mapping[str, Any], converted: ConvertedNodes) -> dict[str, Any]:
+    """Return converters by operator, whose errors say which node it was; record what they make."""
+    return {op: Named(op, converter, converted) for op, converter in converters.items()}
+
+
+def plain(error: Exception) -> str:
+    """Return the account of an error of TVM as one line, without the trace."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("File ", "[bt]", "Traceback"))]
+    return f"{type(error).__name__}: {shown(told[-1] if told else 'no message', _LONGEST)}"
+
+
+def _said(op: str, inputs: Sequence[Any], attr: Mapping[str, Any], error: Exception) -> str:
+    told = [_described(value) for value in islice(inputs, _MOST)]
+    told += [f"{len(inputs) - _MOST} more"] if len(inputs) > _MOST else []
+    return f"{_NODE}{_name(attr)}', {op} of {', '.join(told) or 'nothing'}: {plain(error)}"
+
+
+def _name(attr: Mapping[str, Any]) -> str:
+    return shown(attr.get("tvm_custom", {}).get("name", ""))
+
+
+def _tells_node(message: str, attr: Mapping[str, Any]) -> bool:
+    """Whether an error of a converter of ours names this node, or one inside it."""
+    return message.startswith(_NODE) or f"'{_name(attr)}'" in message
+
+
+def _described(value: Any) -> str:
+    """Say dtype and shape of an input, as far as the importer knows them."""
+    if value is None:
+        return "none"
+    kind = getattr(value, "ty", None)
+    if isinstance(kind, relax.TensorType):
+        dims = getattr(kind.shape, "values", None)
+        return shown(f"{kind.dtype} {'of unknown shape' if dims is None else shape_told(dims)}")
+    if isinstance(kind, relax.ShapeType):
+        return shown(f"a shape {shape_told(kind.values or ())}")
+    return shown(type(value).__name__)
+
+
+def shape_told(dims: Sequence[Any]) -> str:
+    """Write a shape, open sizes by their names: `[batch, 3, height // 2 + 1]`."""
+    told = (_TYPED.sub(r"\1", str(dim)) for dim in dims)
+    return f"[{', '.join(told)}]"

@@ -1,0 +1,141 @@
+"""A cleaned-up ONNX model as a Relax module."""
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from tvm import relax, tirx
+from tvm.relax.frontend.onnx import from_onnx
+
+from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.control.converters import hide
+from autopipe.compiler.frontends.onnx.control.scopes import has_control
+from autopipe.compiler.frontends.onnx.conversion.converted_nodes import (
+    NO_ORIGINS,
+    ConvertedNodes,
+    Origins,
+)
+from autopipe.compiler.frontends.onnx.conversion.converters import install_converters
+from autopipe.compiler.frontends.onnx.conversion.named import NodeError, plain
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, name_nodes
+from autopipe.compiler.open_sizes import FOUND_SIZES
+from autopipe.config.dimension import Dimension, size_of
+from autopipe.errors import ModelError
+
+SIZES: Final = "autopipe.sizes"
+"""Name of the parameter that holds dynamic sizes."""
+
+_LONGEST = 500
+_ADVICE = "do the sizes in model.inputs fit the model? If so, export it in another form or opset"
+
+
+def to_relax(
+    model: Proto,
+    inputs: Sequence[Value],
+    weights: Sequence[str],
+    dimensions: Mapping[str, Dimension] = MappingProxyType({}),
+    origins: Origins = NO_ORIGINS,
+) -> Any:  # noqa: ANN401
+    """Convert a model to an IRModule whose `main` takes the inputs, then the weights, in order.
+
+    Dynamic sizes come between them, as one shape: how many multiples each of `dimensions` has.
+    Example: with `height: {multiple: 32}` an input [1, 3, 32 * height, 640] follows from [height].
+
+    The weights are inputs of the graph too: as initializers they would be copied again and
+    again, and some converters would make constants of them. Variables are labelled with their
+    nodes of `origins`. Raises `ModelError`, with the node.
+    """
+    name_nodes(model.graph)
+    if has_control(model.graph):
+        hidden = type(model)()
+        hidden.CopyFrom(model)
+        hide(hidden)
+        model = hidden
+    steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}  # as documents have them
+    shapes = _given_shapes(inputs, dimensions, steps)
+    extents = Extents(steps, dimensions)
+    module = _convert_nodes(model, shapes, extents, origins)
+    main = module["main"]
+    expected = [*(value.name for value in inputs), *weights]
+    given = [parameter.name for parameter in main.params]
+    if given != expected:
+        other = sorted(set(given) ^ set(expected)) or "in another order"
+        raise ModelError(f"TVM imported other parameters than the graph has: {other}"[:_LONGEST])
+    if steps:
+        main = _with_sizes(main, len(inputs), list(steps.values()))
+    if extents.found:
+        main = main.with_attr(FOUND_SIZES, [[size.name, size.most] for size in extents.found])
+    main = main.with_attr("num_input", len(inputs) + bool(steps))
+    module.update_func(module.get_global_var("main"), main)
+    return module
+
+
+def _convert_nodes(
+    model: Proto, shapes: Mapping[str, Any], extents: Extents, origins: Origins
+) -> Any:  # noqa: ANN401
+    """Convert each node once, whether its shapes are static, dynamic or data-dependent.
+
+    Sizes that the model computes are added to `extents`. Raises ModelError, with the node.
+    """
+    converted = ConvertedNodes(origins)
+    try:
+        with _silence(), install_converters(extents, converted):
+            module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)
+    except NodeError as error:
+        raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
+    except ModelError:  # of a converter of ours
+        raise
+    except Exception as error:  # TVM raises what it likes
+        raise ModelError(f"TVM can not import the model: {plain(error)}") from error
+    return converted.label(module)
+
+
+def _given_shapes(
+    inputs: Sequence[Value], dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """Return the shapes that TVM does not take as they are declared: an open size, or one of 0."""
+    return {
+        value.name: open_shape(value, dimensions, steps)
+        for value in inputs
+        if value.dimensions or 0 in value.shape
+    }
+
+
+def open_shape(
+    value: Value, dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
+) -> list[Any]:
+    """Return the shape of an input, with multiples of steps where its size is open."""
+    if not value.dimensions:
+        return list(value.shape)
+    multiples = {name: step * dimensions[name].multiple for name, step in steps.items()}
+    return [
+        size_of(extent, multiples) if extent else size
+        for extent, size in zip(value.dimensions, value.shape, strict=True)
+    ]
+
+
+def _with_sizes(main: Any, inputs: int, steps: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Return a function that takes the steps after its inputs, as one shape."""
+    sizes = relax.Var(SIZES, relax.ShapeType(steps))
+    params = [*main.params[:inputs], sizes, *main.params[inputs:]]
+    # `main.ret_ty` has only sizes that inputs alone define; `32 * height` defines no `height`
+    result = main.body.body.ty
+    return relax.Function(params, main.body, result, main.is_pure, main.attrs, main.span)
+
+
+def results(main: Any) -> list[Any]:  # noqa: ANN401
+    """Return the types of outputs; `main.ret_ty` forgets sizes that are computed inside."""
+    result = main.body.body.ty
+    return list(result.fields) if isinstance(result, relax.TupleType) else [result]
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the importer's prints and warnings from the user."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield

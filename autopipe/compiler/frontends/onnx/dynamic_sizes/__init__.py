@@ -1,0 +1,1 @@
+"""Sizes that are open until the model runs, or that it computes."""

@@ -1,0 +1,300 @@
+"""Nodes that compute numbers of open sizes, as ONNX defines them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from onnx import TensorProto
+from tvm import tirx
+
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import MOST, ExactPart, Extents, total
+from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES, Array
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+Numbers = Sequence[Any]
+
+_FINEST: Final = 2**16
+"""Largest parts of a fraction that a size is multiplied by."""
+
+
+def evaluate(
+    extents: Extents,
+    operator: Operator,
+    numbers: Numbers,
+    dtypes: Sequence[str],
+    attr: Mapping[str, Any],
+) -> tuple[Array, str] | None:
+    """Return what a node computes of numbers, and its dtype; None where that is not known.
+
+    An input that is left out is None. All others are known.
+    """
+    if operator.compute_sizes is None or not numbers or numbers[0] is None:
+        return None
+    made = operator.compute_sizes(extents, numbers, attr)
+    if made is None or made.size > MOST:
+        return None
+    return made, operator.size_dtype(dtypes, attr)
+
+
+def cast_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+    """Return the dtype that a Cast makes."""
+    return str(np.dtype(DTYPES[attr["to"]][0]))
+
+
+def truth_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+    """Return the dtype of truth values."""
+    return "bool"
+
+
+def second_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+    """Return the dtype of the second input."""
+    return dtypes[1]
+
+
+def _is_part(array: Array) -> bool:
+    return array.size > 0 and isinstance(array.flat[0], ExactPart)
+
+
+def _pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None) -> Any:
+    """Return the rule of an operator on two numbers."""
+
+    def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+        first, *others = numbers
+        for other in others:
+            if first is None or other is None:
+                return None
+            function = parts if _is_part(first) else whole
+            if function is None or (
+                first.size and other.size and _is_part(first) != _is_part(other)
+            ):
+                return None
+            first = extents.apply(lambda a, b, f=function: f(extents, a, b), first, other)
+        return first
+
+    return rule
+
+
+def _simplified(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda extents, one, other: extents.simple(function(one, other))
+
+
+def _true(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda extents, one, other: extents.truth(function(one, other))
+
+
+def _part(extents: Extents, number: Any, over: Fraction) -> ExactPart | None:
+    """Return a number times a fraction, None where that has too many digits."""
+    if max(over.denominator, abs(over.numerator)) > _FINEST:
+        return None
+    made = extents.simple(number * over.numerator)
+    return ExactPart(made, over.denominator)
+
+
+def _times(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
+    if isinstance(other.number, int):
+        return _part(extents, one.number, Fraction(other.number, one.over * other.over))
+    if isinstance(one.number, int):
+        return _times(extents, other, one)
+    return None
+
+
+def _divided(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
+    if not isinstance(other.number, int) or other.number <= 0:
+        return None
+    return _part(extents, one.number, Fraction(other.over, one.over * other.number))
+
+
+def _lesser(one: Any, other: Any) -> Any:
+    return min(one, other) if _fixed(one, other) else tirx.min(*_wide(one, other))
+
+
+def _greater(one: Any, other: Any) -> Any:
+    return max(one, other) if _fixed(one, other) else tirx.max(*_wide(one, other))
+
+
+def _fixed(*numbers: Any) -> bool:
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _wide(*numbers: Any) -> list[Any]:
+    return [tirx.IntImm("int64", each) if isinstance(each, int) else each for each in numbers]
+
+
+def _remainder(extents: Extents, one: Any, other: Any) -> Any:
+    if not (extents.truth(one >= 0) and extents.truth(other > 0)):
+        return None
+    return extents.simple(one % other if _fixed(one, other) else tirx.floormod(*_wide(one, other)))
+
+
+def cast(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+    """Compute Cast of numbers to truth values, integers or floats."""
+    data, wanted = numbers[0], attr["to"]
+    floats = wanted in (TensorProto.FLOAT, TensorProto.DOUBLE)
+    if data is not None and wanted == TensorProto.BOOL and not _is_part(data):
+        return extents.apply(lambda one: extents.truth(one != 0), data)
+    if data is None or not (floats or wanted in (TensorProto.INT32, TensorProto.INT64)):
+        return None
+    if floats:
+        return data if _is_part(data) else extents.apply(_as_part, data)
+    return extents.truncated(data) if _is_part(data) else data
+
+
+def _as_part(number: Any) -> ExactPart:
+    return ExactPart(int(number) if isinstance(number, bool) else number)
+
+
+def _rounded(*, up: bool) -> Any:
+    def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+        data = numbers[0]
+        if data is None or not _is_part(data):
+            return None
+        sign = -1 if up else 1
+
+        def one(part: ExactPart) -> ExactPart:
+            if part.over == 1:
+                return part
+            return ExactPart(
+                extents.simple(tirx.floordiv(part.number * sign, part.over) * sign)
+                if not isinstance(part.number, int)
+                else (part.number * sign // part.over) * sign
+            )
+
+        return extents.apply(one, data)
+
+    return rule
+
+
+def choose(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Where the conditions are known."""
+    return extents.apply(lambda condition, yes, no: yes if condition else no, *numbers)
+
+
+def negate_truth(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Not."""
+    return extents.apply(lambda truth: not truth, numbers[0])
+
+
+def negate(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Neg of whole numbers."""
+    data = numbers[0]
+    return None if _is_part(data) else extents.apply(lambda one: extents.simple(-one), data)
+
+
+def gather(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Gather at places that are known."""
+    data, places = numbers
+    if not _all_fixed(places) or data.ndim == 0:
+        return None
+    return _array(np.take(data, places.astype("int64"), attr.get("axis", 0)))
+
+
+def slice_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Slice from and to places that are known."""
+    data, *given = [*numbers, None, None, None, None][:5]
+    if "starts" in attr:
+        given = [
+            np.array(attr[name]) if name in attr else None for name in ("starts", "ends", "axes")
+        ]
+        given.append(None)
+    starts, ends, axes, steps = given
+    if starts is None or not all(one is None or _all_fixed(one) for one in given):
+        return None
+    count = starts.size
+    axes = range(count) if axes is None else axes.reshape(-1).tolist()
+    steps = [1] * count if steps is None else steps.reshape(-1).tolist()
+    for start, end, axis, step in zip(starts.flat, ends.flat, axes, steps, strict=True):
+        whole = [slice(None)] * data.ndim
+        size = data.shape[int(axis)]
+        stop = None if step < 0 and end < -size else int(end)
+        whole[int(axis)] = slice(int(start), stop, int(step))
+        data = data[tuple(whole)]
+    return data
+
+
+def concatenate(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Concat of numbers of one kind."""
+    if (
+        any(one is None for one in numbers)
+        or len({_is_part(one) for one in numbers if one.size}) > 1
+    ):
+        return None
+    return np.concatenate(numbers, attr["axis"])
+
+
+def _axes(numbers: Numbers, attr: Mapping[str, Any]) -> tuple[int, ...] | None:
+    given = attr.get("axes", numbers[1] if len(numbers) > 1 else None)
+    return None if given is None else tuple(int(axis) for axis in np.asarray(given).reshape(-1))
+
+
+def squeeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Squeeze."""
+    return _array(np.squeeze(numbers[0], _axes(numbers, attr)))
+
+
+def unsqueeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Unsqueeze."""
+    return np.expand_dims(numbers[0], _axes(numbers, attr) or ())
+
+
+def reshape(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Reshape to sizes that are known."""
+    data, shape = numbers
+    if not _all_fixed(shape):
+        return None
+    return data.reshape([one or data.shape[at] for at, one in enumerate(shape)])
+
+
+def expand(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Expand to sizes that are known."""
+    data, shape = numbers
+    if not _all_fixed(shape) or total(shape.tolist()) > MOST:
+        return None
+    return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
+
+
+def take_product(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+    """Compute ReduceProd of a list."""
+    data, axes = numbers[0], _axes(numbers, attr)
+    if _is_part(data) or data.ndim != 1 or axes not in (None, (0,), (-1,)):
+        return None
+    made = _array(extents.simple(total(data.tolist())))
+    return made.reshape(1) if attr.get("keepdims", 1) else made
+
+
+def pass_on(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    """Compute Identity."""
+    return numbers[0]
+
+
+def _all_fixed(array: Array | None) -> bool:
+    return array is not None and all(isinstance(number, int) for number in array.flat)
+
+
+def _array(value: Any) -> Array:
+    """Return a number or an array as an array of objects."""
+    if isinstance(value, np.ndarray):
+        return value
+    made = np.empty((), object)
+    made[()] = value
+    return made
+
+
+add: Final = _pairwise(_simplified(lambda a, b: a + b))
+subtract: Final = _pairwise(_simplified(lambda a, b: a - b))
+multiply: Final = _pairwise(_simplified(lambda a, b: a * b), _times)
+divide: Final = _pairwise(lambda extents, a, b: extents.quotient(a, b), _divided)
+take_remainder: Final = _pairwise(_remainder)
+take_minimum: Final = _pairwise(_simplified(_lesser))
+take_maximum: Final = _pairwise(_simplified(_greater))
+is_equal: Final = _pairwise(_true(lambda a, b: a == b))
+is_less: Final = _pairwise(_true(lambda a, b: a < b))
+is_less_or_equal: Final = _pairwise(_true(lambda a, b: a <= b))
+is_greater: Final = _pairwise(_true(lambda a, b: a > b))
+is_greater_or_equal: Final = _pairwise(_true(lambda a, b: a >= b))
+are_both: Final = _pairwise(lambda _, a, b: bool(a and b))
+is_either: Final = _pairwise(lambda _, a, b: bool(a or b))
+round_down: Final = _rounded(up=False)
+round_up: Final = _rounded(up=True)

@@ -1,0 +1,151 @@
+"""Converters for nodes of dynamic shapes, in front of those for static shapes.
+
+A node is static if its operands have fixed shapes, and what decides the shape of its result is
+constant. It goes to the static converter, whether the model has dynamic dimensions or not.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import ir, relax
+from tvm.relax.analysis import tir_vars_in_type
+
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion.named import shape_told
+from autopipe.compiler.frontends.onnx.conversion.place_limits import OUTSIDE, read_shapes
+from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic, choosing
+from autopipe.compiler.frontends.onnx.dynamic_sizes.empty_reductions import guard_empty_reduction
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents, advice, names, total
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, E501  TVM's converters have no types
+
+
+class DynamicConverter:
+    """A converter that hands static nodes to the static converter of their operator."""
+
+    def __init__(self, operator: Operator, static: Any, extents: Extents) -> None:
+        self._operator, self._static, self._extents = operator, static, extents
+
+    def get_converter(self, opset: int) -> Any:
+        """Return the function that converts a node, as TVM's importer calls it."""
+        convert_static = self._static.get_converter(opset)
+
+        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            made = self._evaluate(bb, inputs, attr, params)
+            if made is None and self._operator.name == "If":
+                condition = self._extents.of(inputs[0], params)
+                made = choosing.taken(bb, condition, attr, params[0], opset)
+            if made is not None:
+                return made
+            if self._is_static(inputs):
+                return convert_static(bb, inputs, attr, params)
+            made = self._apply_rule(bb, inputs, attr, params)
+            if made is None:
+                made = convert_static(bb, inputs, attr, params)
+            made = self._check_result(bb, made, inputs, attr)
+            return guard_empty_reduction(self._extents, bb, self._operator, made, inputs)
+
+        return convert
+
+    def _is_static(self, inputs: Any) -> bool:
+        """Tell whether all operands have fixed shapes, and constants decide that of the result."""
+        deciding = (inputs[at] for at in self._operator.deciding if at < len(inputs))
+        return not any(map(_has_dynamic_shape, inputs)) and all(
+            value is None or isinstance(value, ir.GenericConst) for value in deciding
+        )
+
+    def _apply_rule(self, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        """Convert a node by the rule for dynamic shapes; None leaves it to the static converter."""
+        numbers = [self._extents.of(value, params) for value in inputs]
+        numbers = self._read_sizes(bb, inputs, numbers, attr)
+        self._require_places(bb, inputs, attr)
+        rule = self._operator.convert_dynamic
+        return None if rule is None else rule(self._extents, bb, inputs, numbers, attr)
+
+    def _read_sizes(
+        self, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Any
+    ) -> list[Any]:
+        """Return the numbers of operands; data-dependent ones become new sizes where they are sizes."""
+        sizes = list(numbers)
+        for at in self._operator.read_sizes:
+            value = inputs[at] if at < len(inputs) else None
+            if value is not None and sizes[at] is None and not _has_dynamic_shape(value):
+                node = str(attr["tvm_custom"]["name"])
+                sizes[at] = self._extents.read(bb, value, f"{node}.{at}")
+        return sizes
+
+    def _require_places(self, bb: Any, inputs: Any, attr: Any) -> None:
+        """Make a call end with an error where the axes that a node reads from are empty."""
+        rule = self._operator.places
+        shapes = None if rule is None else read_shapes(inputs)
+        if rule is None or shapes is None:
+            return
+        sizes = [list(map(self._extents.simple, shape)) for shape in shapes]
+        self._extents.require(
+            bb,
+            rule.list_limits(sizes, attr),
+            f"{self._operator.name} {known.name(attr)} {OUTSIDE}",
+            rule.list_counts(sizes),
+        )
+
+    def _check_result(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:
+        """Refuse a node whose operands fit each other only for some dynamic sizes."""
+        if not isinstance(made, ir.Expr):
+            return made
+        made = bb.normalize(made)
+        if not isinstance(made.ty, relax.TensorType) or made.ty.shape is not None:
+            return made
+        given = [
+            list(value.ty.shape.values)
+            for value in inputs
+            if value is not None
+            and isinstance(value.ty, relax.TensorType)
+            and isinstance(value.ty.shape, relax.ShapeExpr)
+        ]
+        sizes = [size for shape in given for size in shape]
+        if len(given) < sum(value is not None for value in inputs) or not names(sizes):
+            return made
+        told = ", ".join(map(shape_told, given))
+        raise ModelError(
+            f"{self._operator.name} {known.name(attr)} of {told}: what comes out has a size that is not known, "
+            f"or fits at some sizes only; {advice(sizes)}, or a multiple"
+        )
+
+    def _evaluate(self, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        """Return the result of a node that computes numbers from shapes; None for another node."""
+        if self._operator.has(Trait.READS_SIZES):
+            return self._evaluate_shape(bb, inputs[0], attr)
+        if all(value is None or self._extents.kept(value) is None for value in inputs):
+            return None
+        numbers = [self._extents.of(value, params) for value in inputs]
+        if any(
+            value is not None and number is None
+            for value, number in zip(inputs, numbers, strict=True)
+        ):
+            return None
+        dtypes = ["" if value is None else str(value.ty.dtype) for value in inputs]
+        made = arithmetic.evaluate(self._extents, self._operator, numbers, dtypes, attr)
+        return None if made is None else self._extents.put(bb, *made)
+
+    def _evaluate_shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
+        sizes = self._extents.shape(data, f"{self._operator.name} {known.name(attr)}")
+        numbers: Array = np.empty(len(sizes), object)
+        numbers[:] = sizes
+        if self._operator.name == "Shape":
+            numbers = numbers[slice(attr.get("start"), attr.get("end"))]
+        else:
+            numbers = np.empty((), object)
+            numbers[()] = self._extents.simple(total(sizes))
+        return self._extents.put(bb, numbers, "int64")
+
+
+def _has_dynamic_shape(value: Any) -> bool:
+    """Tell whether an operand is a tensor without a fixed shape."""
+    kind = getattr(value, "ty", None)
+    if not isinstance(kind, relax.TensorType):
+        return False
+    return not isinstance(kind.shape, relax.ShapeExpr) or bool(tir_vars_in_type(kind))

@@ -1,0 +1,45 @@
+"""Converters of nodes whose results are as long as values of the model say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import relax
+
+from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    Extents,
+    shape_of,
+    total,
+    wide,
+)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import emit
+
+# ruff: noqa: ANN401  TVM's converters have no types, and all of these have one signature
+
+
+def find_nonzero_places(
+    extents: Extents, bb: Any, data: Any, sizes: Sequence[Any], name: str
+) -> Any:
+    """Return the places of what is not 0 in the flat data."""
+    size = extents.simple(total(sizes))
+    flat = bb.emit(relax.op.reshape(data, shape_of([size])))
+    counts = emit(bb, lambda flat, size: kernels.counted(flat, size[0]), flat, [size], "counted")
+    ends, found = sum_counts(extents, bb, counts, name, size)
+
+    def compute(flat: Any, ends: Any, size: Any, found: Any) -> Any:
+        return kernels.placed(flat, ends, size, found)
+
+    return bb.emit_te(compute, flat, ends, wide(size), found, primfunc_name_hint="placed")
+
+
+def sum_counts(extents: Extents, bb: Any, counts: Any, name: str, most: Any) -> tuple[Any, Any]:
+    """Return how many there are up to the end of each count, and how many there are at all."""
+    ends = bb.emit(relax.op.cumsum(counts, axis=0, dtype="int64"))
+    number = bb.emit_te(kernels.number, counts, primfunc_name_hint="number")
+    (found,) = extents.read(bb, number, name, extents.bounds(most)[1])
+    return ends, found
+
+
+def node_name(attr: Any) -> str:
+    """Return the name of a node."""
+    return str(attr["tvm_custom"]["name"])

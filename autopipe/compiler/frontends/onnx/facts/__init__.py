@@ -1,0 +1,1 @@
+"""What a graph says of its model: hints of sizes, promises, moments of weights."""

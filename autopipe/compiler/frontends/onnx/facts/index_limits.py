@@ -1,0 +1,61 @@
+"""Find the inputs of an ONNX graph whose values are indices into a table."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import has_trait
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
+
+_KEEPS_VALUES: Final = Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_VALUES
+
+
+def find_index_limits(graph: Proto, inputs: Iterable[str]) -> dict[str, int]:
+    """Return, by name of an input, the number of entries that its values index.
+
+    `inputs` are those of the model, without weights. An input that indexes a table of unknown size
+    is limited to its first entry.
+    """
+    limits: dict[str, int] = {}
+    _collect_limits(graph, {}, {name: {name} for name in inputs}, limits)
+    return limits
+
+
+def _collect_limits(
+    graph: Proto,
+    shapes: Mapping[str, tuple[int, ...]],
+    sources: dict[str, set[str]],
+    limits: dict[str, int],
+) -> None:
+    """Add the limits in a graph; `sources` are the model's inputs whose values a value holds."""
+    shapes = {**shapes, **_declared_shapes(graph)}
+    for node in graph.node:
+        for body in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
+            parameters = [value.name for value in body.input]
+            operands = node.input[len(node.input) - len(parameters) :]  # of Loop, count and
+            inner = {  # condition are among them
+                name: sources.get(operand, set())
+                for name, operand in zip(parameters, operands, strict=False)
+            }
+            _collect_limits(body, shapes, sources | inner, limits)
+        if has_trait(node, _KEEPS_VALUES):
+            for output in node.output:
+                sources[output] = set().union(*(sources.get(name, set()) for name in node.input))
+        elif has_trait(node, Trait.LOOKS_UP):
+            entries = _count_entries(node, shapes)
+            for name in sources.get(node.input[1], ()):
+                limits[name] = min(entries, limits.get(name, entries))
+
+
+def _count_entries(node: Proto, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+    shape = shapes.get(node.input[0], ())
+    return max(1, shape[axis]) if -len(shape) <= axis < len(shape) else 1
+
+
+def _declared_shapes(graph: Proto) -> dict[str, tuple[int, ...]]:
+    values = {
+        value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        for value in (*graph.input, *graph.value_info)
+    }
+    return values | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}

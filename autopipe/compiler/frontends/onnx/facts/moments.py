@@ -1,0 +1,63 @@
+"""The role of each weight of an ONNX graph, and the moments of the values in between."""
+
+from collections.abc import Mapping
+
+from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
+from autopipe.compiler.frontends.onnx.operator import Operator, Trait, count_matrix_products
+from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+_SHIFT_SQUARE = 0.01
+
+
+def roles(
+    graph: Proto, weights: frozenset[str], shapes: Shapes, scalars: Mapping[str, float]
+) -> dict[str, Role]:
+    """Return the role of each weight that has one; `scalars` are the constants of the graph."""
+    found: dict[str, Role] = {}
+    origin = {name: name for name in weights}
+    moments = {name: Moments(value, value * value) for name, value in scalars.items()}
+    for node in (node for inner in graphs(graph) for node in inner.node):
+        operator, inputs = find_operator(node), list(node.input)
+        if inputs and inputs[0] in origin and has_trait(node, Trait.KEEPS_WEIGHTS):
+            origin[node.output[0]] = origin[inputs[0]]
+            continue
+        slots = {
+            slot: kind
+            for slot, kind in (operator.weights if operator else {}).items()
+            if slot < len(inputs) and inputs[slot] in origin
+        }
+        data = [moments.get(name, NORMAL) for name in inputs if name not in origin]
+        for slot, kind in slots.items():
+            role = Role(kind, data[0] if data else NORMAL, _fan_in(node, slot, shapes))
+            found.setdefault(origin[inputs[slot]], role)
+        moments.update(dict.fromkeys(node.output, _after(node, data, slots, shapes)))
+    return found
+
+
+def _after(node: Proto, data: list[Moments], slots: Mapping[int, Kind], shapes: Shapes) -> Moments:
+    """Return the moments of a node's output from those of its inputs but weights."""
+    shift = _SHIFT_SQUARE if "shift" in slots.values() else 0.0
+    if not data or "kernel" in slots.values() or has_trait(node, Trait.NORMALIZES):
+        mean, square = NORMAL
+    else:
+        mean, square = _apply_rule(find_operator(node), data, shapes.get(node.input[0]) or (1,))
+    return bounded(mean, square + shift)
+
+
+def _apply_rule(operator: Operator | None, data: list[Moments], shape: tuple[int, ...]) -> Moments:
+    """Return the moments of a result; those of the first input where nothing else is known."""
+    if operator is not None and operator.row_moments is not None:
+        return operator.row_moments(data, shape[-1])
+    if operator is not None and operator.moments is not None:
+        return operator.moments(data)
+    return data[0]
+
+
+def _fan_in(node: Proto, slot: int, shapes: Shapes) -> int:
+    """Return how many products one output element sums over."""
+    operator = find_operator(node)
+    count = count_matrix_products if operator is None else operator.count_products
+    return max(1, count(node, slot, shapes.get(node.input[slot], (1,))))

@@ -1,0 +1,189 @@
+"""Derive from the operators of an ONNX graph what the model promises of its outputs.
+
+A sigmoid is rounded as a number up to 1, however small it is: onnxruntime's is off by 1.4 units in
+the last place of 1, its tanh by 2.3, and below -15.8 its sigmoid is 0. A quantized output moves
+in steps.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Final, Self
+
+import numpy as np
+from onnx import numpy_helper
+
+from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromises
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, graphs
+
+_FLOAT16_TYPES: Final = {10, 16}
+"""ONNX's numbers of float16 and bfloat16."""
+_WIDE_FLOAT_TYPES: Final = {1, 11}
+"""ONNX's numbers of float32 and float64."""
+
+_SATURATION_UNITS: Final = 4.0
+"""Units in the last place of 1 that two correct programs may differ by where a function
+saturates."""
+_QUANTIZATION_STEPS: Final = 2.0
+"""Steps that a quantized output may differ by: one rounding up, one down."""
+
+
+def derive_promises(
+    graph: Proto, weights: Mapping[str, Array], output_dtypes: Mapping[str, str]
+) -> OutputPromises:
+    """Return what a graph promises of its outputs, given by name and dtype.
+
+    `weights` are the tensors that are not stored in the graph.
+    """
+    indexed = _IndexedGraph.of(graph, weights)
+    traits = [indexed.traits_of(node) for inner in graphs(graph) for node in inner.node]
+    floors = {name: indexed.error_floor(name, dtype) for name, dtype in output_dtypes.items()}
+    exact = COMMON_CASES if any(map(indexed.cancels, graph.node)) else SPECIAL_CASES
+    some = reduce(or_, traits, Trait.NONE)
+    is_exact = bool(traits) and all(one & Trait.EXACT_SPECIALS for one in traits)
+    return OutputPromises(
+        chooses_rows=bool(some & Trait.CHOOSES_ROWS),
+        rounds_to_steps=bool(some & Trait.ROUNDS_TO_STEPS),
+        error_floors={name: floor for name, floor in floors.items() if 0 < floor < math.inf},
+        exact_cases=exact if is_exact else (),
+        finite_cases=() if some & Trait.SINGULAR_AT_ZERO else COMMON_CASES,
+        nan_only_on_cpu=bool(some & Trait.COMPARES),
+        references_lose_nan=bool(some & Trait.LOSES_NAN),
+    )
+
+
+def _keeps_error(node: Proto) -> bool:
+    return has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_ERROR)
+
+
+def _slope(node: Proto) -> float:
+    """Return the slope of a function that saturates, 0 for others."""
+    operator = find_operator(node)
+    return 0.0 if operator is None else operator.saturation_slope
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexedGraph:
+    """The nodes of a graph by what they produce, and its constants by name."""
+
+    producers: Mapping[str, Proto]
+    initializers: Mapping[str, Proto]
+    weights: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, graph: Proto, weights: Mapping[str, Array]) -> Self:
+        producers = {name: node for node in graph.node for name in node.output}
+        return cls(producers, {tensor.name: tensor for tensor in graph.initializer}, weights)
+
+    def traits_of(self, node: Proto) -> Trait:
+        """Return the traits of a node; a cast is only exact where two correct programs agree.
+
+        An infinity is no integer, and 16-bit floats are computed in float32: a sum of them that
+        overflows may be cast to float32 before it does.
+        """
+        operator = find_operator(node)
+        if operator is None:
+            return Trait.NONE
+        if operator.name != "Cast":
+            return operator.traits
+        dtype = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
+        producer = self.producers.get(node.input[0])
+        is_exact = dtype in _FLOAT16_TYPES or (
+            dtype in _WIDE_FLOAT_TYPES and (producer is None or producer.op_type == "Cast")
+        )
+        return operator.traits if is_exact else operator.traits & ~Trait.EXACT_SPECIALS
+
+    def cancels(self, node: Proto) -> bool:
+        """Return whether a node subtracts a part of its own operands, as `x - (x + 1)` does.
+
+        ONNX defines no order of roundings, and -1 is a correct result at every number: TVM computes
+        it at an infinity, too, where onnxruntime computes NaN.
+        """
+        if node.op_type != "Sub":
+            return False
+        left, right = (self._summands(name) for name in node.input)
+        return not left.isdisjoint(right)
+
+    def _summands(self, name: str) -> set[str]:
+        """Return the computed values that a value is a sum of, itself among them."""
+        summands, waiting = set[str](), [name]
+        while waiting:
+            value = waiting.pop()
+            if value in summands or value in self.initializers or value in self.weights:
+                continue
+            summands.add(value)
+            node = self.producers.get(value)
+            is_sum = node is not None and (
+                has_trait(node, Trait.ADDS) or node.op_type in {"Identity", "Neg"}
+            )
+            if node is not None and is_sum:
+                waiting += node.input
+        return summands
+
+    def error_floor(self, output: str, dtype: str) -> float:
+        """Return the absolute error of an output that its last operators do not resolve."""
+        if np.dtype(dtype).kind != "f":
+            return 0.0
+        floors: dict[str, float] = {}
+        unit = float(np.finfo(dtype).eps) * _SATURATION_UNITS
+        for name in self._sort_operands(output):
+            floors[name] = self._propagate_floor(self.producers[name], unit, floors)
+        return floors.get(output, 0.0)
+
+    def _sort_operands(self, output: str) -> list[str]:
+        """Return the values that an output's error comes from, operands before results."""
+        ordered: dict[str, None] = {}
+        waiting = [(output, False)]
+        while waiting:
+            name, is_expanded = waiting.pop()
+            node = self.producers.get(name)
+            if node is None or name in ordered:
+                continue
+            if is_expanded:
+                ordered[name] = None
+            else:
+                waiting.append((name, True))
+                waiting += [(operand, False) for operand in _error_operands(node)]
+        return list(ordered)
+
+    def _propagate_floor(self, node: Proto, unit: float, floors: Mapping[str, float]) -> float:
+        """Return the error floor of a node's result from those of its operands."""
+        operands = [floors.get(name, 0.0) for name in node.input]
+        if node.op_type == "DequantizeLinear":
+            scale = self._largest_magnitude(node.input[1])
+            return _QUANTIZATION_STEPS * scale if math.isfinite(scale) else 0.0
+        if slope := _slope(node):
+            return unit + slope * operands[0]
+        if node.op_type == "Mul":
+            left, right = (self._largest_magnitude(name) for name in node.input)
+            return operands[0] * right + operands[1] * left
+        if has_trait(node, Trait.ADDS):
+            return sum(operands)
+        keeps = _keeps_error(node) or has_trait(node, Trait.SELECTS)
+        return max(operands, default=0.0) if keeps else 0.0
+
+    def _largest_magnitude(self, name: str) -> float:
+        """Return the largest absolute value of a constant, 0 for other values."""
+        values = self._constant(name)
+        if values is None or not values.size:
+            return 0.0
+        return max(abs(float(values.min())), abs(float(values.max())))
+
+    def _constant(self, name: str) -> Array | None:
+        if name in self.weights:
+            return self.weights[name]
+        tensor, node = self.initializers.get(name), self.producers.get(name)
+        if tensor is None and node is not None and node.op_type == "Constant":
+            tensor = next((part.t for part in node.attribute if part.name == "value"), None)
+        return None if tensor is None else numpy_helper.to_array(tensor)
+
+
+def _error_operands(node: Proto) -> list[str]:
+    """Return the operands whose errors are in a node's result."""
+    if node.op_type == "Mul" or has_trait(node, Trait.ADDS | Trait.SELECTS):
+        return list(node.input)
+    return list(node.input[:1]) if _keeps_error(node) or _slope(node) else []

@@ -1,0 +1,74 @@
+"""Seeded synthetic weights, for ONNX models that ship without real ones."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+from autopipe.compiler.frontends.draw import draw
+from autopipe.compiler.frontends.onnx.facts import moments
+from autopipe.compiler.frontends.onnx.facts.moments import Shapes
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+
+_MASK = 100.0
+
+
+def synthesize(
+    graph: Proto, weights: Mapping[str, Array], shapes: Shapes, seed: int
+) -> dict[str, Array]:
+    """Return weights with every one that has a role in a layer drawn anew.
+
+    A node of the graph that generated one becomes an input, as the stored ones are.
+    """
+    candidates = {
+        name: values
+        for name, values in {**weights, **_generated(graph, shapes)}.items()
+        if values.dtype.kind == "f" and abs(values.flat[0]) < _MASK
+    }
+    plan = moments.roles(graph, frozenset(candidates), shapes, _scalars(graph))
+    for index, node in reversed(list(enumerate(graph.node))):
+        name = node.output[0]
+        if name in plan:
+            del graph.node[index]
+            dtype = helper.np_dtype_to_tensor_dtype(candidates[name].dtype)
+            graph.input.append(helper.make_tensor_value_info(name, dtype, shapes[name]))
+    drawn = {
+        name: draw(f"{seed}:{name}", role, candidates[name].shape, candidates[name].dtype)
+        for name, role in plan.items()
+    }
+    return {**weights, **drawn}
+
+
+def all_constant(graph: Proto, weights: Mapping[str, Array], shapes: Shapes) -> bool:
+    """Whether each kernel of the model holds one value only, so that comparing proves nothing."""
+    candidates = {**weights, **_generated(graph, shapes)}
+    plan = moments.roles(graph, frozenset(candidates), shapes, {})
+    kernels = [candidates[name] for name, role in plan.items() if role.kind == "kernel"]
+    return bool(kernels) and all((values == values.flat[0]).all() for values in kernels)
+
+
+def _generated(graph: Proto, shapes: Shapes) -> dict[str, Array]:
+    """Return what ConstantOfShape nodes generate, without the memory for it."""
+    found = {}
+    for node in graph.node:
+        if node.op_type == "ConstantOfShape" and node.output[0] in shapes:
+            value = np.zeros(1, np.float32)
+            for attribute in node.attribute:
+                value = numpy_helper.to_array(attribute.t)
+            shape = shapes[node.output[0]]
+            if math.prod(shape) > 1:
+                found[node.output[0]] = np.broadcast_to(value, shape)
+    return found
+
+
+def _scalars(graph: Proto) -> dict[str, float]:
+    stored = {tensor.name: tensor for tensor in graph.initializer if math.prod(tensor.dims) == 1}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+            stored[node.output[0]] = node.attribute[0].t
+    return {
+        name: float(numpy_helper.to_array(tensor).flat[0])
+        for name, tensor in stored.items()
+        if math.prod(tensor.dims) == 1
+    }

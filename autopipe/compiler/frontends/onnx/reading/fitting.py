@@ -1,0 +1,15 @@
+"""Tells where windows and reflections are larger than what they are laid over."""
+
+from collections.abc import Mapping
+
+from autopipe.compiler.frontends.onnx.operators import find_operator
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
+
+
+def check(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise ModelError for a node that has no place on its input; `shapes` are all static ones."""
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        operator = find_operator(node)
+        if operator is not None and operator.check_sizes is not None:
+            operator.check_sizes(node, shapes, stored)

@@ -1,0 +1,261 @@
+"""The gate: nothing of a model reaches TVM that was not checked here.
+
+The checks run in a child process first. What gets through it does so again in this process,
+on the same bytes, so that nothing the child made has to be trusted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import inliner, numpy_helper
+
+from autopipe.compiler.frontends import bounds
+from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.control.choosing import choose
+from autopipe.compiler.frontends.onnx.control.lifting import lift
+from autopipe.compiler.frontends.onnx.reading import (
+    check_operators,
+    exported,
+    fitting,
+    memory,
+    shapes,
+    source,
+    tensors,
+)
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, uses
+from autopipe.compiler.frontends.onnx.reading.weights import declare, detach
+from autopipe.compiler.frontends.onnx.rewriting import expand
+from autopipe.config.dimension import Dimension, probes, told
+from autopipe.config.model import Input
+from autopipe.errors import ModelError
+from autopipe.processes.sandbox import contained
+
+SECONDS = 60
+"""CPU time the check of a model may take; twice this by the clock."""
+_MEMORY = 2**30
+_IR_WITHOUT_WEIGHTS_AMONG_INPUTS = 4
+
+
+@dataclass(frozen=True)
+class Vetted:
+    """A model that passed: its graph, and the weights that were taken out of it."""
+
+    model: Proto
+    """ModelProto; a weight is a typed input of its graph, after the model's own inputs."""
+    weights: Mapping[str, Proto]
+    """TensorProtos of the weights by name, in the order of the file."""
+    inputs: tuple[Value, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    """Static shapes of values by name, as far as ONNX can infer them."""
+    opset: int
+
+
+def admit(
+    data: bytes,
+    path: Path,
+    inputs: Mapping[str, Input],
+    dimensions: Mapping[str, Dimension] = MappingProxyType({}),
+) -> Vetted:
+    """Check the bytes of the model file at `path`, its inputs bound to the pipeline's shapes.
+
+    With open sizes it is checked at the ends of their ranges, near them and at likely sizes. Raises
+    `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
+    """
+    memory = _MEMORY + 4 * len(data)
+    contained(lambda: _try(data, path, inputs), memory=memory, seconds=SECONDS)
+    for sizes in probes(dimensions):
+        if 0 in sizes.values():  # as a fixed size it would be refused
+            continue
+        fixed = {name: given.at(sizes) for name, given in inputs.items()}
+        try:
+            contained(partial(_try_at, data, path, fixed), memory=memory, seconds=SECONDS)
+        except ModelError as error:
+            advice = "another range, or a multiple, in model.dimensions may fit"
+            raise ModelError(f"with {told(sizes)}: {error}; {advice}") from error
+    return vet(data, path, inputs)
+
+
+def sketch(data: bytes, path: Path) -> Vetted:
+    """Check the bytes of a model whose open dimensions nobody has bound: each counts as 1.
+
+    Operators that would fit each other in other sizes are not refused. Raises `ModelError`.
+    """
+    contained(lambda: _try(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    return vet(data, path, None)
+
+
+def declared(data: bytes) -> dict[str, tuple[int | str | None, ...] | None]:
+    """Return the shape of each input as the model declares it: sizes, symbols, None if nameless.
+
+    None alone stands for an input of unknown rank. Raises `ModelError` for bytes that are no model.
+    """
+    contained(lambda: parse(data) and None, memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    graph = parse(data).graph
+    stored = {tensor.name for tensor in graph.initializer}
+    shaped = shapes.declared(graph)
+    return {value.name: shaped.get(value.name) for value in graph.input if value.name not in stored}
+
+
+def _try(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
+    vet(data, path, inputs)
+
+
+def _try_at(data: bytes, path: Path, inputs: Mapping[str, Input]) -> None:
+    vetted = vet(data, path, inputs)
+    fitting.check(vetted.model.graph, vetted.shapes)
+
+
+def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
+    """Check a model in this process; with None for `inputs`, open dimensions stay open."""
+    model = parse(data)
+    graph = model.graph
+    check_operators.check(graph)
+    opset = check_operators.opset(model.opset_import)
+    check_operators.check_definitions(graph, opset)
+    if not graph.node or not graph.output:
+        raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
+    for value in graph.output:
+        if value.type.WhichOneof("value") not in {None, "tensor_type"}:
+            raise ModelError(f"output {value.name!r} is not a tensor")
+    _check_tensors(graph, data, path)
+    lift(graph)
+    weights = detach(graph)
+    _load_the_rest(graph, path)
+    choose(graph, opset)
+    _drop_defaults(graph, weights)
+    open_inputs = None if inputs is None else shapes.fix(graph, inputs)
+    values = shapes.unbound(graph) if open_inputs is None else shapes.bind(graph, open_inputs)
+    declare(graph, weights)
+    model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
+    expand.complete(graph)
+    exported.give_scalars(model)
+    inferred = shapes.infer(model)
+    exported.name_types(graph, inferred.graph)
+    shapes.check_types(inferred.graph)
+    _check_reached(graph, values)
+    memory.check(inferred.graph, [value.name for value in values], weights)
+    return Vetted(model, weights, values, shapes.static(inferred.graph), opset)
+
+
+def parse(data: bytes) -> Proto:
+    """Return the model that the bytes hold, its local functions inlined, in the usual form."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError(f"{len(data)} bytes that are no ONNX model, or part of one") from error
+    if not model.HasField("graph"):
+        raise ModelError(f"{len(data)} bytes that are no ONNX model: there is no graph in it")
+    check_operators.check_ir(model.ir_version)
+    if model.functions:
+        check_operators.check_functions(model)
+    bounds.check_nodes(_count_inlined(model))
+    if model.functions:
+        model = _inlined(model)
+    bounds.check_bodies(sum(1 for _ in tensors.graphs(model.graph)) - 1)
+    exported.settle(model)
+    return model
+
+
+def _inlined(model: Proto) -> Proto:
+    """Return a model with its local functions in the place of their calls.
+
+    A function may name another opset than the model: ONNX wants its operators to be the same in
+    both, and onnxruntime takes those of the model.
+    """
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    for function in model.functions:
+        for entry in function.opset_import:
+            entry.version = versions.get(entry.domain, entry.version)
+    return inliner.inline_local_functions(model)
+
+
+def _count_inlined(model: Proto) -> int:
+    """Count the nodes of a model whose local functions are inlined.
+
+    Refuses functions that end up calling themselves: inlining one never ends.
+    """
+    calls = {
+        (function.domain, function.name): Counter(
+            (node.domain, node.op_type) for inner in tensors.graphs(function) for node in inner.node
+        )
+        for function in model.functions
+    }
+    counts: dict[tuple[str, str], int] = {}
+    while calls:
+        leaves = [name for name, called in calls.items() if not called.keys() & calls.keys()]
+        if not leaves:
+            names = ", ".join(f"{domain}::{name}" for domain, name in sorted(calls))
+            raise ModelError(f"local functions call each other in a circle: {names}")
+        for name in leaves:
+            counts[name] = sum(
+                times * counts.get(called, 1) for called, times in calls.pop(name).items()
+            )
+    return sum(
+        counts.get((node.domain, node.op_type), 1)
+        for inner in tensors.graphs(model.graph)
+        for node in inner.node
+    )
+
+
+def original(data: bytes, path: Path, inputs: Mapping[str, Input], weights: Iterable[str]) -> Proto:
+    """Return a model that passed as its author wrote it, but without its weights.
+
+    Local functions, inner graphs and conditions are as they were; inputs that the pipeline gives a
+    value have it.
+    """
+    model = onnx.ModelProto.FromString(data)
+    graph, stored = model.graph, set(weights)
+    for index, tensor in reversed(list(enumerate(graph.initializer))):
+        if tensor.name in stored:
+            del graph.initializer[index]
+    for index, node in reversed(list(enumerate(graph.node))):
+        if node.op_type == "Constant" and not stored.isdisjoint(node.output):
+            del graph.node[index]
+    _load_the_rest(graph, path)
+    shapes.fix(graph, inputs)
+    return model
+
+
+def _check_tensors(graph: Proto, data: bytes, path: Path) -> None:
+    known = source.locations(data)
+    for tensor in tensors.tensors(graph):
+        tensors.check(tensor, path)
+        location = tensors.location(tensor)
+        if location is not None and location not in known:
+            # The cache key covers what `source.files` finds, so that must be all there is.
+            raise ModelError(f"tensor {tensor.name!r} names external data in an unusual encoding")
+
+
+def _load_the_rest(graph: Proto, path: Path) -> None:
+    """Read what is no weight but stored like one: shape inference needs its values."""
+    for tensor in tensors.tensors(graph):
+        if tensors.location(tensor) is not None:
+            tensor.CopyFrom(numpy_helper.from_array(tensors.array(tensor, path), tensor.name))
+
+
+def _check_reached(graph: Proto, inputs: Iterable[Value]) -> None:
+    """Refuse a graph that computes the same whatever it is given."""
+    reached = {value.name for value in inputs}
+    for node in graph.node:
+        bodies = [body for each in node.attribute for body in (each.g, *each.graphs)]
+        if not reached.isdisjoint(node.input) or any(
+            reached & uses(body).keys() for body in bodies
+        ):
+            reached.update(node.output)
+    if not any(value.name in reached for value in graph.output):
+        raise ModelError("no output depends on an input: there is nothing to compile")
+
+
+def _drop_defaults(graph: Proto, weights: Mapping[str, Proto]) -> None:
+    """Drop the inputs that are tensors of the model, as files before format version 4 have them."""
+    stored = {tensor.name for tensor in graph.initializer} | weights.keys()
+    for index, value in reversed(list(enumerate(graph.input))):
+        if value.name in stored:
+            del graph.input[index]

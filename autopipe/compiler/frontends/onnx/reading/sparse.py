@@ -1,0 +1,50 @@
+"""Sparse tensors as dense ones."""
+
+from typing import Final
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+from autopipe.compiler.frontends.onnx.reading import tensors
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.errors import ModelError
+
+_MOST_BYTES: Final = 2**30
+"""What a sparse tensor may take when it is written out: a few bytes of it can name any size."""
+
+
+def write_out(graph: Proto) -> None:
+    """Store the sparse initializers of a graph dense, and its sparse Constants."""
+    for sparse in graph.sparse_initializer:
+        graph.initializer.append(numpy_helper.from_array(_dense(sparse), sparse.values.name))
+    del graph.sparse_initializer[:]
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name == "sparse_value":
+                value = numpy_helper.from_array(_dense(attribute.sparse_tensor))
+                attribute.CopyFrom(helper.make_attribute("value", value))
+
+
+def _dense(sparse: Proto) -> Array:
+    what = f"sparse tensor {sparse.values.name!r}"
+    for part in (sparse.values, sparse.indices):
+        if tensors.location(part) is not None:
+            raise ModelError(f"{what} has its data in another file, which is not supported")
+        tensors.check(part)
+    values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
+    shape = tuple(sparse.dims)
+    if tensors.elements(shape, what) * values.itemsize > _MOST_BYTES:
+        raise ModelError(
+            f"{what} takes more than {_MOST_BYTES} bytes when it is dense: {list(shape)}"
+        )
+    dense: Array = np.zeros(shape, values.dtype)
+    flat = indices.ndim == 1
+    fitting = indices.shape == values.shape or indices.shape == (*values.shape, len(shape))
+    most = np.array(dense.size if flat else shape)
+    if values.ndim != 1 or not fitting or ((indices < 0) | (indices >= most)).any():
+        raise ModelError(f"{what} has indices that do not fit {list(shape)} and its values")
+    if flat:
+        dense.reshape(-1)[indices] = values
+    else:
+        dense[tuple(indices.T)] = values
+    return dense

@@ -1,0 +1,74 @@
+"""Which tensors of a graph are weights: data that stays apart from the program."""
+
+import math
+from collections.abc import Collection, Mapping
+
+from onnx import helper, numpy_helper
+
+from autopipe.compiler.frontends.onnx.operators import steering_inputs
+from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES, Array, Proto, constant, graphs
+from autopipe.errors import ModelError
+
+_DATA = frozenset({"float16", "float32", "float64", "int8", "uint8"})
+_MAX_CONSTANT = 8192  # elements; no list of axes or sizes is as long
+
+
+def detach(graph: Proto) -> dict[str, Proto]:
+    """Take the weights out of a graph and return them by name, in order.
+
+    Weights are the tensors of floats or bytes with more than one element, except where they
+    steer an operator (the scales of Resize), and whatever is too large to steer one. The rest
+    (shapes, axes, limits) stays, since an importer must know it to know shapes. So does what is a
+    result of the graph: TVM loses a weight that is all that `main` returns.
+    """
+    results = {value.name for value in graph.output}
+    steering = {
+        name for inner in graphs(graph) for node in inner.node for name in steering_inputs(node)
+    }
+    found: dict[str, Proto] = {}
+    for index, tensor in reversed(list(enumerate(graph.initializer))):
+        if tensor.name not in results and _is_weight(tensor, steering):
+            _add(found, tensor)
+            del graph.initializer[index]
+    for index, node in reversed(list(enumerate(graph.node))):
+        tensor = constant(node)
+        if tensor is None or tensor.name in results:
+            continue
+        if _is_weight(tensor, steering):
+            _add(found, tensor)
+            del graph.node[index]
+    return dict(reversed(found.items()))
+
+
+def attach(graph: Proto, weights: Mapping[str, Array]) -> None:
+    """Put weights into a graph as initializers, in place of the inputs of the same names."""
+    undeclare(graph, weights.keys())
+    graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in weights.items())
+
+
+def undeclare(graph: Proto, names: Collection[str]) -> None:
+    """Take inputs out of a graph."""
+    for index, value in reversed(list(enumerate(graph.input))):
+        if value.name in names:
+            del graph.input[index]
+
+
+def declare(graph: Proto, weights: Mapping[str, Proto]) -> None:
+    """Make weights typed inputs of a graph, after its own inputs."""
+    graph.input.extend(
+        helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
+        for name, tensor in weights.items()
+    )
+
+
+def _is_weight(tensor: Proto, steering: set[str]) -> bool:
+    count = math.prod(tensor.dims)
+    if tensor.name in steering or count <= 1:
+        return False
+    return DTYPES[tensor.data_type][0] in _DATA or count > _MAX_CONSTANT
+
+
+def _add(found: dict[str, Proto], tensor: Proto) -> None:
+    if not tensor.name or tensor.name in found:
+        raise ModelError(f"more than one tensor is called {tensor.name!r}")
+    found[tensor.name] = tensor

@@ -1,0 +1,79 @@
+"""Writes an operator of onnxruntime as a body of ONNX's own operators.
+
+An operand is three inputs in a row where it is quantized: integers, scale, and zero point, which
+may be left out. What a result is made of is a scale and a zero point in a row.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from onnx import FunctionProto, helper, numpy_helper
+
+from autopipe.compiler.frontends.onnx.reading.operand import Operand
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, called
+from autopipe.errors import ModelError
+
+_MIN_OPSET: Final = 13
+"""From here on QuantizeLinear has an axis, and squeezed axes are an input."""
+
+
+class BodyWriter:
+    """Writes the body of one node."""
+
+    def __init__(self, node: Proto, operands: list[Operand], opset: int) -> None:
+        self.node = node
+        self.operands = operands
+        self.opset = opset
+        self.attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        self.inputs = [f"in{at}" if name else f"none{at}" for at, name in enumerate(node.input)]
+        self.steps: list[Proto] = []
+
+    def name_input(self, at: int) -> str:
+        """Return the name of an input, empty if it is left out."""
+        return self.inputs[at] if at < len(self.inputs) and self.node.input[at] else ""
+
+    def add(self, kind: str, inputs: list[str], **attributes: Any) -> str:  # noqa: ANN401
+        """Add a node, and return the name of its result."""
+        result = f"v{len(self.steps)}"
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]
+        self.steps.append(helper.make_node(kind, inputs, [result], **attributes))
+        return result
+
+    def add_ints(self, *values: int) -> str:
+        """Add a constant list of int64, and return its name."""
+        return self.add("Constant", [], value=numpy_helper.from_array(np.array(values, np.int64)))
+
+    def add_floats(self, at: int, axis: int = 1) -> str:
+        """Return the floats that the operand from an input on stands for."""
+        return self.add("DequantizeLinear", [self.name_input(at + i) for i in range(3)], axis=axis)
+
+    def end_quantized(self, values: str, at: int) -> None:
+        """End with the bytes of the scale and zero point from an input on."""
+        self.end("QuantizeLinear", [values, self.name_input(at), self.name_input(at + 1)])
+
+    def end(self, kind: str, inputs: list[str], **attributes: Any) -> None:  # noqa: ANN401
+        """Add the node that makes the result."""
+        self.add(kind, inputs, **attributes)
+        self.steps[-1].output[0] = "y"
+
+    def pick_attributes(self, *names: str) -> dict[str, Any]:
+        """Return those of some attributes that the node has."""
+        return {name: self.attributes[name] for name in names if name in self.attributes}
+
+    def refuse(self, why: str) -> ModelError:
+        """Return the error that says why the node has no body."""
+        return ModelError(f"com.microsoft::{called(self.node)}: {why}")
+
+
+def write_body(
+    make: Callable[[BodyWriter], None], node: Proto, operands: list[Operand], opset: int
+) -> FunctionProto:
+    """Return the body that a function writes; raises `ModelError` before opset 13."""
+    body = BodyWriter(node, operands, opset)
+    if opset < _MIN_OPSET:
+        raise body.refuse(f"opset {opset} is too old for it; convert the model to {_MIN_OPSET}")
+    make(body)
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_function("", "", body.inputs, ["y"], body.steps, opsets)

@@ -1,0 +1,122 @@
+"""Rewrite an ONNX graph to the form that TVM imports well, by a list of passes."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from onnx.numpy_helper import to_array
+
+from autopipe.compiler.frontends.onnx.control.flatten import flatten
+from autopipe.compiler.frontends.onnx.reading import check_operators, shapes
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, uses
+from autopipe.compiler.frontends.onnx.reading.weights import attach, declare, detach, undeclare
+from autopipe.compiler.frontends.onnx.recurrent.noted import note_shapes
+from autopipe.compiler.frontends.onnx.rewriting import constants, empties, masks, quantized
+from autopipe.compiler.frontends.onnx.rewriting.expand import expanded
+from autopipe.compiler.frontends.onnx.rewriting.graph_rewrite import GraphRewrite, OnnxPass
+from autopipe.compiler.frontends.onnx.rewriting.simplify.simplify import simplify
+from autopipe.compiler.pass_observer import observe_pass
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def _expand_operators(rewrite: GraphRewrite) -> None:
+    rewrite.model.CopyFrom(expanded(rewrite.source))
+    rewrite.is_expanded = len(rewrite.model.graph.node) != len(rewrite.source.graph.node)
+    if rewrite.is_expanded:
+        check_operators.check(rewrite.model.graph)
+
+
+def _fold_empty_tensors(rewrite: GraphRewrite) -> None:
+    empties.fold(rewrite.model)
+
+
+def _attach_weights(rewrite: GraphRewrite) -> None:
+    large = rewrite.large
+    small = {name: array for name, array in rewrite.weights.items() if name not in large}
+    attach(rewrite.model.graph, small)
+
+
+def _fuse_quantized(rewrite: GraphRewrite) -> None:
+    quantized.rewrite(rewrite.model.graph)
+
+
+def _clear_output_shapes(rewrite: GraphRewrite) -> None:
+    for value in rewrite.model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+
+
+def _simplify(rewrite: GraphRewrite) -> None:
+    model = rewrite.model
+    before, left = -1, note_shapes(model)
+    simplify(model)
+    while left and left != before:  # as long as that tells shapes of more recurrent layers
+        before, left = left, note_shapes(model)
+        simplify(model)
+
+
+def _flatten_control_flow(rewrite: GraphRewrite) -> None:
+    rewrite.model = flatten(rewrite.model, simplify)
+
+
+def _restore_outputs(rewrite: GraphRewrite) -> None:
+    pairs = zip(rewrite.model.graph.output, rewrite.source.graph.output, strict=True)
+    for value, declared in pairs:
+        value.CopyFrom(declared)
+
+
+def _rewrite_masks(rewrite: GraphRewrite) -> None:
+    masks.ask_all(rewrite.model.graph)
+
+
+def _store_shapes(rewrite: GraphRewrite) -> None:
+    graph = rewrite.model.graph
+    constants.store_shapes(graph, shapes.static(graph))
+
+
+def _drop_empty_masks(rewrite: GraphRewrite) -> None:
+    if rewrite.is_expanded:
+        masks.drop_empty(rewrite.model.graph)
+
+
+def _detach_weights(rewrite: GraphRewrite) -> None:
+    graph, large = rewrite.model.graph, rewrite.large
+    folded = detach(graph)
+    read = uses(graph)
+    undeclare(graph, {name for name in large if not read[name]})
+    kept = {each.name: large[each.name] for each in graph.input if each.name in large}
+    declare(graph, folded)
+    rewrite.kept_weights = kept | {name: to_array(tensor) for name, tensor in folded.items()}
+
+
+CLEANUP: Final[tuple[OnnxPass, ...]] = (
+    OnnxPass(_expand_operators, "ONNX's own body takes the place of an operator without converter"),
+    OnnxPass(_fold_empty_tensors, "a tensor without elements is a constant"),
+    OnnxPass(_attach_weights, "what is computed of weights can be folded"),
+    OnnxPass(_fuse_quantized, "quantized operators compute with integers, not with floats"),
+    OnnxPass(_clear_output_shapes, "the shapes that a file declares may be wrong"),
+    OnnxPass(_simplify, "constants are folded, and nodes that do nothing are dropped"),
+    OnnxPass(_flatten_control_flow, "known branches are taken, and short loops unrolled"),
+    OnnxPass(_restore_outputs, "outputs have the types that the file declares"),
+    OnnxPass(_rewrite_masks, "TVM's maximum of minus infinities is the least finite number"),
+    OnnxPass(_store_shapes, "TVM returns no shapes, so a known one is a constant"),
+    OnnxPass(_drop_empty_masks, "bodies of operators choose by masks that are never true"),
+    OnnxPass(_detach_weights, "weights are inputs of the graph, whose values stay apart"),
+    OnnxPass(_fold_empty_tensors, "shapes that were computed are known by now"),
+)
+"""The passes over the ONNX graph, in order."""
+
+
+def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, Array]]:
+    """Return the same function as a simpler graph, and its weights, inputs of that graph.
+
+    Constants are folded, batch norm goes into the convolution before it or becomes one scale and
+    one shift, and what does nothing in inference is dropped. The model itself is not changed.
+    """
+    rewrite = GraphRewrite(model, weights)
+    for one in CLEANUP:
+        before = len(rewrite.model.graph.node)
+        with observe_pass(one.name, rewrite.print_graph):
+            one.apply(rewrite)
+        _LOG.debug("pass %s: %d nodes, then %d", one.name, before, len(rewrite.model.graph.node))
+    return rewrite.model, rewrite.kept_weights

@@ -1,0 +1,165 @@
+"""Nodes of the user's ONNX file, followed through the clean-up of the graph.
+
+Each node of the file gets a number, which its copies carry in `doc_string`. Nodes that the clean-up
+writes are found by the values that they make, and those that it merged by who reads their results:
+
+    Conv -> a -> BatchNormalization -> b     becomes     Conv -> b, with the numbers of both
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from autopipe.artifacts.model_nodes import ModelNode
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, graphs, name_nodes
+
+_MARK: Final = "autopipe nodes "
+
+Nodes = frozenset[int]
+
+
+def number_nodes(model: Proto) -> tuple[ModelNode, ...]:
+    """Number the nodes of a model, mark each with its number, and return what they are called.
+
+    A node without a name is called after its operator and its position among these; a name that
+    occurs again is followed by the number of its occurrence.
+    """
+    found: list[ModelNode] = []
+    names: Counter[str] = Counter()
+    positions: Counter[str] = Counter()
+    for graph in graphs(model.graph):
+        for node in graph.node:
+            node.doc_string = _MARK + str(len(found))
+            name = node.name or f"{node.op_type}_{positions[node.op_type]}"
+            positions[node.op_type] += 1
+            names[name] += 1
+            if names[name] > 1:
+                name = f"{name} ({names[name]})"
+                node.name = node.name and name
+            outputs = tuple(filter(None, node.output))
+            found.append(ModelNode(name=name, op=node.op_type, outputs=outputs))
+    return tuple(found)
+
+
+def mark_body(nodes: Iterable[Proto], origin: Proto) -> None:
+    """Give the nodes of a function's body the mark of the node that they are written for."""
+    for node in nodes:
+        node.doc_string = origin.doc_string
+
+
+def read_origins(before: Proto, after: Proto, weights: Collection[str]) -> Mapping[str, Nodes]:
+    """Return the numbers of nodes by the name of each node of a cleaned-up graph, now unique.
+
+    `before` is the graph as it was numbered. What is computed of `weights` alone is not followed.
+    """
+    name_nodes(after)
+    origins = _Origins(before, after, frozenset(weights))
+    found: dict[str, Nodes] = {}
+    names: Counter[str] = Counter()
+    for graph in graphs(after):
+        for node in graph.node:
+            names[node.name] += 1
+            if names[node.name] > 1:  # of nodes without names, whose bodies name values alike
+                node.name = f"{node.name} ({names[node.name]})"
+            found[node.name] = origins.of(node)
+    return found
+
+
+class _Origins:
+    """The numbers of the nodes of a cleaned-up graph."""
+
+    def __init__(self, before: Proto, after: Proto, weights: frozenset[str]) -> None:
+        self._numbers: dict[int, Nodes] = {}
+        """By the identity of the node, which `_kept` keeps alive."""
+        self._kept = [node for graph in graphs(after) for node in graph.node]
+        self._makers = {name: node for node in before.node for name in node.output if name}
+        self._visit(after, Nodes())
+        self._follow_merged(before, after, weights)
+
+    def of(self, node: Proto) -> Nodes:
+        """Return the numbers of a node."""
+        return self._numbers.get(_key(node), Nodes())
+
+    def _visit(self, graph: Proto, owner: Nodes) -> None:
+        """Number the nodes of a graph; one that is new is numbered after its readers."""
+        readers: dict[str, list[Proto]] = defaultdict(list)
+        for node in graph.node:
+            for name in _inputs(node):
+                readers[name].append(node)
+        for node in reversed(graph.node):
+            own = _marked(node) or self._made(node)
+            if not own:
+                own = Nodes().union(
+                    *(self.of(one) for name in node.output for one in readers[name])
+                )
+            self._numbers[_key(node)] = own or owner
+            for body in bodies(node):
+                self._visit(body, own or owner)
+
+    def _made(self, node: Proto) -> Nodes:
+        """Return the number of the node that made one of these values before."""
+        makers = (self._makers.get(name) for name in node.output if name)
+        return Nodes().union(*(_marked(maker) for maker in makers if maker is not None))
+
+    def _follow_merged(self, before: Proto, after: Proto, weights: frozenset[str]) -> None:
+        """Add the nodes that are gone to those that took their place."""
+        present = Nodes().union(*self._numbers.values())
+        made = {name: node for node in after.node for name in node.output if name}
+        by_number: dict[int, list[Proto]] = defaultdict(list)
+        for node in after.node:
+            for number in self.of(node):
+                by_number[number].append(node)
+        readers: dict[str, list[Proto]] = defaultdict(list)
+        for node in before.node:
+            for name in _inputs(node):
+                readers[name].append(node)
+        computed = {value.name for value in before.input} - weights
+        for node in before.node:
+            if not computed.intersection(_inputs(node)):
+                continue
+            computed.update(node.output)
+            gone = _marked(node) - present
+            if not gone:
+                continue
+            heirs = [made[name] for name in node.output if name in made]
+            heirs = heirs or _next(node, readers, by_number)
+            for heir in heirs:
+                self._numbers[_key(heir)] |= gone
+
+
+def _next(
+    node: Proto, readers: Mapping[str, list[Proto]], by_number: Mapping[int, list[Proto]]
+) -> list[Proto]:
+    """Return the nodes that the nearest readers of a node became."""
+    level, seen = [node], set[int]()
+    while level:
+        level = [
+            reader for one in level for name in one.output if name
+            for reader in readers.get(name, ()) if _key(reader) not in seen
+        ]  # fmt: skip
+        seen.update(map(_key, level))
+        heirs = [
+            heir for one in level for number in _marked(one) for heir in by_number.get(number, ())
+        ]
+        if heirs:
+            return heirs
+    return []
+
+
+def _inputs(node: Proto) -> set[str]:
+    """Return what a node reads, and the graphs inside it."""
+    inner = (
+        name for body in bodies(node) for g in graphs(body) for n in g.node for name in n.input
+    )
+    return {name for name in (*node.input, *inner) if name}
+
+
+def _marked(node: Proto) -> Nodes:
+    text = node.doc_string
+    if not text.startswith(_MARK):
+        return Nodes()
+    return Nodes(map(int, text.removeprefix(_MARK).split(",")))
+
+
+def _key(node: Proto) -> int:
+    return id(node)

@@ -1,0 +1,82 @@
+"""A graph, and what rewrites of quantized models ask of it."""
+
+from typing import Final
+
+import numpy as np
+from onnx import numpy_helper
+
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, uses
+
+BYTES: Final = frozenset({"int8", "uint8"})
+_STEPS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_WITHOUT_ZERO: Final = 2
+
+
+class QuantizedGraph:
+    """A graph, and what is asked of it over and over."""
+
+    def __init__(self, graph: Proto) -> None:
+        self.proto = graph
+        self._stored = {tensor.name: tensor for tensor in graph.initializer}
+        self._makers = {name: node for node in graph.node for name in node.output}
+        self._readers = {name: node for node in graph.node for name in node.input}
+        self._uses = uses(graph)
+
+    def constant(self, name: str) -> Array | None:
+        """Return the values of a tensor that the graph holds."""
+        maker = self._makers.get(name)
+        if maker is not None and maker.op_type == "Constant" and maker.attribute[0].HasField("t"):
+            return np.asarray(numpy_helper.to_array(maker.attribute[0].t))
+        return (
+            np.asarray(numpy_helper.to_array(self._stored[name])) if name in self._stored else None
+        )
+
+    def maker(self, name: str, kind: str) -> Proto | None:
+        """Return the node that makes a value, if it is of that kind."""
+        node = self._makers.get(name)
+        return node if node is not None and node.op_type == kind else None
+
+    def reader(self, name: str) -> Proto | None:
+        """Return the node that reads a value, if only one does and nothing else."""
+        return self._readers.get(name) if self._uses[name] == 1 else None
+
+    def store(self, name: str, values: Array) -> str:
+        """Keep a constant."""
+        self.proto.initializer.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def replace(self, nodes: dict[str, list[Proto]]) -> None:
+        """Put other nodes in place of those that make the values named."""
+        kept = type(self.proto)()
+        kept.node.extend(n for old in self.proto.node for n in nodes.get(old.output[0], [old]))
+        del self.proto.node[:]
+        self.proto.node.extend(kept.node)
+
+    def is_plain(self, node: Proto) -> bool:
+        """Tell whether a node makes bytes of floats, or floats of bytes, by two known numbers."""
+        if node.op_type not in _STEPS or len(node.input) <= _WITHOUT_ZERO:
+            return False
+        scale, zero = self.constant(node.input[1]), self.zero(node)
+        if scale is None or scale.dtype != np.float32 or zero is None:
+            return False
+        special = {each.name for each in node.attribute} - {"axis"}
+        if scale.size * zero.size != 1 or str(zero.dtype) not in BYTES or special:
+            return False
+        return 0 < scale.item() < np.inf
+
+    def number(self, name: str) -> np.float32:
+        """Return a constant of one number."""
+        return np.float32(np.asarray(self.constant(name)).item())
+
+    def zero(self, node: Proto) -> Array | None:
+        """Return the zero point of a node that has one, and knows it."""
+        return self.constant(node.input[2]) if len(node.input) > _WITHOUT_ZERO else None
+
+    def alike(self, one: Proto, other: Proto) -> bool:
+        """Tell whether two nodes that are plain have the same scale and zero point."""
+        zeros = [np.asarray(self.zero(node)) for node in (one, other)]
+        return (
+            self.number(one.input[1]) == self.number(other.input[1])
+            and zeros[0].dtype == zeros[1].dtype
+            and zeros[0].item() == zeros[1].item()
+        )

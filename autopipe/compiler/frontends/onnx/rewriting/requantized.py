@@ -1,0 +1,110 @@
+"""What stands between bytes and bytes, on the bytes themselves.
+
+A model quantized ahead of time makes floats of bytes before each operator and bytes of floats
+behind it. An operator that only moves elements, or takes the largest of some, can as well have the
+bytes: rounding keeps the order. Bytes of another scale than the result's are made those of its
+scale first.
+
+    DequantizeLinear(s) -> MaxPool -> QuantizeLinear(s)
+becomes
+    MaxPool
+
+    DequantizeLinear(s), DequantizeLinear(t) -> Concat -> QuantizeLinear(s)
+becomes
+    the bytes of s, DequantizeLinear(t) -> QuantizeLinear(s) -> Concat
+
+And where floats that stand for bytes are added and quantized again, their scales are divided by
+that of the result, not each sum: (3 * s + 5 * t) / u is 3 * (s / u) + 5 * (t / u).
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+from onnx import helper
+
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import has_trait
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
+from autopipe.compiler.frontends.onnx.rewriting.quantization_graph import QuantizedGraph
+
+_ALSO = frozenset({"MaxPool", "Concat"})
+"""Operators that keep the order of bytes, beside those that only move elements."""
+
+_TO_BYTES, _TO_FLOATS = "QuantizeLinear", "DequantizeLinear"
+
+
+def rewrite(graph: Proto) -> None:
+    """Move bytes where floats are moved that stand for them, and scale once what is added."""
+    for change in (_moved, _summed):
+        whole = QuantizedGraph(graph)
+        whole.replace(dict(chain.from_iterable(change(whole, node) for node in graph.node)))
+
+
+def _between(graph: QuantizedGraph, data: list[str], after: Proto | None) -> list[Proto] | None:
+    """Return what makes floats of the bytes that an operator reads, if they become bytes again.
+
+    `after` is what reads its result.
+    """
+    makers = [graph.maker(name, _TO_FLOATS) for name in data]
+    plain = [node for node in (*makers, after) if node is not None and graph.is_plain(node)]
+    bytes_again = after is not None and after.op_type == _TO_BYTES
+    return plain[:-1] if bytes_again and len(plain) > len(data) else None
+
+
+def _moved(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
+    """Yield what takes the place of an operator that moves floats, and of what follows it."""
+    moves = has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS)
+    if not (moves or node.op_type in _ALSO) or len(node.output) > 1:
+        return
+    after = graph.reader(node.output[0])
+    data = list(node.input) if node.op_type == "Concat" else list(node.input[:1])
+    makers = _between(graph, data, after)
+    if makers is not None and after is not None:
+        yield node.output[0], list(_on_bytes(graph, node, after, makers))
+        yield after.output[0], []
+
+
+def _on_bytes(
+    graph: QuantizedGraph, node: Proto, after: Proto, makers: list[Proto]
+) -> Iterator[Proto]:
+    """Yield an operator on bytes of the scale of its result, and what makes them such."""
+    moved = type(node)()
+    moved.CopyFrom(node)
+    moved.output[0] = after.output[0]
+    for at, maker in enumerate(makers):
+        moved.input[at] = maker.input[0]
+        if not graph.alike(maker, after):
+            moved.input[at] = f"{after.output[0]}/{at}"
+            names = [node.input[at], *after.input[1:]]
+            yield helper.make_node(_TO_BYTES, names, [moved.input[at]], name=moved.input[at])
+    yield moved
+
+
+def _summed(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
+    """Yield a sum of floats that stand for bytes, of scales that the next quantization has."""
+    after = graph.reader(node.output[0]) if node.op_type == "Add" else None
+    if after is not None and after.op_type == "Relu":
+        after = graph.reader(after.output[0])
+    makers = _between(graph, list(node.input), after)
+    if makers is None or after is None:
+        return
+    scales = [graph.number(maker.input[1]) / graph.number(after.input[1]) for maker in makers]
+    if not all(map(np.isfinite, scales)):
+        return
+    made = [
+        _scaled(graph, maker, f"{node.output[0]}/{at}", scale)
+        for at, (maker, scale) in enumerate(zip(makers, scales, strict=True))
+    ]
+    total = helper.make_node("Add", [one.output[0] for one in made], list(node.output), node.name)
+    yield node.output[0], [*made, total]
+    one = graph.store(f"{after.output[0]}/one", np.ones((), np.float32))
+    names = [after.input[0], one, *after.input[2:]]
+    quantized = helper.make_node(_TO_BYTES, names, list(after.output), after.name)
+    yield after.output[0], [quantized]
+
+
+def _scaled(graph: QuantizedGraph, maker: Proto, name: str, scale: np.float32) -> Proto:
+    """Return what makes floats of bytes, of another scale."""
+    names = [maker.input[0], graph.store(f"{name}/scale", np.asarray(scale)), *maker.input[2:]]
+    return helper.make_node(_TO_FLOATS, names, [name], name=name)

@@ -1,0 +1,196 @@
+"""Folds constant scales and shifts of channels into the convolution before them.
+
+What starts a chain is a convolution of constant weights, or a batch norm; what goes on with it is
+a batch norm, or a product or sum with one number, or with one number a channel:
+
+    Conv, BatchNormalization, Mul by [8, 1, 1], Add of [8, 1, 1]    Conv
+    BatchNormalization, Add of [8, 1, 1]                            Mul, Add
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from onnx import helper
+from onnx.numpy_helper import to_array
+
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
+    STANDARD,
+    GraphView,
+    attribute,
+    operand,
+    replace_nodes,
+)
+
+_MODES: Final = frozenset({"spatial", "training_mode"})  # 1 and 0 mean inference
+_IMAGE: Final = 3
+"""Axes of the smallest input of a convolution."""
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Nodes that multiply each channel by a number and add another to it, in float64."""
+
+    nodes: tuple[Proto, ...]
+    rank: int
+    scale: Array
+    shift: Array
+
+
+def fold(graph: Proto) -> bool:
+    """Fold such chains, and write a norm that starts one as Mul and Add; tell if there were any.
+
+    A value that others read as well ends a chain.
+    """
+    view = GraphView(graph)
+    reader = {name: node for node in graph.node for name in node.input}
+    made: dict[str, list[Proto]] = {}
+    for node in graph.node:
+        chain = None if node.output[0] in made else _started(view, node)
+        if chain is None:
+            continue
+        while view.readers[chain.nodes[-1].output[0]] == 1:
+            longer = _extended(view, chain, reader.get(chain.nodes[-1].output[0]))
+            if longer is None:
+                break
+            chain = longer
+        nodes = _emitted(view, chain)
+        if nodes is not None:
+            made[node.output[0]] = nodes
+            made.update((link.output[0], []) for link in chain.nodes[1:])
+    if not made:
+        return False
+    kept = [new for node in graph.node for new in made.get(node.output[0], [node])]
+    replace_nodes(graph, kept)
+    return True
+
+
+def _started(view: GraphView, node: Proto) -> _Chain | None:
+    """Return the chain of one node, None for a node that starts none."""
+    if node.domain not in STANDARD:
+        return None
+    if node.op_type in {"Conv", "ConvTranspose"} and view.is_stored(node.input[1:]):
+        weights = view.stored[node.input[1]].dims
+        channels = weights[0]
+        if node.op_type == "ConvTranspose":
+            channels = weights[1] * _groups(node)
+        return _Chain((node,), len(weights), np.ones(channels), np.zeros(channels))
+    rank = view.type_of(node.input[0]).rank if node.input else None
+    norm = _norm(view, node)
+    return None if norm is None or rank is None else _Chain((node,), rank, *norm)
+
+
+def _extended(view: GraphView, chain: _Chain, node: Proto | None) -> _Chain | None:
+    """Return the chain with one more node, None if that is not of this kind."""
+    last = chain.nodes[-1].output[0]
+    if node is None or node.domain not in STANDARD:
+        return None
+    if (norm := _norm(view, node)) is not None and node.input[0] == last:
+        scale, shift = norm
+        return _Chain(
+            (*chain.nodes, node), chain.rank, chain.scale * scale, chain.shift * scale + shift
+        )
+    others = [name for name in node.input if name != last]
+    if node.op_type not in {"Mul", "Add"} or len(others) != 1:
+        return None
+    values = view.constant(others[0])
+    by_channel = None if values is None else _by_channel(values, chain.scale.size, chain.rank)
+    if by_channel is None:
+        return None
+    nodes = (*chain.nodes, node)
+    if node.op_type == "Mul":
+        return _Chain(nodes, chain.rank, chain.scale * by_channel, chain.shift * by_channel)
+    return _Chain(nodes, chain.rank, chain.scale, chain.shift + by_channel)
+
+
+def _norm(view: GraphView, node: Proto) -> tuple[Array, Array] | None:
+    """Return scale and shift of a batch norm of constants; None for all else."""
+    if node.op_type != "BatchNormalization" or any(node.output[1:]):
+        return None
+    is_inference = all(a.i == (a.name == "spatial") for a in node.attribute if a.name in _MODES)
+    if not is_inference or not view.is_stored(node.input[1:]):
+        return None
+    gamma, beta, mean, variance = (_float64(view, name) for name in node.input[1:])
+    given = attribute(node, "epsilon")
+    scale = gamma / np.sqrt(variance + (1e-5 if given is None else given.f))
+    return scale, beta - mean * scale
+
+
+def _by_channel(values: Array, channels: int, rank: int) -> Array | None:
+    """Return a constant as one value a channel, None if it differs within one or adds axes."""
+    if values.ndim > rank:
+        return None
+    full = values.reshape((1,) * (rank - values.ndim) + values.shape)
+    if full.shape not in ((1, channels) + (1,) * (rank - 2), (1,) * rank):
+        return None
+    return full.reshape(-1).astype(np.float64)
+
+
+def _emitted(view: GraphView, chain: _Chain) -> list[Proto] | None:
+    """Return the nodes that a chain becomes, None if it stays."""
+    if chain.nodes[0].op_type == "BatchNormalization":
+        return _scaled(view, chain)
+    return None if len(chain.nodes) == 1 else _convolved(view, chain)
+
+
+def _scaled(view: GraphView, chain: _Chain) -> list[Proto]:
+    norm, last = chain.nodes[0], chain.nodes[-1]
+    dtype = _dtype(view, norm.input[1])
+    shape = (-1,) + (1,) * (chain.rank - 2)
+    names = [
+        view.store(
+            np.broadcast_to(values, chain.scale.shape).reshape(shape).astype(dtype),
+            f"{norm.output[0]}/{part}",
+        )
+        for part, values in (("scale", chain.scale), ("shift", chain.shift))
+    ]
+    scaled = f"{norm.output[0]}/scaled"
+    return [
+        helper.make_node("Mul", [norm.input[0], names[0]], [scaled], name=scaled),
+        helper.make_node("Add", [scaled, names[1]], [last.output[0]], name=last.output[0]),
+    ]
+
+
+def _convolved(view: GraphView, chain: _Chain) -> list[Proto] | None:
+    """Return the convolution with other weights; None if those are no longer finite."""
+    node, last = chain.nodes[0], chain.nodes[-1]
+    dtype = _dtype(view, node.input[1])
+    weights, bias = _float64(view, node.input[1]), chain.shift
+    if operand(node, 2):
+        bias = bias + _float64(view, node.input[2]) * chain.scale
+    by_weight = _laid_along(node, weights, chain.scale)
+    with np.errstate(all="ignore"):
+        values = [(weights * by_weight).astype(dtype), bias.astype(dtype)]
+    if not all(np.isfinite(each).all() for each in values):
+        return None
+    names = [node.input[1], ""]
+    if (chain.scale != 1).any():
+        names[0] = view.store(values[0], f"{last.output[0]}/weight")
+    names[1] = view.store(values[1], f"{last.output[0]}/bias")
+    whole = type(node).FromString(node.SerializeToString())
+    whole.input[:] = [node.input[0], *names]
+    whole.output[:] = last.output[:1]
+    return [whole]
+
+
+def _laid_along(node: Proto, weights: Array, scale: Array) -> Array:
+    """Return a number for each output channel in a shape that multiplies the weights."""
+    if node.op_type == "Conv":
+        return scale.reshape(-1, *[1] * (weights.ndim - 1))
+    groups = _groups(node)
+    rows = np.repeat(scale.reshape(groups, -1), weights.shape[0] // groups, axis=0)
+    return rows.reshape(*weights.shape[:2], *[1] * (weights.ndim - 2))
+
+
+def _groups(node: Proto) -> int:
+    given = attribute(node, "group")
+    return 1 if given is None else int(given.i)
+
+
+def _dtype(view: GraphView, name: str) -> "np.dtype[np.generic]":
+    return helper.tensor_dtype_to_np_dtype(view.stored[name].data_type)
+
+
+def _float64(view: GraphView, name: str) -> Array:
+    return to_array(view.stored[name]).astype(np.float64)

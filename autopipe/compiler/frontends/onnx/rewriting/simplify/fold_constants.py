@@ -1,0 +1,195 @@
+"""Replaces what a graph computes of constants, and of shapes that are known, by its values."""
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+from onnx.helper import get_attribute_value, np_dtype_to_tensor_dtype
+from onnx.numpy_helper import from_array
+
+from autopipe.compiler.frontends.bounds import BOUNDS
+from autopipe.compiler.frontends.onnx.operator import Trait
+from autopipe.compiler.frontends.onnx.operators import has_trait
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Array,
+    Proto,
+    bodies,
+    called,
+    constant,
+    uses,
+)
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
+    STANDARD,
+    GraphView,
+    replace_nodes,
+)
+from autopipe.errors import ModelError
+
+_MOVES: Final = frozenset({
+    "Concat", "Flatten", "Gather", "Reshape", "Slice", "Squeeze", "Unsqueeze",
+})  # fmt: skip
+"""Operators whose results are elements of their first inputs, wherever those are from."""
+_MOVED_INPUTS: Final = {"Concat": None}
+"""How many inputs are moved, None for all; 1 for an operator that is not here."""
+_LISTED: Final = {
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+}
+"""What a Constant may hold besides a tensor."""
+_OPEN: Final = -(2**62) - 11
+"""Stands for a size that is not known, in shapes of which some sizes are."""
+
+
+def store_constants(graph: Proto) -> None:
+    """Make a tensor of each Constant node of the outermost graph; one of a result stays."""
+    results = {value.name for value in graph.output}
+    kept = []
+    for node in graph.node:
+        tensor = None if results.intersection(node.output) else _tensor(node)
+        if tensor is None:
+            kept.append(node)
+        else:
+            graph.initializer.add().CopyFrom(tensor)
+    if len(kept) < len(graph.node):
+        replace_nodes(graph, kept)
+
+
+def fold(graph: Proto, opset: int) -> bool:
+    """Store the values of nodes of constants in place of the nodes; tell whether there were any.
+
+    Raises ModelError where they take absurdly much memory.
+    """
+    folding = _ConstantFolding(graph, opset)
+    kept = [node for node in graph.node if not folding.take(node)]
+    if len(kept) == len(graph.node):
+        return False
+    replace_nodes(graph, kept)
+    folding.store()
+    return True
+
+
+class _ConstantFolding:
+    def __init__(self, graph: Proto, opset: int) -> None:
+        self._view, self._opset = GraphView(graph), opset
+        self._left: Counter[str] = Counter(self._view.readers)
+        self._values: dict[str, Array] = {}
+        """What nodes compute of constants."""
+        self._partial: dict[str, Array] = {}
+        """Shapes of which some sizes are known, and what is moved out of them."""
+        stored = sum(len(each.raw_data) for each in graph.initializer)
+        self._most = BOUNDS.folded + BOUNDS.folded_share * stored
+
+    def take(self, node: Proto) -> bool:
+        """Compute a node, if that is possible; tell whether its values are in its place."""
+        if not has_trait(node, Trait.FOLDABLE) or any(bodies(node)):
+            return False
+        values = self._of_shape(node) or self._of_constants(node) or self._of_partial(node)
+        if values is None:
+            return False
+        self._values.update(values)
+        is_replaced = self._view.results.isdisjoint(node.output)
+        if is_replaced:
+            self._forget_inputs(node)
+        self._bound_size(node)
+        return is_replaced
+
+    def store(self) -> None:
+        """Add the values that the nodes left in the graph read."""
+        graph = self._view.graph
+        read = uses(graph)
+        for name, values in self._values.items():
+            if read[name] and name not in self._view.results:
+                graph.initializer.add().CopyFrom(from_array(np.asarray(values, order="C"), name))
+
+    def _forget_inputs(self, node: Proto) -> None:
+        """Drop the values that no node reads which is still to come or stays."""
+        for name in node.input:
+            self._left[name] -= 1
+            if not self._left[name]:
+                self._values.pop(name, None)
+
+    def _bound_size(self, node: Proto) -> None:
+        size = sum(array.nbytes for array in self._values.values())
+        if size > self._most:
+            raise ModelError(
+                f"{called(node)}: what is computed of constants alone comes to {size >> 20} MiB, "
+                f"more than {self._most >> 20} MiB"
+            )
+
+    def _known(self, name: str) -> Array | None:
+        if name in self._values:
+            return self._values[name]
+        return self._view.constant(name)
+
+    def _of_shape(self, node: Proto) -> dict[str, Array] | None:
+        """Return what Shape and Size tell of a value whose type is known."""
+        if node.op_type not in {"Shape", "Size"}:
+            return None
+        sizes = self._view.type_of(node.input[0]).sizes
+        if sizes is None:
+            return None
+        numbers = np.array([size if isinstance(size, int) else _OPEN for size in sizes], np.int64)
+        if node.op_type == "Size":
+            whole = np.prod(numbers, dtype=np.int64)
+            return None if _OPEN in numbers else {node.output[0]: np.asarray(whole)}
+        ends = {each.name: each.i for each in node.attribute}
+        return self._sorted(node, numbers[slice(ends.get("start"), ends.get("end"))])
+
+    def _of_constants(self, node: Proto) -> dict[str, Array] | None:
+        if not node.input or not all(self._is_known(name) for name in node.input if name):
+            return None  # before any tensor is read
+        known = {name: self._known(name) for name in node.input if name}
+        return self._evaluated(node, known)
+
+    def _of_partial(self, node: Proto) -> dict[str, Array] | None:
+        """Return what is moved out of a shape, if it is known, unlike the whole shape."""
+        if node.op_type not in _MOVES or self._partial.keys().isdisjoint(node.input):
+            return None
+        known: dict[str, Array | None] = {}
+        moved = _MOVED_INPUTS.get(node.op_type, 1)
+        for index, name in enumerate(node.input):
+            if name in self._partial and (moved is None or index < moved):
+                known[name] = self._partial[name]
+            elif name:
+                known[name] = self._known(name)
+        values = self._evaluated(node, known)
+        return None if values is None else self._sorted(node, values[node.output[0]])
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._values or name in self._view.stored
+
+    def _evaluated(self, node: Proto, known: dict[str, Array | None]) -> dict[str, Array] | None:
+        """Return what a node computes; None if that has another type than ONNX infers."""
+        given = {name: values for name, values in known.items() if values is not None}
+        values = evaluate(node, given, self._opset) if len(given) == len(known) else None
+        if values is None or not all(self._fits(name, each) for name, each in values.items()):
+            return None
+        return values
+
+    def _fits(self, name: str, values: Array) -> bool:
+        kind = self._view.type_of(name)
+        is_of_type = kind.element in {0, np_dtype_to_tensor_dtype(values.dtype)}
+        return is_of_type and kind.shape in {None, values.shape}
+
+    def _sorted(self, node: Proto, sizes: Array) -> dict[str, Array] | None:
+        """Return sizes as the values of a node if all are known; else keep them in mind."""
+        if _OPEN not in sizes:
+            return {node.output[0]: sizes}
+        self._partial[node.output[0]] = sizes
+        return None
+
+
+def _tensor(node: Proto) -> Proto | None:
+    """Return what a Constant node holds as a tensor, under the name of its output."""
+    if node.op_type != "Constant" or node.domain not in STANDARD or len(node.attribute) != 1:
+        return None
+    if (stored := constant(node)) is not None:
+        return stored
+    held = node.attribute[0]
+    if held.name not in _LISTED:
+        return None
+    values = np.array(get_attribute_value(held), _LISTED[held.name])
+    return from_array(values, node.output[0])

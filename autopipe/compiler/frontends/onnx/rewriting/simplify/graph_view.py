@@ -1,0 +1,101 @@
+"""What a rewrite has to know of a graph: makers and readers of values, types, tensors."""
+
+from collections.abc import Iterable
+
+from onnx.numpy_helper import from_array, to_array
+
+from autopipe.compiler.frontends.onnx.control.scopes import Names
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, bodies, uses
+from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import (
+    UNKNOWN,
+    ValueType,
+    read_types,
+)
+
+STANDARD = ("", "ai.onnx")
+"""Names of ONNX's own operators."""
+
+
+class GraphView:
+    """Looks up values of a graph as it was when the view was made."""
+
+    def __init__(self, graph: Proto) -> None:
+        self.graph = graph
+        self.makers = {name: node for node in graph.node for name in node.output if name}
+        self.readers = uses(graph)
+        self.results = {value.name for value in graph.output}
+        self.stored = {tensor.name: tensor for tensor in graph.initializer}
+        self.dimensions = {
+            dim.dim_param for each in graph.input for dim in each.type.tensor_type.shape.dim
+        } - {""}
+        """Names that sizes of inputs have."""
+        self._types = read_types(graph)
+        self._names: Names | None = None
+
+    def type_of(self, name: str) -> ValueType:
+        """Return what is known of the type of a value."""
+        return self._types.get(name, UNKNOWN)
+
+    def is_stored(self, names: Iterable[str]) -> bool:
+        """Whether all values are tensors of the model; one that is left out counts as such."""
+        return all(name in self.stored for name in names if name)
+
+    def constant(self, name: str) -> Array | None:
+        """Return the values of a tensor of the model, None if the value is computed."""
+        return to_array(self.stored[name]) if name in self.stored else None
+
+    def maker(self, name: str, kind: str) -> Proto | None:
+        """Return the node that makes a value, if it is one of ONNX's operator `kind`."""
+        node = self.makers.get(name)
+        if node is None or node.op_type != kind or node.domain not in STANDARD:
+            return None
+        return node
+
+    def store(self, values: Array, name: str) -> str:
+        """Add a tensor to the graph under a new name that begins like `name`; return the name."""
+        self._names = self._names or Names(self.graph)
+        new = self._names.fresh(name)
+        tensor = self.graph.initializer.add()
+        tensor.CopyFrom(from_array(values, new))
+        self.stored[new] = tensor
+        return new
+
+
+def operand(node: Proto, index: int) -> str:
+    """Return the name of an input of a node, empty where it is left out."""
+    return node.input[index] if len(node.input) > index else ""
+
+
+def attribute(node: Proto, name: str) -> Proto | None:
+    """Return an attribute of a node, None where it is left out."""
+    return next((each for each in node.attribute if each.name == name), None)
+
+
+def replace_nodes(graph: Proto, nodes: Iterable[Proto]) -> None:
+    """Replace the nodes of a graph by others, which may be some of its own."""
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def drop_dead(graph: Proto) -> None:
+    """Remove the nodes whose results nothing reads, in inner graphs too, and such tensors."""
+    live = _drop_dead_nodes(graph)
+    for index, tensor in reversed(list(enumerate(graph.initializer))):
+        if tensor.name not in live:
+            del graph.initializer[index]
+
+
+def _drop_dead_nodes(graph: Proto) -> set[str]:
+    """Return the names that the nodes read which are left, and those of the results."""
+    live = {value.name for value in graph.output}
+    kept: list[Proto] = []
+    for node in reversed(graph.node):
+        if not live.isdisjoint(filter(None, node.output)):
+            kept.append(node)
+            live.update(node.input)
+            for body in bodies(node):
+                live |= _drop_dead_nodes(body)
+    if len(kept) < len(graph.node):
+        replace_nodes(graph, reversed(kept))
+    return live

@@ -1,0 +1,62 @@
+"""Merges tensors that hold the same, and nodes that compute the same of the same inputs."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable
+
+from onnx.numpy_helper import to_array
+
+from autopipe.compiler.frontends.onnx.control.scopes import redirect
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import replace_nodes
+
+
+def merge(graph: Proto) -> bool:
+    """Have readers of equal values read the first; tell whether a node went away.
+
+    Inputs are compared by place, one that is left out included: `Clip(x, c, "")` is not
+    `Clip(x, "", c)`. A result of the graph keeps its node.
+    """
+    first: dict[Hashable, list[str]] = {}
+    names = _equal_tensors(graph)
+    results = {value.name for value in graph.output}
+    kept = []
+    for node in graph.node:
+        redirect(node, names)
+        if any(bodies(node)):
+            kept.append(node)
+            continue
+        made = first.setdefault(_key(node), list(node.output))
+        if made != list(node.output) and results.isdisjoint(node.output):
+            names.update(zip(node.output, made, strict=True))
+        else:
+            kept.append(node)
+    if len(kept) == len(graph.node):
+        return False
+    replace_nodes(graph, kept)
+    return True
+
+
+def _key(node: Proto) -> Hashable:
+    """Return what two nodes share that compute the same: all but names."""
+    attributes = sorted(each.SerializeToString(deterministic=True) for each in node.attribute)
+    given = [bool(name) for name in node.output]
+    return node.domain, node.op_type, tuple(node.input), tuple(attributes), tuple(given)
+
+
+def _equal_tensors(graph: Proto) -> dict[str, str]:
+    """Return the names of tensors that an earlier one equals, with its name; they stay stored."""
+    kinds = Counter(map(_kind, graph.initializer))
+    first: dict[Hashable, str] = {}
+    names = {}
+    for tensor in graph.initializer:
+        if kinds[_kind(tensor)] > 1:
+            content = hashlib.sha256(to_array(tensor).tobytes()).digest()
+            original = first.setdefault((_kind(tensor), content), tensor.name)
+            if original != tensor.name:
+                names[tensor.name] = original
+    return names
+
+
+def _kind(tensor: Proto) -> tuple[int, tuple[int, ...]]:
+    return tensor.data_type, tuple(tensor.dims)

@@ -1,0 +1,161 @@
+"""Joins nodes that only move what they are given.
+
+Transpose of a Transpose     one Transpose
+Transpose of [2, 1, 3] by [1, 0, 2]    Reshape
+Reshape of a Reshape         the second
+Unsqueeze of an Unsqueeze    one Unsqueeze
+Conv of a Pad with zeros     Conv with larger pads
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+from onnx import helper
+
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
+    STANDARD,
+    GraphView,
+    attribute,
+    operand,
+)
+
+_AXES_ARE_INPUTS: Final = 13
+"""The first opset whose Unsqueeze takes its axes as an input."""
+
+
+def merge(graph: Proto, opset: int) -> bool:
+    """Join such nodes with those that they read of; tell whether there were any.
+
+    A node that others read as well stays for those.
+    """
+    view = GraphView(graph)
+    changed = False
+    for node in graph.node:
+        rule = _RULES.get(node.op_type)
+        if rule is not None and node.domain in STANDARD:
+            changed |= rule(view, node, opset)
+    return changed
+
+
+def _transpose(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+    order = attribute(node, "perm")
+    if order is None:
+        return False
+    inner = view.maker(node.input[0], "Transpose")
+    first = None if inner is None else attribute(inner, "perm")
+    if inner is not None and first is not None:
+        node.input[0] = inner.input[0]
+        order.ints[:] = [first.ints[axis] for axis in order.ints]
+        return True
+    return _as_reshape(view, node, list(order.ints))
+
+
+def _as_reshape(view: GraphView, node: Proto, order: list[int]) -> bool:
+    """Write a Transpose that only moves axes of size 1 as a Reshape."""
+    sizes = view.type_of(node.input[0]).sizes
+    if sizes is None or len(sizes) != len(order) or 0 in sizes:
+        return False
+    moved = [axis for axis in order if sizes[axis] != 1]
+    shape = [size if isinstance(size, int) else -1 for size in (sizes[axis] for axis in order)]
+    if moved != sorted(moved) or shape.count(-1) > 1:
+        return False
+    target = view.store(np.array(shape, np.int64), f"{node.output[0]}/shape")
+    made = helper.make_node("Reshape", [node.input[0], target], node.output, name=node.name)
+    node.CopyFrom(made)
+    return True
+
+
+def _reshape(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+    """A 0 in the second shape stands for a size of what the first one makes."""
+    inner = view.maker(node.input[0], "Reshape")
+    shape = view.constant(node.input[1])
+    if inner is None or shape is None or (shape == 0).any():
+        return False
+    node.input[0] = inner.input[0]
+    return True
+
+
+def _unsqueeze(view: GraphView, node: Proto, opset: int) -> bool:
+    inner = view.maker(node.input[0], "Unsqueeze")
+    rank = None if inner is None else view.type_of(inner.input[0]).rank
+    if inner is None or rank is None:
+        return False
+    axes = [_axes(view, each) for each in (inner, node)]
+    if axes[0] is None or axes[1] is None:
+        return False
+    first = {axis % (rank + len(axes[0])) for axis in axes[0]}
+    second = {axis % (rank + len(axes[0]) + len(axes[1])) for axis in axes[1]}
+    others = [axis for axis in range(rank + len(first) + len(second)) if axis not in second]
+    joined = sorted(second | {others[axis] for axis in first})
+    node.input[0] = inner.input[0]
+    if opset >= _AXES_ARE_INPUTS:
+        node.input[1] = view.store(np.array(joined, np.int64), f"{node.output[0]}/axes")
+    else:
+        del node.attribute[:]
+        node.attribute.append(helper.make_attribute("axes", joined))
+    return True
+
+
+def _axes(view: GraphView, node: Proto) -> list[int] | None:
+    given = attribute(node, "axes")
+    if given is not None:
+        return list(given.ints)
+    axes = view.constant(operand(node, 1))
+    return None if axes is None else [int(axis) for axis in axes.reshape(-1)]
+
+
+def _padded(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+    """Take a Pad with zeros along the axes of an image into the convolution behind it."""
+    inner = view.maker(node.input[0], "Pad")
+    weight = view.type_of(node.input[1])
+    auto = attribute(node, "auto_pad")
+    if inner is None or weight.rank is None or not _is_zero(view, inner):
+        return False
+    pads = _pads(view, inner, weight.rank)
+    if (auto is not None and auto.s not in {b"NOTSET", b"VALID"}) or pads is None:
+        return False
+    if pads.min() < 0 or pads[:, :2].any():
+        return False
+    before = attribute(node, "pads")
+    given = np.zeros_like(pads[:, 2:]) if before is None else np.reshape(before.ints, (2, -1))
+    kept = [each for each in node.attribute if each.name not in {"auto_pad", "pads"}]
+    whole = helper.make_node(
+        "Conv", [inner.input[0], *node.input[1:]], node.output, name=node.name,
+        pads=(given + pads[:, 2:]).reshape(-1).tolist(),
+    )  # fmt: skip
+    whole.attribute.extend(kept)
+    node.CopyFrom(whole)
+    return True
+
+
+def _is_zero(view: GraphView, node: Proto) -> bool:
+    """Whether a Pad pads with zeros."""
+    mode, number = attribute(node, "mode"), attribute(node, "value")
+    if mode is not None and mode.s != b"constant":
+        return False
+    if operand(node, 2):
+        fill = view.constant(node.input[2])
+        return fill is not None and not fill.any()
+    return number is None or number.f == 0
+
+
+def _pads(
+    view: GraphView, node: Proto, rank: int
+) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]] | None":
+    """Return what a Pad adds before and behind each axis; None if that is computed."""
+    given = attribute(node, "pads")
+    pads = view.constant(operand(node, 1)) if given is None else np.array(given.ints)
+    axes = view.constant(operand(node, 3)) if operand(node, 3) else np.arange(rank)
+    if pads is None or axes is None or pads.size != 2 * axes.size:
+        return None
+    whole = np.zeros((2, rank), np.int64)
+    for index, axis in enumerate(axes.reshape(-1)):
+        whole[:, axis] = pads.reshape(2, -1)[:, index]
+    return whole
+
+
+_RULES: Final[Mapping[str, Callable[[GraphView, Proto, int], bool]]] = {
+    "Conv": _padded, "Reshape": _reshape, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+}  # fmt: skip

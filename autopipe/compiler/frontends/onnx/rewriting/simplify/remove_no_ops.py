@@ -1,0 +1,219 @@
+"""Removes nodes whose result is one of their inputs, bit for bit, whatever that holds.
+
+Mul(x, [[1.0]]) of an x of two axes or more   x
+Sub(x, 0.0)                                   x; not Add(x, 0.0), which makes 0.0 of -0.0
+Pad(x, [0, 0, 0, 0])                          x
+Dropout(x), outside of training               x, and its mask is true everywhere
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+from onnx import helper
+
+from autopipe.compiler.frontends.onnx.control.scopes import redirect
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Array,
+    Proto,
+    bodies,
+)
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
+    STANDARD,
+    GraphView,
+    attribute,
+    operand,
+    replace_nodes,
+)
+
+_TRAINING: Final = 2
+"""Place of the input of Dropout that says whether it drops anything."""
+
+
+def remove(graph: Proto) -> bool:
+    """Remove such nodes from a graph and its inner ones; tell whether there were any."""
+    view = GraphView(graph)
+    return _remove(view, view, {**_OF_TYPES, **_OF_SHAPES})
+
+
+def _remove(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
+    """Remove the no-ops of the graph of `view`; `outer` has the tensors."""
+    sources: dict[str, str] = {}
+    kept, changed = [], False
+    for node in view.graph.node:
+        redirect(node, sources)
+        for body in bodies(node):  # the shapes of a state may differ from round to round
+            changed |= _remove(outer, GraphView(body), _OF_TYPES)
+        source = _source(outer, view, node, rules)
+        if source is None:
+            kept.append(node)
+        elif node.output[0] not in view.results:
+            sources[node.output[0]] = source
+        elif source in view.makers and source not in view.results:
+            result = node.output[0]
+            _rename(kept, source, result)
+            sources = {name: result if old == source else old for name, old in sources.items()}
+            sources[source] = result
+            view.makers[result] = view.makers.pop(source)
+        else:
+            changed |= node.op_type != "Identity"
+            kept.append(helper.make_node("Identity", [source], node.output[:1], name=node.name))
+    if changed or len(kept) < len(view.graph.node):
+        replace_nodes(view.graph, kept)
+        return True
+    return False
+
+
+def _rename(nodes: list[Proto], old: str, new: str) -> None:
+    """Give what one of the nodes makes, and others read, another name."""
+    for node in nodes:
+        redirect(node, {old: new})
+        node.output[:] = [new if name == old else name for name in node.output]
+
+
+def _source(outer: GraphView, view: GraphView, node: Proto, rules: "_Rules") -> str | None:
+    """Return the name of the input that a node passes on, None if it may do something."""
+    rule = rules.get(node.op_type)
+    if rule is None or node.domain not in STANDARD:
+        return None
+    if any(view.readers[name] for name in node.output[1:] if name):
+        return None
+    index = rule(_Case(outer, view, node))
+    return None if index is None else node.input[index]
+
+
+class _Case:
+    """A node, and what is known of its inputs and its result."""
+
+    def __init__(self, outer: GraphView, view: GraphView, node: Proto) -> None:
+        self._outer, self._view, self.node = outer, view, node
+
+    def constant(self, index: int) -> Array | None:
+        return self._outer.constant(operand(self.node, index))
+
+    def element(self, index: int) -> int:
+        name = operand(self.node, index)
+        return self._view.type_of(name).element or self._outer.type_of(name).element
+
+    def rank(self, index: int) -> int | None:
+        return self._view.type_of(operand(self.node, index)).rank
+
+    def keeps_shape(self, index: int) -> bool:
+        """Whether the result has the shape of an input, by numbers and by names of the inputs."""
+        sizes = self._view.type_of(operand(self.node, index)).sizes
+        named = self._view.dimensions
+        return (
+            sizes is not None
+            and sizes == self._view.type_of(self.node.output[0]).sizes
+            and all(isinstance(size, int) or size in named for size in sizes)
+        )
+
+    def is_empty(self, index: int, axis: int) -> bool:
+        """Whether an input is known to have no elements along an axis."""
+        sizes = self._view.type_of(operand(self.node, index)).sizes or ()
+        return -len(sizes) <= axis < len(sizes) and sizes[axis] == 0
+
+    def is_filled(self, index: int, number: float, *, negative_zero: bool = False) -> bool:
+        """Whether an input is a constant of one number, and the result has the other's shape."""
+        values = self.constant(index)
+        if values is None or not values.size or not (values == number).all():
+            return False
+        if number == 0 and values.dtype.kind == "f" and (np.signbit(values) != negative_zero).any():
+            return False
+        rank = self.rank(1 - index)
+        is_single = values.size == 1 and values.ndim <= (rank or 0)
+        return is_single or self.keeps_shape(1 - index)
+
+
+_Rules = Mapping[str, Callable[[_Case], int | None]]
+"""By operator: the index of the input that the result is equal to, None if that is not certain."""
+
+
+def _first(_: _Case) -> int | None:
+    return 0
+
+
+def _if_alone(case: _Case) -> int | None:
+    return 0 if len(case.node.input) == 1 else None
+
+
+def _if_same_shape(case: _Case) -> int | None:
+    return 0 if case.keeps_shape(0) else None
+
+
+def _of_dropout(case: _Case) -> int | None:
+    drops = case.constant(_TRAINING) if operand(case.node, _TRAINING) else np.zeros(())
+    ratio = case.constant(1) if operand(case.node, 1) else np.ones(())
+    is_never = (drops is not None and not drops.any()) or (ratio is not None and not ratio.any())
+    return 0 if is_never else None
+
+
+def _of_cast(case: _Case) -> int | None:
+    to = attribute(case.node, "to")
+    return 0 if to is not None and to.i == case.element(0) else None
+
+
+def _of_cast_like(case: _Case) -> int | None:
+    return 0 if case.element(0) and case.element(0) == case.element(1) else None
+
+
+def _of_transpose(case: _Case) -> int | None:
+    order = attribute(case.node, "perm")
+    if order is not None:
+        return 0 if list(order.ints) == sorted(order.ints) else None
+    return 0 if case.rank(0) in {0, 1} else None
+
+
+def _of_pad(case: _Case) -> int | None:
+    given = attribute(case.node, "pads")
+    pads = case.constant(1) if given is None else np.array(given.ints)
+    return None if pads is None or pads.any() else 0
+
+
+def _of_slice(case: _Case) -> int | None:
+    """A slice of full length by positive steps is all of it."""
+    steps = case.constant(4) if operand(case.node, 4) else np.ones(1)
+    is_forward = steps is not None and (steps > 0).all()
+    return 0 if is_forward and case.keeps_shape(0) else None
+
+
+def _of_concat(case: _Case) -> int | None:
+    """The only input that is not empty."""
+    axis = attribute(case.node, "axis")
+    filled = [
+        index
+        for index in range(len(case.node.input))
+        if axis is None or not case.is_empty(index, axis.i)
+    ]
+    return filled[0] if len(filled) == 1 else None
+
+
+def _of_mul(case: _Case) -> int | None:
+    return next((1 - index for index in (1, 0) if case.is_filled(index, 1)), None)
+
+
+def _of_add(case: _Case) -> int | None:
+    return next(
+        (1 - index for index in (1, 0) if case.is_filled(index, 0, negative_zero=True)), None
+    )
+
+
+def _of_sub(case: _Case) -> int | None:
+    return 0 if case.is_filled(1, 0) else None
+
+
+def _of_div(case: _Case) -> int | None:
+    return 0 if case.is_filled(1, 1) else None
+
+
+_OF_TYPES: Final[_Rules] = {
+    "Identity": _first, "Dropout": _of_dropout, "Cast": _of_cast, "CastLike": _of_cast_like,
+    "Transpose": _of_transpose, "Pad": _of_pad, "Max": _if_alone, "Mean": _if_alone,
+    "Min": _if_alone, "Sum": _if_alone,
+}  # fmt: skip
+_OF_SHAPES: Final[_Rules] = {
+    "Add": _of_add, "Concat": _of_concat, "Div": _of_div, "Expand": _if_same_shape,
+    "Flatten": _if_same_shape, "Mul": _of_mul, "Reshape": _if_same_shape, "Slice": _of_slice,
+    "Split": _if_same_shape, "Squeeze": _if_same_shape, "Sub": _of_sub, "Tile": _if_same_shape,
+    "Unsqueeze": _if_same_shape,
+}  # fmt: skip

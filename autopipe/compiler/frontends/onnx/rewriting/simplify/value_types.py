@@ -1,0 +1,108 @@
+"""Types of values: element type, and each size as a number, a name, or None."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import onnx
+from onnx import helper
+
+from autopipe.compiler.frontends.onnx.reading.inference import infer_types
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
+from autopipe.errors import ModelError
+
+_SHORT: Final = 1024
+"""Bytes of a tensor that inference may read as a shape; it only needs the type of a larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """What is known of a value before the model runs."""
+
+    element: int
+    """ONNX's number of the element type, 0 if unknown."""
+    sizes: tuple[int | str | None, ...] | None
+    """A number or a name for each size, None for one that is unknown; None for an unknown rank."""
+
+    @property
+    def rank(self) -> int | None:
+        """The number of axes, None if unknown."""
+        return None if self.sizes is None else len(self.sizes)
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The sizes, None if one is not a number."""
+        if self.sizes is None:
+            return None
+        numbers = tuple(size for size in self.sizes if isinstance(size, int))
+        return numbers if len(numbers) == len(self.sizes) else None
+
+
+UNKNOWN: Final = ValueType(0, None)
+
+Types = Mapping[str, ValueType]
+"""Types by name of the value."""
+
+
+def note_types(model: Proto) -> None:
+    """Replace the types of values and outputs, inner graphs included, by what ONNX infers.
+
+    Only shapes of tensors reach inference, so that no weight is copied.
+    """
+    try:
+        inferred = infer_types(_without_data(model))
+    except onnx.shape_inference.InferenceError as error:
+        raise ModelError(f"shapes cannot be inferred: {error}") from error
+    for graph, known in zip(graphs(model.graph), graphs(inferred.graph), strict=True):
+        del graph.value_info[:]
+        graph.value_info.extend(known.value_info)
+        for output, typed in zip(graph.output, known.output, strict=True):
+            output.type.CopyFrom(typed.type)
+
+
+def read_types(graph: Proto) -> dict[str, ValueType]:
+    """Return the types that are noted in a graph, by name; inner graphs are not looked at."""
+    types = {
+        value.name: _read(value.type) for value in (*graph.input, *graph.value_info, *graph.output)
+    }
+    types.update(
+        (each.name, ValueType(each.data_type, tuple(each.dims))) for each in graph.initializer
+    )
+    return types
+
+
+def _read(kind: Proto) -> ValueType:
+    tensor = kind.tensor_type
+    if not kind.HasField("tensor_type"):
+        return UNKNOWN
+    if not tensor.HasField("shape"):
+        return ValueType(tensor.elem_type, None)
+    sizes = (
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+        for dim in tensor.shape.dim
+    )
+    return ValueType(tensor.elem_type, tuple(sizes))
+
+
+def _without_data(model: Proto) -> Proto:
+    """Return a copy in which a large tensor is an input of its type."""
+    graph = model.graph
+    large = [tensor for tensor in graph.initializer if tensor.ByteSize() > _SHORT]
+    return helper.make_model(
+        helper.make_graph(
+            graph.node,
+            graph.name or "model",
+            [
+                *graph.input,
+                *(
+                    helper.make_tensor_value_info(each.name, each.data_type, each.dims)
+                    for each in large
+                ),
+            ],
+            graph.output,
+            [tensor for tensor in graph.initializer if tensor.ByteSize() <= _SHORT],
+            value_info=graph.value_info,
+        ),
+        opset_imports=model.opset_import,
+        ir_version=model.ir_version,
+    )
