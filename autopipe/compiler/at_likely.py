@@ -66,23 +66,27 @@ def _sizes(module: tvm.IRModule) -> Iterable[Any]:
 def _plain(function: tirx.PrimFunc) -> int:
     """Return a hash of a function that reads at 0 whatever has an extent of 1."""
 
-    def load(node: Any) -> Any:  # noqa: ANN401 - an expression
+    def load(node: tvm.ir.TensorLoad) -> tvm.ir.Expr:
         zeros = [tirx.const(0, str(index.ty.dtype)) for index in node.indices]
         return tirx.BufferLoad(node.source, _where_wide(node, node.indices, zeros))
 
-    def region(node: Any) -> Any:  # noqa: ANN401 - a region
+    def region(node: tvm.ir.TensorRegion) -> tvm.ir.TensorRegion:
         zeros = [
             tvm.ir.Range(tirx.const(0, str(span.min.ty.dtype)), tirx.const(1, "int64"))
             for span in node.region
         ]
-        return tirx.BufferRegion(node.source, _where_wide(node, node.region, zeros))
+        read: tvm.ir.TensorRegion
+        read = tirx.BufferRegion(node.source, _where_wide(node, node.region, zeros))
+        return read
 
     changes = ((tvm.ir.TensorLoad, load), (tvm.ir.TensorRegion, region))
     body = tvm_ffi.structural_map(function, changes)
     return int(tvm_ffi.structural_hash(body, map_free_vars=True))
 
 
-def _where_wide(node: Any, places: Iterable[Any], zeros: Iterable[Any]) -> list[Any]:  # noqa: ANN401
+def _where_wide(
+    node: tvm.ir.TensorLoad | tvm.ir.TensorRegion, places: Iterable[Any], zeros: Iterable[Any]
+) -> list[Any]:
     """Return the places where a tensor is read, and a zero for each extent of 1."""
     extents = node.source.ty.shape
     return [

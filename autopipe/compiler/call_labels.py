@@ -8,7 +8,7 @@ each value is numbered by how it is computed, before fusion and behind it:
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 import tvm
 from tvm import relax
@@ -85,7 +85,7 @@ class CallLabels:
     def _numbered(self, key: object) -> Number:
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def _number(self, value: Any, known: _Known) -> "Number | tuple[Number, ...]":  # noqa: ANN401 - tvm is not typed
+    def _number(self, value: tvm.ir.Expr, known: _Known) -> "Number | tuple[Number, ...]":
         if isinstance(value, relax.Var):
             return known[value] if value in known else self._numbered(("free", value.name))
         if isinstance(value, relax.Tuple):
@@ -97,11 +97,11 @@ class CallLabels:
             return self._numbered(("item", source, value.index))
         return self._numbered(self._key(value, known))
 
-    def _single(self, value: Any, known: _Known) -> Number:  # noqa: ANN401 - tvm is not typed
+    def _single(self, value: tvm.ir.Expr, known: _Known) -> Number:
         number = self._number(value, known)
         return self._numbered(number) if isinstance(number, tuple) else number
 
-    def _key(self, value: Any, known: _Known) -> object:  # noqa: ANN401 - tvm is not typed
+    def _key(self, value: tvm.ir.Expr, known: _Known) -> object:
         if isinstance(value, relax.Call):
             name = callee(value) or getattr(value.op, "name", None) or str(value.op)
             return name, tuple(self._number(argument, known) for argument in value.args)

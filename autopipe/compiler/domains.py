@@ -50,7 +50,7 @@ def plain_domains(function: PrimFunc) -> PrimFunc:
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def _moved(start: Any) -> bool:  # noqa: ANN401 - TVM's expressions
+def _moved(start: tvm.ir.Expr) -> bool:
     return isinstance(start, IntImm) and int(start) != 0
 
 
@@ -119,7 +119,7 @@ def _one_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | None:
     if block.alloc_buffers or block.match_buffers:
         return None
 
-    def before(load: TensorLoad, mutator: Any) -> Any:  # noqa: ANN401 - TVM's
+    def before(load: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> Any:  # noqa: ANN401 - TVM's
         own = load.source.same_as(step.buffer)
         return start.value if own else mutator.default_mutate(load)
 
@@ -140,7 +140,7 @@ def _without_need(loop: For) -> Stmt:
     return loop if any(map(loop.loop_var.same_as, found)) else loop.body
 
 
-def _substituted(part: Any, values: list[tuple[Var, Any]]) -> Any:  # noqa: ANN401 - any part of TIR
+def _substituted(part: tvm.ir.Node, values: list[tuple[Var, Any]]) -> Any:  # noqa: ANN401 - any part of TIR
     def variable(var: Var, _: object) -> Any:  # noqa: ANN401 - likewise
         return next((value for one, value in values if one.same_as(var)), var)
 

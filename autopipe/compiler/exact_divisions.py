@@ -85,7 +85,7 @@ def protect_divisions(function: PrimFunc) -> PrimFunc:
 def protect_index(index: Expr, starts: Sequence[Var], known: Analyzer) -> Expr:
     """Rewrite the divisions of one index; `starts` are loops and axes that begin at zero."""
 
-    def division(one: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+    def division(one: tvm.ir.Expr) -> Expr:
         kept = not _is_index(one) or _is_plain(one.a, starts, known)
         return one if kept else write_out_division(one, known)
 
@@ -137,7 +137,7 @@ def begins_at_zero(one: Range) -> bool:
     return isinstance(one.min, IntImm) and int(one.min) == 0
 
 
-def _is_index(division: Any) -> bool:  # noqa: ANN401 - TVM's expressions
+def _is_index(division: tvm.ir.Expr) -> bool:
     """Tell whether an index is divided, and no number that is read from memory."""
     return str(division.ty) in _INDICES and not (_reads(division.a) or _reads(division.b))
 
@@ -180,7 +180,7 @@ def _terms(expr: Expr, factor: int, starts: Sequence[Var]) -> list[tuple[int, Ex
     return [(factor, expr)] if loop or isinstance(expr, _DIVISIONS) else None
 
 
-def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 - TVM's expressions
+def write_out_division(division: tvm.ir.Expr, known: Analyzer) -> Expr:
     """Return an equal expression without the division that rounds down, if bounds allow it.
 
     TVM may have folded the division, which is returned as it is then.
@@ -240,7 +240,7 @@ def _rising(expr: Expr, size: int) -> Expr:
     return expr
 
 
-def _once_around(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 - TVM's expressions
+def _once_around(division: tvm.ir.Expr, known: Analyzer) -> Expr:
     """Return the remainder by a dynamic size of what goes past it once at most."""
     if not isinstance(division, tirx.FloorMod):
         return division

@@ -10,7 +10,7 @@ Example: in a loop over 0 <= i < 512, `min(i + 3, 511)` is `i + 3` for i < 509, 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import tvm
 import tvm_ffi
@@ -106,7 +106,7 @@ class Iterations:
             first = reduce(tirx.max, choice.begins, first)
             end = reduce(tirx.min, choice.ends, end)
 
-        def outcome(node: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+        def outcome(node: Expr) -> Expr:
             return next((one.outcome for one in choices if one.node.same_as(node)), node)
 
         return Iterations(first, end, tvm_ffi.structural_map(self.body, (_CHOICES, outcome)))
@@ -177,7 +177,7 @@ class _Scope:
         made = (self._choice(node) for node in nodes if _is_of_indices(node))
         return [one for one in made if one is not None]
 
-    def _choice(self, node: Any) -> IndexForm | None:  # noqa: ANN401 - TVM's expressions
+    def _choice(self, node: Expr) -> IndexForm | None:
         """Return a choice, or None if its borders are not known for all loops inside."""
         if isinstance(node, _DIVISIONS):
             return self._division(node)
@@ -191,7 +191,7 @@ class _Scope:
         begins, ends = ([], [change.least]) if before else ([change.most], [])
         return IndexForm(node, _outcome(node, is_first=before != change.falls), begins, ends)
 
-    def _division(self, node: Any) -> IndexForm | None:  # noqa: ANN401 - TVM's expressions
+    def _division(self, node: Expr) -> IndexForm | None:
         """Return a quotient or remainder where few quotients are possible."""
         size = int(node.b) if isinstance(node.b, IntImm) else 0
         dividend = self._written_out(node.a)
@@ -256,7 +256,7 @@ class _Scope:
         return tvm_ffi.structural_map(expr, (Var, value)) if self.binds else expr
 
 
-def difference(node: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+def difference(node: Expr) -> Expr:
     """Return what is negative where a comparison holds, or the first operand is taken."""
     if isinstance(node, LT):
         return node.a - node.b
@@ -266,14 +266,17 @@ def difference(node: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
     return least - most - 1
 
 
-def border(step: int, rest: Any) -> Any:  # noqa: ANN401 - a number, or an expression
+_Number = TypeVar("_Number", int, Expr)
+
+
+def border(step: int, rest: _Number) -> _Number:
     """Return the first iteration of which `step * i + rest` has the other sign."""
     size = abs(step)
     found = size - 1 - rest if step > 0 else rest + size
     return found if size == 1 else found // size
 
 
-def _outcome(node: Any, *, is_first: bool) -> Expr:  # noqa: ANN401 - TVM's expressions
+def _outcome(node: Expr, *, is_first: bool) -> Expr:
     if isinstance(node, _COMPARISONS):
         return IntImm("bool", int(is_first))
     return node.a if is_first else node.b
@@ -284,5 +287,5 @@ def is_number(expr: Expr) -> bool:
     return isinstance(expr, IntImm)
 
 
-def _is_of_indices(node: Any) -> bool:  # noqa: ANN401 - TVM's expressions
+def _is_of_indices(node: Expr) -> bool:
     return str(node.a.ty) in _INDICES

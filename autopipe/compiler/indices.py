@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
@@ -66,7 +67,7 @@ def _calls(function: tirx.PrimFunc) -> list[Any]:
     return found
 
 
-def loads(value: Any) -> list[TensorLoad]:  # noqa: ANN401 - TVM's expressions
+def loads(value: tvm.ir.Expr) -> list[TensorLoad]:
     """Return all reads in an expression, those in indices too."""
     found: list[TensorLoad] = []
     tvm_ffi.structural_walk(value, (TensorLoad, found.append))

@@ -37,7 +37,7 @@ _Ranges = Mapping[Any, int]
 """The variables around a statement, and how many values each takes, from 0."""
 
 
-def _most(statement: Any, around: _Ranges) -> float:  # noqa: ANN401 - TVM's statements
+def _most(statement: tvm.tirx.Stmt, around: _Ranges) -> float:
     if isinstance(statement, For):
         steps = _longest(statement.extent, around)
         if math.isinf(steps):
@@ -55,7 +55,7 @@ def _most(statement: Any, around: _Ranges) -> float:  # noqa: ANN401 - TVM's sta
     return sum(_most(one, around) for one in bodies if one is not None)
 
 
-def longest(extent: Any, variables: Sequence[Any], extents: Sequence[int]) -> float:  # noqa: ANN401 - TVM's expressions
+def longest(extent: int | tvm.ir.Expr, variables: Sequence[Var], extents: Sequence[int]) -> float:
     """Return the most that a number of steps can be; infinite where nothing bounds it.
 
     `variables` are those that it may hang on, with as many values each as `extents` say, from 0.
@@ -64,7 +64,7 @@ def longest(extent: Any, variables: Sequence[Any], extents: Sequence[int]) -> fl
     return _longest(steps, dict(zip(variables, extents, strict=True)))
 
 
-def _longest(extent: Any, around: _Ranges) -> float:  # noqa: ANN401 - TVM's expressions
+def _longest(extent: tvm.ir.Expr, around: _Ranges) -> float:
     """Return the most steps that a loop takes; infinite where nothing bounds them."""
     if isinstance(extent, IntImm):
         return float(max(0, int(extent)))
@@ -80,17 +80,17 @@ def _longest(extent: Any, around: _Ranges) -> float:  # noqa: ANN401 - TVM's exp
     return float(max(map(int, lengths), default=0)) if known else math.inf
 
 
-def _at(extent: Any, values: Sequence[tuple[Any, int]]) -> Any:  # noqa: ANN401 - TVM's expressions
+def _at(extent: tvm.ir.Expr, values: Sequence[tuple[Any, int]]) -> tvm.ir.Expr:
     """Return an extent with numbers in the place of variables."""
 
-    def number(variable: Var) -> Any:  # noqa: ANN401
+    def number(variable: Var) -> tvm.ir.Expr:
         found = next((value for other, value in values if other.same_as(variable)), None)
         return variable if found is None else IntImm(str(variable.ty), found)
 
     return tvm_ffi.structural_map(extent, (Var, number))
 
 
-def operations(value: Any) -> int:  # noqa: ANN401 - TVM's expressions
+def operations(value: tvm.ir.Expr) -> int:
     """Return the arithmetic in a value, that of indices too: this is a bound."""
     nodes: list[Any] = []
     for kind in _COUNTED:

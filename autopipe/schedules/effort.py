@@ -11,7 +11,7 @@ such sums take 3.3 us where they stand in no model, and are made by one as well.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import tvm
 import tvm_ffi
@@ -80,7 +80,7 @@ class Effort:
         return pays(moved * byte + elements * self.nanoseconds)
 
 
-def of_element(value: Any, bits: int, loads: Sequence[tuple[TensorLoad, float]]) -> Effort:  # noqa: ANN401 - TVM's expressions
+def of_element(value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, float]]) -> Effort:
     """Return what an element takes which has a value, and so many bits.
 
     `loads` tell how many new elements each takes from memory for an output: 1 where neighbours read

@@ -63,7 +63,7 @@ def _write(old: SBlock, tail: int, views: "_MemoryRows") -> None:
             row = _Row(views, axes, [*outer, last])
             values = list(zip([axis.var for axis in old.iter_vars], indices, strict=True))
 
-            def read(load: TensorLoad) -> Any:  # noqa: ANN401 - TVM's expressions
+            def read(load: TensorLoad) -> tvm.ir.Expr:
                 return row.at(load.source, [substitute(i, values, read) for i in load.indices])
 
             value = substitute(old.body.value, values, read)
@@ -85,7 +85,7 @@ class _MemoryRows:
                 view = tirx.decl_buffer((size,), tensor.dtype, name, tensor.data, layout=None)
                 self._pairs.append((tensor, view))
 
-    def of(self, tensor: Any) -> Any:  # noqa: ANN401 - TVM's buffers
+    def of(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
         return next(view for one, view in self._pairs if one.same_as(tensor))
 
     def declared(self) -> list[Any]:
@@ -103,7 +103,7 @@ class _Row:
             self._known.bind(axis, tvm.ir.Range(0, extent))
         self._last = axes[-1]
 
-    def at(self, tensor: Any, indices: Sequence[Any]) -> Any:  # noqa: ANN401 - TVM's expressions
+    def at(self, tensor: tvm.ir.Var, indices: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr:
         """Return the element. Raises ScheduleError if neighbours are no neighbours in memory."""
         offset = number_of(0, str(self._last.ty.dtype))
         for index, extent in zip(indices, tensor.shape, strict=True):

@@ -14,6 +14,7 @@ a condition on the sizes. Example: a border around images of 8 * height by 8 * w
 from collections.abc import Sequence
 from typing import Any, Final
 
+import tvm
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
@@ -113,5 +114,5 @@ def _holds(nest: tirx.Stmt, block: str | None) -> bool:
     return block is None or any(one.name_hint == block for one in blocks_in(nest))
 
 
-def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm
+def _among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
     return any(buffer.same_as(other) for other in buffers)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
@@ -58,7 +59,7 @@ def lifted(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tirx.PrimFunc(function.params, realized, function.ret_type, function.attrs)
 
 
-def _divided(statement: Any, buffers: list[Any]) -> list[Any]:  # noqa: ANN401 - TVM's statements
+def _divided(statement: tvm.tirx.Stmt, buffers: list[tvm.ir.Var]) -> list[Any]:
     """Return the steps of which loops are made, the loops last; append the buffers in between."""
     block = _only(statement)
     steps: list[Any] = []
@@ -70,7 +71,7 @@ def _divided(statement: Any, buffers: list[Any]) -> list[Any]:  # noqa: ANN401 -
     return [*steps, statement]
 
 
-def _only(statement: Any) -> SBlock | None:  # noqa: ANN401 - TVM's statements
+def _only(statement: tvm.tirx.Stmt) -> SBlock | None:
     """Return the block in loops around one assignment to each element; None for others."""
     while isinstance(statement, tirx.For):
         statement = statement.body
@@ -149,7 +150,7 @@ def _step(one: _Lifted, name: str) -> tuple[Any, Any]:
     return builder.get(), buffer
 
 
-def _reading(statement: Any, one: _Lifted, buffer: Any) -> Any:  # noqa: ANN401 - TVM's statements
+def _reading(statement: tvm.tirx.Stmt, one: _Lifted, buffer: tvm.ir.Var) -> Any:  # noqa: ANN401 - like the statement
     """Return loops that read a call's value from a buffer."""
     place = buffer[tuple(axis.var for axis in one.axes)]
 

@@ -79,7 +79,7 @@ def _has_same_forms(kernel: tirx.PrimFunc, arguments: Sequence[Any]) -> bool:
             pairs += zip(param.ty.shape, argument.ty.shape.values, strict=True)
     values = [(extent, given) for extent, given in pairs if isinstance(extent, tirx.Var)]
 
-    def bound(variable: tvm.ir.Var) -> Any:  # noqa: ANN401 - TVM's expressions
+    def bound(variable: tvm.ir.Var) -> tvm.ir.Expr:
         return next((given for one, given in values if one.same_as(variable)), variable)
 
     return all(

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+import tvm
 from tvm import tirx
 from tvm.ir import Expr
 from tvm.s_tir import SBlock, SBlockRealize
@@ -315,5 +316,5 @@ class _Loops:
             yield row, unit
 
 
-def _whole(buffer: Any) -> Any:  # noqa: ANN401 - a buffer and its region
+def _whole(buffer: tvm.ir.Var) -> Any:  # noqa: ANN401 - a buffer and its region
     return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]

@@ -6,7 +6,7 @@ harmless parts passes. Everything else is refused, and the message names it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import tvm
@@ -56,7 +56,7 @@ def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
 class _Walk:
     """The check of one function."""
 
-    def __init__(self, function: Any) -> None:  # noqa: ANN401 - tvm is not typed
+    def __init__(self, function: tvm.ir.BaseFunc) -> None:
         self._function = function
         self._library: Library | None = None
         self._seen: set[tuple[str, str]] = set()
@@ -92,7 +92,7 @@ class _Walk:
         if self._met > self._strings and kind == "PrimFunc":
             raise _Found("has a string where none belongs")
 
-    def _visit(self, node: Any) -> tvm_ffi.VisitInterrupt | None:  # noqa: ANN401 - likewise
+    def _visit(self, node: object) -> tvm_ffi.VisitInterrupt | None:
         kind = type(node).__name__
         check = self._checks.get(kind)
         try:
@@ -114,7 +114,7 @@ class _Walk:
                 if self._library is None:
                     raise _Found(f"calls the library {_shown(value)}")
 
-    def _call(self, call: Any) -> None:  # noqa: ANN401 - likewise
+    def _call(self, call: tvm.ir.Call) -> None:
         op, arguments = call.op, call.args
         if isinstance(op, tvm.ir.GlobalVar):
             return
@@ -146,14 +146,14 @@ class _Walk:
                 raise _Found(f"calls {_shown(name)}")
             self._seen.add(("op", name))
 
-    def _named(self, known: Iterable[str], arguments: Any, op: str) -> None:  # noqa: ANN401 - likewise
+    def _named(self, known: Iterable[str], arguments: Sequence[tvm.ir.Expr], op: str) -> None:
         first = arguments[0] if len(arguments) else None
         if not isinstance(first, StringImm):
             raise _Found(f"calls {op} without a name")
         self._strings += 1
         _one_of(known, str(first.value), op.removeprefix("tirx."))
 
-    def _words(self, arguments: Any, pattern: re.Pattern[str]) -> None:  # noqa: ANN401 - likewise
+    def _words(self, arguments: Sequence[tvm.ir.Expr], pattern: re.Pattern[str]) -> None:
         for argument in arguments:
             if isinstance(argument, StringImm):
                 self._strings += 1
@@ -163,7 +163,7 @@ class _Walk:
     def _string(self, _: object) -> None:
         self._met += 1
 
-    def _attribute(self, statement: Any) -> None:  # noqa: ANN401 - likewise
+    def _attribute(self, statement: tvm.tirx.AttrStmt) -> None:
         key = str(statement.attr_key)
         _one_of(names.ATTRIBUTES, key, "attribute statement")
         if isinstance(statement.value, StringImm):
@@ -172,7 +172,7 @@ class _Walk:
                 raise _Found(f"has the string {_shown(statement.value)} at {key}")
         _one_of(names.THREADS, getattr(statement.node, "thread_tag", ""), "thread tag")
 
-    def _loop(self, loop: Any) -> None:  # noqa: ANN401 - likewise
+    def _loop(self, loop: tvm.tirx.For) -> None:
         _annotations(loop.annotations)
         if loop.thread_binding is not None:
             _one_of(names.THREADS, loop.thread_binding.thread_tag, "thread tag")
@@ -209,7 +209,7 @@ def _name(name: str) -> None:
         raise _Found(f"has the name {_shown(name)}")
 
 
-def _intrinsic(number: Any) -> None:  # noqa: ANN401 - any of TVM's values
+def _intrinsic(number: tvm.ir.Expr | None) -> None:
     known = isinstance(number, tvm.tirx.IntImm) and int(number) in callees.instructions()
     if not known:
         raise _Found(f"has the instruction {_shown(getattr(number, 'value', number))} of LLVM")

@@ -20,7 +20,7 @@ _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 _LISTS: Final = ("args", "indices")
 
 
-def find_boundaries(value: Any, block: SBlock) -> Mapping[int, set[int]]:  # noqa: ANN401 - tvm is not typed
+def find_boundaries(value: tvm.ir.Expr, block: SBlock) -> Mapping[int, set[int]]:
     """Return the indices of each axis at which a condition, or a clamp, changes its value.
 
     Those of conditions that ask for two axes are left out.
@@ -49,7 +49,7 @@ def divide_axis(boundaries: set[int], extent: int) -> tuple[int, ...]:
     return tuple(map(int.__sub__, ends, [0, *inside])) if inside else ()
 
 
-def nodes_of(node: Any, *, within_loads: bool = True) -> Iterator[Any]:  # noqa: ANN401 - likewise
+def nodes_of(node: tvm.ir.Node, *, within_loads: bool = True) -> Iterator[Any]:
     """Yield an expression and all expressions in it."""
     yield node
     if within_loads or not isinstance(node, TensorLoad):
@@ -60,10 +60,10 @@ def nodes_of(node: Any, *, within_loads: bool = True) -> Iterator[Any]:  # noqa:
             yield from nodes_of(child, within_loads=within_loads)
 
 
-def _is_integer(value: Any) -> bool:  # noqa: ANN401 - tvm is not typed
+def _is_integer(value: tvm.ir.Expr) -> bool:
     return "int" in str(value.ty)
 
 
-def _steps(difference: Any, axes: list[Any]) -> list[Any]:  # noqa: ANN401 - tvm is not typed
+def _steps(difference: tvm.ir.Expr, axes: list[tvm.ir.Var]) -> list[Any]:
     steps = list(detect_linear_equation(difference, axes))
     return steps if all(isinstance(step, tvm.tirx.IntImm) for step in steps) else []

@@ -141,7 +141,7 @@ def _offset(index: Any) -> int:  # noqa: ANN401 - an expression
     return int(taken) if isinstance(taken, IntImm) else 0
 
 
-def _elementwise(block: SBlock, result: Any) -> bool:  # noqa: ANN401 - a buffer
+def _elementwise(block: SBlock, result: tvm.ir.Var) -> bool:
     """Tell whether a block computes each element from the element of a buffer at the same index."""
     axes = [axis.var for axis in block.iter_vars]
     reads = [read.region for read in block.reads if read.source.same_as(result)]

@@ -91,7 +91,9 @@ def recognize(product: Product) -> Gemm | None:
     )
 
 
-def _steps(buffer: Any, indices: Sequence[Any], axes: Sequence[tvm.ir.Var]) -> list[int]:  # noqa: ANN401 - a buffer
+def _steps(
+    buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr], axes: Sequence[tvm.ir.Var]
+) -> list[int]:
     """Return the elements of a step along each axis, then the offset; [] if not constant."""
     flat: Any = 0
     for index, extent in zip(indices, buffer.ty.shape, strict=True):
@@ -142,7 +144,7 @@ def _merged(axes: Sequence[Axis], which: str) -> tuple[Axis, list[Axis]]:
 
 
 def _matrix(
-    buffer: Any,  # noqa: ANN401 - a buffer
+    buffer: tvm.ir.Var,
     offset: int,
     rows: tuple[int, int],
     columns: tuple[int, int],

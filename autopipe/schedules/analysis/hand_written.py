@@ -105,7 +105,7 @@ def _is_plain(body: Stmt) -> bool:
     return isinstance(body, BufferStore)
 
 
-def _work(statement: Any) -> int:  # noqa: ANN401 - TVM's statements
+def _work(statement: tvm.tirx.Stmt) -> int:
     if isinstance(statement, SeqStmt):
         return sum(map(_work, statement.seq))
     if isinstance(statement, For):
@@ -165,7 +165,7 @@ def _carries(loop: For) -> bool:
     return any(load.source.same_as(store.buffer) for load in loads for store in stores)
 
 
-def _stride(access: Access, variable: Any, known: Analyzer) -> int | None:  # noqa: ANN401 - tvm
+def _stride(access: Access, variable: tvm.ir.Var, known: Analyzer) -> int | None:
     """Return how far apart in memory neighbouring steps are; None if that is not constant."""
     flat = known.simplify(_flat(*access))
     parts: list[Any] = []
@@ -177,7 +177,7 @@ def _stride(access: Access, variable: Any, known: Analyzer) -> int | None:  # no
     return int(apart) if isinstance(apart, IntImm) else None
 
 
-def _flat(buffer: Any, indices: Sequence[Any]) -> Any:  # noqa: ANN401 - TVM's expressions
+def _flat(buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr | int:
     """Return the place of an element in memory, counted in elements."""
     sizes = [int(size) for size in buffer.ty.shape]
     factors = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]

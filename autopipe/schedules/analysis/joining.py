@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
@@ -90,7 +91,7 @@ def _replaced(value: Expr, elements: Sequence[Any], others: Sequence[tirx.Var]) 
     return value
 
 
-def _naming(element: Any, other: tirx.Var) -> Callable[[Any], Any]:  # noqa: ANN401 - any expression
+def _naming(element: tvm.ir.Expr, other: tirx.Var) -> Callable[[Any], Any]:
     return lambda part: other if tvm_ffi.structural_equal(element, part) else part
 
 

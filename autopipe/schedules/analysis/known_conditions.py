@@ -11,6 +11,7 @@ rows i from 0 on it always does:
 from collections.abc import Callable
 from typing import Any, Final
 
+import tvm
 import tvm_ffi
 from tvm.ir import Call, Expr
 from tvm.sym import Analyzer
@@ -22,10 +23,10 @@ Rounded = Callable[[Expr, Analyzer], Expr]
 _COMPARISONS: Final = (LE, LT, GE, GT)
 
 
-def without_known(part: Any, known: Analyzer, rounded: Rounded) -> Any:  # noqa: ANN401 - TVM's statements
+def without_known(part: tvm.ir.Node, known: Analyzer, rounded: Rounded) -> Any:  # noqa: ANN401 - TVM's statements
     """Return a statement without conditions that always hold by what is known of its axes."""
 
-    def compared(one: Any) -> Expr:  # noqa: ANN401 - a comparison
+    def compared(one: tvm.ir.Expr) -> Expr:
         return IntImm("bool", 1) if _holds(one, known, rounded) else one
 
     def both(one: And) -> Expr:

@@ -218,7 +218,7 @@ def offset_of(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPiece, ..
     return int(total.base), pieces
 
 
-def _share(load: Any, read: tuple[AxisPiece, ...] | None, block: SBlock) -> float:  # noqa: ANN401 - tvm is not typed
+def _share(load: TensorLoad, read: tuple[AxisPiece, ...] | None, block: SBlock) -> float:
     """Return how many new elements a load takes from memory for an output; 0 if they are apart."""
     if read is None:
         return float(usual_stride(load, block.iter_vars[-1].var) in {0, 1})
@@ -230,7 +230,7 @@ def _share(load: Any, read: tuple[AxisPiece, ...] | None, block: SBlock) -> floa
     return 1 / piece.extent if is_shift or not divided else 0.0
 
 
-def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
+def _chooses(node: tvm.ir.Node, last: tvm.ir.Var) -> bool:
     if isinstance(node, tvm.tirx.Select):
         return True
     if getattr(getattr(node, "op", None), "name", "") != "prim.if_then_else":
@@ -247,7 +247,7 @@ def _size(dtype: str) -> int:
     return max(8, int(tvm.runtime.DataType(dtype).bits))
 
 
-def _total(load: Any, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
+def _total(load: TensorLoad, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
     """Return the offset in memory that is read, as TVM's sum of parts of axes."""
     analyzer = Analyzer()
     for axis in block.iter_vars:
@@ -258,7 +258,7 @@ def _total(load: Any, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
     return iteration_sum(analyzer.simplify(flat), block, analyzer)
 
 
-def _pieces(total: Any, axes: list[Any]) -> tuple[AxisPiece, ...] | None:  # noqa: ANN401 - likewise
+def _pieces(total: Any, axes: list[tvm.ir.Var]) -> tuple[AxisPiece, ...] | None:  # noqa: ANN401 - a sum of axes
     if _used(nodes_of(total.base), axes[-1:]):
         return None
     pieces = []
@@ -301,5 +301,5 @@ def _joint(read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[i
     return whole and before.stride == here.stride * here.extent
 
 
-def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - tvm is not typed
+def _same(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
     return isinstance(one, tvm.runtime.Object) and one.same_as(other)

@@ -11,6 +11,7 @@ is told by whether a result becomes nothing but itself or a value of known bound
 from collections.abc import Sequence
 from typing import Any, Final
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
@@ -72,7 +73,7 @@ class _Rewriting:
         for var, values in ranges:
             self._known.bind(var, values)
 
-    def chosen(self, value: Any, result: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+    def chosen(self, value: tvm.ir.Expr, result: tvm.ir.Expr) -> Expr:
         """Return a step of a wide result, which is to stay what it is or become what has room."""
         if isinstance(value, tirx.Select):
             sides = value.true_value, value.false_value
@@ -85,7 +86,7 @@ class _Rewriting:
             raise _TooWideError
         return self.of(value)
 
-    def of(self, value: Any) -> Expr:  # noqa: ANN401 - as above
+    def of(self, value: tvm.ir.Expr) -> Expr:
         """Return an expression in which what had 64 bits has 32."""
         kind = str(value.ty.dtype)
         if isinstance(value, TensorLoad):
@@ -107,7 +108,7 @@ class _Rewriting:
             raise _TooWideError
         return load
 
-    def _number(self, value: Any) -> Expr:  # noqa: ANN401 - as above
+    def _number(self, value: tvm.ir.Expr) -> Expr:
         """Return a number made of axes, if it and all that it is made of have room."""
         bound = self._known.const_int_bound(value)
         if int(bound.min_value) < -_MOST or int(bound.max_value) > _MOST:
@@ -122,7 +123,7 @@ class _Rewriting:
             return type(value)(self.of(value.a), self.of(value.b))
         raise _TooWideError
 
-    def _other(self, value: Any) -> Expr:  # noqa: ANN401 - as above
+    def _other(self, value: tvm.ir.Expr) -> Expr:
         """Return what has no 64 bits, if nothing in it reads a result that had them."""
         loads: list[TensorLoad] = []
         tvm_ffi.structural_walk(value, (TensorLoad, loads.append))

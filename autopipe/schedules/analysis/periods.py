@@ -3,6 +3,7 @@
 import math
 from typing import Any, Final
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr
@@ -16,7 +17,7 @@ DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
 """What takes an index apart."""
 
 
-def period(value: Expr, axis: Any) -> int:  # noqa: ANN401 - TVM's variables
+def period(value: Expr, axis: tvm.ir.Var) -> int:
     """Return after how many steps along an axis all that is divided in a value is alike again.
 
     1 where nothing is divided, 0 where it is divided by what is no number.

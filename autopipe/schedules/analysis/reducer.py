@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad
@@ -155,7 +156,7 @@ class Reducer:
         return [substitute(value, values, load) for value in self.ordered or self.values]
 
 
-def _stored(body: Any) -> tuple[BufferStore, ...]:  # noqa: ANN401 - TVM's statements
+def _stored(body: tvm.tirx.Stmt) -> tuple[BufferStore, ...]:
     """Return the stores of a body that has nothing else but values with names."""
     if isinstance(body, BufferStore):
         return (body,)

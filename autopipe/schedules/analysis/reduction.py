@@ -124,7 +124,7 @@ class Reduction:
         return any(occurrences(step, self.axes[axis]) for step in open_steps)
 
 
-def _stride(load: TensorLoad, variable: Any) -> int | None:  # noqa: ANN401 - TVM's variables
+def _stride(load: TensorLoad, variable: tvm.ir.Var) -> int | None:
     """Return how far apart in memory neighbours are; None if that is not constant."""
     flat: Any = 0
     for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
@@ -134,7 +134,7 @@ def _stride(load: TensorLoad, variable: Any) -> int | None:  # noqa: ANN401 - TV
     return int(linear[0]) if known else None
 
 
-def _inside(statement: Any) -> tuple[list[For], SBlockRealize | None]:  # noqa: ANN401 - TVM's
+def _inside(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealize | None]:
     """Return the loops around the only block in a statement, which has nothing else."""
     loops: list[For] = []
     while isinstance(statement, For):
@@ -142,8 +142,9 @@ def _inside(statement: Any) -> tuple[list[For], SBlockRealize | None]:  # noqa: 
             return [], None
         loops.append(statement)
         statement = statement.body
-    found = isinstance(statement, SBlockRealize) and _always(statement)
-    return loops, statement if found else None
+    if isinstance(statement, SBlockRealize) and _always(statement):
+        return loops, statement
+    return loops, None
 
 
 def _always(realize: SBlockRealize) -> bool:

@@ -7,6 +7,7 @@ divide [2, rows, n]. In each, the first two axes count the rows.
 from collections.abc import Sequence
 from typing import Any
 
+import tvm
 from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx import Bind
@@ -18,7 +19,7 @@ StoredValue = tuple[Any, Any, Any]
 """A buffer, the value that is stored in it, and where."""
 
 
-def stores_of(body: Any) -> list[StoredValue]:  # noqa: ANN401 - tvm
+def stores_of(body: tvm.tirx.Stmt) -> list[StoredValue]:
     """Return what a statement stores, the values that it binds in their places."""
     statements = list(body.seq) if hasattr(body, "seq") else [body]
     bound: list[tuple[Any, Expr]] = []

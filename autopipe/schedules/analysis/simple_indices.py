@@ -15,6 +15,7 @@ nothing is negative. TVM's analysis of what moves evenly knows that one alone.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm.ir import Expr, Range, TensorLoad, TensorRegion
 from tvm.s_tir import SBlock, Schedule
@@ -99,7 +100,7 @@ def _rounded_down(index: Expr, known: Analyzer) -> Expr:
     """Return an index whose divisions of what is not negative round down."""
 
     def other(kind: Any) -> Callable[[Any], Expr]:  # noqa: ANN401 - a class of TVM
-        def down(one: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+        def down(one: tvm.ir.Expr) -> Expr:
             positive = isinstance(one.b, IntImm) and int(one.b) > 0
             return kind(one.a, one.b) if positive and known.can_prove(one.a >= 0) else one
 
@@ -109,7 +110,7 @@ def _rounded_down(index: Expr, known: Analyzer) -> Expr:
     return tvm_ffi.structural_map(changed, (Mod, other(FloorMod)))
 
 
-def _divides(body: Any) -> bool:  # noqa: ANN401 - TVM's statements
+def _divides(body: tvm.tirx.Stmt) -> bool:
     found: list[Any] = []
     for kind in (FloorDiv, FloorMod, Div, Mod):
         tvm_ffi.structural_walk(body, (kind, found.append))

@@ -4,8 +4,6 @@ Example: a step of the sum of x[i, k] over k loads and adds. Neighbours along k 
 after the other, so some of them fill a vector; those along i are a row apart.
 """
 
-from typing import Any
-
 import tvm
 from tvm.ir import TensorLoad
 from tvm.sym import Analyzer, detect_linear_equation
@@ -26,7 +24,7 @@ def stride(reduction: Reduction) -> int | None:
     return max(known, default=0) if len(known) == len(strides) else None
 
 
-def _apart(reduction: Reduction, variable: Any) -> int | None:  # noqa: ANN401 - TVM's variables
+def _apart(reduction: Reduction, variable: tvm.ir.Var) -> int | None:
     """Return the most elements from what is read at a value of a variable to that at the next."""
     strides = []
     for load in reduction.loads:
@@ -61,7 +59,7 @@ def joint_steps(reduction: Reduction) -> int:
 def work(reduction: Reduction) -> int:
     """Return how many loads and operations a step takes, without those of indices."""
 
-    def named(load: TensorLoad) -> Any:  # noqa: ANN401 - TVM's variables
+    def named(load: TensorLoad) -> tvm.ir.Var:
         return tvm.tirx.Var("loaded", load.ty)
 
     reducer = reduction.reducer
@@ -69,6 +67,6 @@ def work(reduction: Reduction) -> int:
     return len(reduction.loads) + sum(map(operations, bare))
 
 
-def bits_of(buffer: Any) -> int:  # noqa: ANN401 - TVM's buffers
+def bits_of(buffer: tvm.ir.Var) -> int:
     """Return the size of an element in bits, a byte at least."""
     return max(8, int(tvm.runtime.DataType(str(buffer.ty.dtype)).bits))

@@ -139,11 +139,11 @@ def _sources(blocks: Sequence[SBlock], side: str) -> list[Any]:
     return sources
 
 
-def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - a TVM object
+def _among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
     return any(buffer.same_as(other) for other in buffers)
 
 
-def _outermost(statement: Any) -> SBlock | None:  # noqa: ANN401 - a TVM object
+def _outermost(statement: tvm.tirx.Stmt) -> SBlock | None:
     """Return the block in a statement that holds all others; None if there are several."""
     while isinstance(statement, tirx.For):
         statement = statement.body
@@ -170,7 +170,7 @@ def _told(block: SBlock, buffers: Sequence[Any]) -> SBlock:
     return SBlock([], reads, writes, block.name_hint, block.body)
 
 
-def _blocks(statement: Any) -> list[SBlock]:  # noqa: ANN401 - a TVM object
+def _blocks(statement: tvm.tirx.Stmt) -> list[SBlock]:
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(statement, (SBlock, blocks.append))
     return blocks

@@ -16,6 +16,7 @@ above nor equal, in both.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, Range, TensorLoad
@@ -55,17 +56,17 @@ def in_order(values: Sequence[Expr], positions: frozenset[int], place: Place) ->
     """
     here = [_other_side(v, i, place) if i in positions else None for i, v in enumerate(values)]
 
-    def is_before(one: Any, other: Any) -> bool:  # noqa: ANN401 - TVM's expressions
+    def is_before(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
         result = place(one) if isinstance(one, TensorLoad) else None
         position = None if result is None else here[result]
         return position is not None and bool(tvm_ffi.structural_equal(other, position))
 
-    def told(value: Any) -> bool | None:  # noqa: ANN401 - as above
+    def told(value: tvm.ir.Expr) -> bool | None:
         if is_before(value.a, value.b):
             return isinstance(value, _LOWER)
         return isinstance(value, _HIGHER) if is_before(value.b, value.a) else None
 
-    def rewritten(value: Any) -> Expr | bool:  # noqa: ANN401 - as above
+    def rewritten(value: tvm.ir.Expr) -> Expr | bool:
         if isinstance(value, (*_LOWER, *_HIGHER)):
             known = told(value)
             return value if known is None else known
@@ -73,7 +74,7 @@ def in_order(values: Sequence[Expr], positions: frozenset[int], place: Place) ->
             return _combined(value, rewritten(value.a), rewritten(value.b))
         return value
 
-    def chosen(value: Any) -> Expr:  # noqa: ANN401 - as above
+    def chosen(value: tvm.ir.Expr) -> Expr:
         if not isinstance(value, tirx.Select):
             return value
         condition = rewritten(value.condition)
@@ -84,7 +85,7 @@ def in_order(values: Sequence[Expr], positions: frozenset[int], place: Place) ->
     return tuple(map(chosen, values))
 
 
-def _combined(value: Any, one: Any, other: Any) -> Expr | bool:  # noqa: ANN401 - as above
+def _combined(value: Expr, one: Any, other: Any) -> Expr | bool:  # noqa: ANN401 - some are known
     """Return two conditions as one, where some are known."""
     absorbing = isinstance(value, tirx.Or)
     for part, rest in ((one, other), (other, one)):
@@ -99,14 +100,14 @@ def _combined(value: Any, one: Any, other: Any) -> Expr | bool:  # noqa: ANN401 
     return tirx.Or(one, other)
 
 
-def _alike(one: Any, other: Any) -> bool:  # noqa: ANN401 - as above
+def _alike(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
     """Tell whether two comparisons are of the same two values."""
     equal = tvm_ffi.structural_equal
     straight = equal(one.a, other.a) and equal(one.b, other.b)
     return bool(straight or (equal(one.a, other.b) and equal(one.b, other.a)))
 
 
-def _other_side(value: Any, result: int, place: Place) -> Expr | None:  # noqa: ANN401 - as above
+def _other_side(value: tvm.ir.Expr, result: int, place: Place) -> Expr | None:
     """Return what a choice takes if it does not keep the result."""
     if not isinstance(value, tirx.Select) or "int" not in str(value.ty.dtype):
         return None
@@ -144,7 +145,7 @@ def _of_one_type(
     dtype = str(here.ty.dtype)
     wide = [(var, tirx.Var(var.name, dtype)) for var, _ in steps]
 
-    def cast(value: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+    def cast(value: tvm.ir.Expr) -> Expr:
         same = (other for var, other in wide if var.same_as(value.value))
         return next(same, value) if str(value.ty.dtype) == dtype else value
 

@@ -7,6 +7,7 @@ of neighbours that are swapped count as they lie.
 
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm.ir import Expr, TensorLoad
 from tvm.ir.prim.expr import BitwiseXor
@@ -39,7 +40,7 @@ def flat_index(load: TensorLoad) -> Expr:
     return flat
 
 
-def usual_stride(load: TensorLoad, axis: Any) -> int | None:  # noqa: ANN401 - TVM's variables
+def usual_stride(load: TensorLoad, axis: tvm.ir.Var) -> int | None:
     """Return the longest stride along an axis between borders; None where one is not constant."""
     flat, strides = flat_index(load), []
     for first in (True, False):

@@ -52,7 +52,7 @@ def _is_sum(block: SBlock) -> bool:
     return any(isinstance(_plain(term), tvm.tirx.Mul) for term in (value.a, value.b))
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - TVM's expressions
+def _plain(value: tvm.ir.Expr) -> tvm.ir.Expr:
     return _plain(value.value) if isinstance(value, tvm.tirx.Cast) else value
 
 

@@ -135,7 +135,7 @@ def _unfolded(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
     return steps[::-1]
 
 
-def _left(extent: int, part: int, step: Expr) -> Any:  # noqa: ANN401 - a number or an expression
+def _left(extent: int, part: int, step: Expr) -> Expr | int:
     """Return how many rows or columns a part has; the last part may have fewer."""
     if extent % part == 0:
         return part

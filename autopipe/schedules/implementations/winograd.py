@@ -161,7 +161,7 @@ def _body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
     return SBlockRealize([], True, root)  # noqa: FBT003 - TVM's signature
 
 
-def _output(convolution: Convolution, tiles: Any, tiling: Tiling) -> tirx.Stmt:  # noqa: ANN401 - a buffer
+def _output(convolution: Convolution, tiles: tvm.ir.Var, tiling: Tiling) -> tirx.Stmt:
     """Return the loops over the tiles that compute what follows on each element of a tile."""
     dtype = str(convolution.data.shape[0].ty.dtype)
     loops = [tirx.Var(name, dtype) for name in ("tile", "row", "column", "channel")]
@@ -185,7 +185,9 @@ def _output(convolution: Convolution, tiles: Any, tiling: Tiling) -> tirx.Stmt: 
     return nest
 
 
-def _inside(convolution: Convolution, tiling: Tiling, tile: Any, place: Sequence[Any]) -> list[Any]:  # noqa: ANN401 - indices
+def _inside(
+    convolution: Convolution, tiling: Tiling, tile: tvm.ir.Expr, place: Sequence[tvm.ir.Expr]
+) -> list[tvm.ir.Expr]:
     """Return the conditions under which an element of a tile is inside the output."""
     *_, height, width, _ = convolution.result.shape
     conditions = []
@@ -199,7 +201,7 @@ def _inside(convolution: Convolution, tiling: Tiling, tile: Any, place: Sequence
 
 def _moved(
     convolution: Convolution,
-    tiles: Any,  # noqa: ANN401 - a buffer
+    tiles: tvm.ir.Var,
     axes: Sequence[Any],
     place: Sequence[Any],
 ) -> Sequence[Any]:
@@ -208,10 +210,10 @@ def _moved(
     indices = dict(zip((axis.var for axis in after.iter_vars), place, strict=True))
     element = [tvm.ir.Range.from_min_extent(axis, tirx.const(1, str(one.dtype))) for axis in axes]
 
-    def load(node: Any) -> Any:  # noqa: ANN401 - expressions
+    def load(node: tvm.ir.TensorLoad) -> tvm.ir.Expr:
         return tirx.BufferLoad(tiles, axes) if node.source.same_as(convolution.result) else node
 
-    def region(node: Any) -> Any:  # noqa: ANN401 - regions
+    def region(node: tvm.ir.TensorRegion) -> tvm.ir.TensorRegion:
         return (
             tirx.BufferRegion(tiles, element) if node.source.same_as(convolution.result) else node
         )
@@ -226,5 +228,5 @@ def _moved(
     ]
 
 
-def _replaced(node: Any, places: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - any node
+def _replaced(node: tvm.ir.Node, places: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - any node
     return tvm_ffi.structural_map(node, (tvm.ir.Var, lambda var: places.get(var, var)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
@@ -100,7 +101,7 @@ class UnitTile:
                         self._store(write, row, lane, done, frozenset(written))
                 written.add(write.target)
 
-    def _sum(self, group: int, done: Any) -> None:  # noqa: ANN401 - a buffer
+    def _sum(self, group: int, done: tvm.ir.Var) -> None:
         """Write the sums of some gates, in registers, and keep them."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
         which = [copy.phase.gates[group * copy.gates + at] for at in range(copy.gates)]
@@ -138,7 +139,7 @@ class UnitTile:
                     address = tirx.address_of(entry)
                     T.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *_SOON))
 
-    def _add(self, group: int, sums: Any) -> None:  # noqa: ANN401 - a buffer
+    def _add(self, group: int, sums: tvm.ir.Var) -> None:
         """Add the products of a state and the weights of some gates to their sums."""
         knobs, form = self.run.knobs, self.run.tensors.form
         terms = form.hidden // self.copy.joined
@@ -158,7 +159,7 @@ class UnitTile:
                 else:
                     self._add_products(group, sums, row, term, at)
 
-    def _add_products(self, group: int, sums: Any, row: Expr, term: Expr, at: int) -> None:  # noqa: ANN401
+    def _add_products(self, group: int, sums: tvm.ir.Var, row: Expr, term: Expr, at: int) -> None:
         """Add a term to the sums of a gate."""
         run, copy, form = self.run, self.copy, self.run.tensors.form
         source = self._bytes if form.rounded else self._state(copy.phase.source, self.written)
@@ -170,7 +171,7 @@ class UnitTile:
             value = sums[row, number(at), lane] + product
             T.buffer_store(sums, value, [row, number(at), lane])
 
-    def _add_dots(self, group: int, sums: Any, row: Expr, term: Expr, at: int) -> None:  # noqa: ANN401
+    def _add_dots(self, group: int, sums: tvm.ir.Var, row: Expr, term: Expr, at: int) -> None:
         """Add some terms to the sums of a gate by an instruction, a vector at a time."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
         dot = instruction(knobs.instruction, knobs.lanes, BYTES)
@@ -189,7 +190,7 @@ class UnitTile:
         write: Write,
         row: Expr,
         lane: Expr,
-        done: Any,  # noqa: ANN401 - a buffer
+        done: tvm.ir.Var,
         written: frozenset[str],
     ) -> None:
         """Write a state of a hidden unit, and the output, which is the hidden state."""

@@ -274,7 +274,12 @@ def _add(
         T.buffer_store(buffer, value, [lane])
 
 
-def _combined(kind: Any, partial: Any, width: int, number: Callable[[Extent], Expr]) -> Expr:  # noqa: ANN401 - tvm
+def _combined(
+    kind: Any,  # noqa: ANN401 - a class of TVM
+    partial: tvm.ir.Expr,
+    width: int,
+    number: Callable[[Extent], Expr],
+) -> Expr:
     """Return what partial results come to: half of them with the other half, as vectors.
 
     The last few are combined in pairs: ((a + b) + (c + d)).
@@ -307,7 +312,7 @@ def _is_combined(block: SBlock) -> bool:
     )
 
 
-def _adds_to(value: Any, total: Any, totals: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm
+def _adds_to(value: tvm.ir.Expr, total: tvm.ir.Var, totals: Sequence[tvm.ir.Var]) -> bool:
     """Tell whether one side of an operator is the total, and the other one hangs on none."""
     sides = (value.a, value.b)
     own = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]

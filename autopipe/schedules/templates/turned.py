@@ -206,14 +206,14 @@ class _Writing:
         named = [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._views]
         return tirx.SeqStmt([*named, builder.get()])
 
-    def _row(self, tensor: Any) -> Any:  # noqa: ANN401 - TVM's buffers
+    def _row(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
         """Return a tensor as a row; elements that are only moved are numbers of their size."""
         size, kind = math.prod(map(int, tensor.shape)), str(tensor.dtype)
         if self._copies:
             kind = f"int{max(8, int(tvm.runtime.DataType(kind).bits))}"
         return tirx.decl_buffer((size,), kind, f"{tensor.name}_row", tensor.data, layout=None)
 
-    def _of(self, tensor: Any) -> Any:  # noqa: ANN401 - TVM's buffers
+    def _of(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
         return next(view for one, view in self._views if one.same_as(tensor))
 
     def _number(self, value: int) -> Expr:

@@ -171,7 +171,7 @@ def _follows(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
     )
 
 
-def _reads_again(parts: tuple[tvm.IRModule, ...], windows: Windows, image: Any) -> bool:  # noqa: ANN401 - a TVM object
+def _reads_again(parts: tuple[tvm.IRModule, ...], windows: Windows, image: tvm.ir.Var) -> bool:
     """Tell whether anything but the windows reads what the first convolution writes."""
     after = [block for block in _blocks(parts[1]) if block.name_hint in windows.after]
     others = [*after, *(block for part in parts[2:] for block in _blocks(part))]
@@ -202,7 +202,7 @@ def _vertical(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
     return math.prod(extents[axis] for axis in taken), stride
 
 
-def border_of(part: tvm.IRModule, source: Any) -> Border | None:  # noqa: ANN401 - a TVM object
+def border_of(part: tvm.IRModule, source: tvm.ir.Var) -> Border | None:
     """Return how windows see the result of the first convolution; None if it is changed there."""
     sch = blank(part)
     window_forms.inline_copies(sch)
@@ -233,7 +233,7 @@ def border_of(part: tvm.IRModule, source: Any) -> Border | None:  # noqa: ANN401
     return Border(source, padding.target, top, left, padding.border)
 
 
-def _is_moved(index: Any, axis: Any, low: Extent, size: int) -> bool:  # noqa: ANN401 - TVM objects
+def _is_moved(index: Any, axis: tvm.ir.Var, low: Extent, size: int) -> bool:  # noqa: ANN401 - TVM objects
     """Tell whether an index is an axis without the border before it."""
     found = detect_linear_equation(index, [axis])
     steps = [int(step) for step in found] if len(found) == 2 else []  # noqa: PLR2004

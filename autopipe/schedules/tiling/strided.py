@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import tvm
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 from tvm.sym import Analyzer, detect_linear_equation
@@ -59,7 +60,9 @@ class ApartRead:
     """A buffer of a vector, where it is put."""
 
 
-def put(source: Any, reads: Sequence[ApartRead], first: Expr, stride: int, width: int) -> None:  # noqa: ANN401 - TVM's buffer
+def put(
+    source: tvm.ir.Var, reads: Sequence[ApartRead], first: Expr, stride: int, width: int
+) -> None:
     """Write what puts elements `stride` apart side by side, for `width` outputs from `first` on.
 
     `reads` are those of all steps. An IRBuilder must be open.
@@ -73,7 +76,9 @@ def put(source: Any, reads: Sequence[ApartRead], first: Expr, stride: int, width
             _group(source, group, first, stride, width)
 
 
-def _group(source: Any, group: Sequence[ApartRead], first: Expr, stride: int, width: int) -> None:  # noqa: ANN401
+def _group(
+    source: tvm.ir.Var, group: Sequence[ApartRead], first: Expr, stride: int, width: int
+) -> None:
     """Write the loads and shuffles of reads that share vectors."""
     base = group[0].offset
     length = group[-1].offset - base + stride * (width - 1) + 1
@@ -91,7 +96,7 @@ def _group(source: Any, group: Sequence[ApartRead], first: Expr, stride: int, wi
         T.buffer_store(read.room, tirx.Shuffle(parts, lanes), [tirx.Ramp(zero, 1, width)])
 
 
-def placed(load: TensorLoad, values: Values, room: Any) -> ApartRead:  # noqa: ANN401
+def placed(load: TensorLoad, values: Values, room: tvm.ir.Var) -> ApartRead:
     """Return what a load reads for `values` of all axes; 0 for that of the row."""
     *outer, last = (Analyzer().simplify(substitute(index, values)) for index in load.indices)
     return ApartRead(tuple(outer), int(last), room)
