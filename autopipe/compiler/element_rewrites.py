@@ -4,17 +4,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm_ffi
-from tvm import te, tirx
+from tvm import relax, te, tirx
+from tvm.ir import Expr
 
-# ruff: noqa: ANN401  TVM's expressions have no types
+Compute = Callable[..., te.Tensor]
+"""A function of topi: of tensors, and numbers."""
+
+Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
+"""Returns what an operator is in a legalized graph, as TVM's attribute `FLegalize`."""
 
 
 def rewrite_elements(
-    compute: Callable[..., Any], kinds: Sequence[type], rewrite: Callable[[Any], Any]
-) -> Callable[..., Any]:
-    """Return a function of topi whose expressions of these kinds are rewritten."""
+    compute: Compute, kinds: Sequence[type[Expr]], rewrite: Callable[[Any], Expr]
+) -> Compute:
+    """Return a function of topi whose expressions of these kinds are rewritten.
 
-    def compute_rewritten(*operands: Any) -> Any:
+    `rewrite` takes an expression of one of them.
+    """
+
+    def compute_rewritten(*operands: object) -> te.Tensor:
         result = compute(*operands)
         if not isinstance(result, te.Tensor):
             return result
@@ -24,7 +32,7 @@ def rewrite_elements(
             return result
         axes = [axis.var for axis in result.op.axis]
 
-        def element(*index: Any) -> Any:
+        def element(*index: Expr) -> Expr:
             places = dict(zip(axes, index, strict=True))
             return tvm_ffi.structural_map(rewritten, (tirx.Var, lambda var: places.get(var, var)))
 

@@ -12,15 +12,14 @@ infinities and stay.
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
 from autopipe.compiler import reducers  # noqa: F401 - for the schedules of what is made here
-
-# ruff: noqa: ANN401  TVM's calls have no types
+from autopipe.compiler.element_rewrites import Legalize
 
 _OPERATORS: Final = ("max", "min", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
 _LEVEL: Final = 11
@@ -39,10 +38,10 @@ def begin_with_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tvm_ffi.structural_map(function, (tirx.FloatImm, infinite))
 
 
-def _legalized(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _legalized(usual: Callable[..., relax.Call]) -> Legalize:
     """Return what legalizes an operator, given what TVM does."""
 
-    def legalize(builder: relax.BlockBuilder, call: Any) -> Any:
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         apart = relax.BlockBuilder()
         made = usual(apart, call)
         if made.same_as(call):

@@ -5,29 +5,32 @@ Relax has for a type. Importing this module replaces what TVM legalizes two oper
 number goes on as an expression, of which nothing is asked.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import tvm
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.transform.legalize_ops import create
 
-# ruff: noqa: ANN401, SLF001  TVM's expressions have no types, and its wrapper no public name
+from autopipe.compiler.element_rewrites import Legalize
+
+# ruff: noqa: SLF001  TVM's wrapper has no public name
 
 _LEVEL: Final = 11
 """Above that of TVM's own registration, which is 10."""
 
 
-def _legalized(*, is_like: bool) -> Any:
+def _legalized(*, is_like: bool) -> Legalize:
     """Return what legalizes `full`, or `full_like`."""
-    usual = create._full(is_like, None, "full")
+    usual: Legalize = create._full(is_like, None, "full")
 
-    def legalize(builder: Any, call: Any) -> Any:
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         number = call.args[1]
         if not isinstance(number, GenericConst):
             return usual(builder, call)
         value = tirx.const(number.value.numpy().item(), str(number.ty.dtype))
-        return create._full(is_like, value, "full")(builder, call)
+        filled: Legalize = create._full(is_like, value, "full")
+        return filled(builder, call)
 
     return legalize
 

@@ -8,13 +8,13 @@ those of floats tell nothing, and NaN is found as ReduceMax finds it:
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import tvm
 from tvm import relax, te, tirx, topi
 from tvm.ir import Expr
 
-# ruff: noqa: ANN401  TVM's tensors and calls have no types
+from autopipe.compiler.element_rewrites import Legalize
 
 _SINGLE: Final = ("int32", 0x7FFFFFFF)
 _DOUBLE: Final = ("int64", 0x7FFFFFFFFFFFFFFF)
@@ -30,7 +30,7 @@ def ordered(x: te.Tensor, *, nan_first: bool = False) -> te.Tensor:
     """Return integers in the order of the floats of a tensor, NaN last or first."""
     kind, magnitude = _DOUBLE if str(x.dtype) == "float64" else _SINGLE
 
-    def at(*index: Any) -> Expr:
+    def at(*index: Expr) -> Expr:
         value = x(*index).astype("float32") if str(x.dtype) == "float16" else x(*index)
         size = tirx.reinterpret(kind, value) & tirx.const(magnitude, kind)
         nan = tirx.const(-magnitude if nan_first else magnitude, kind)
@@ -46,7 +46,7 @@ def restored(keys: te.Tensor, dtype: str) -> te.Tensor:
     """Return the floats of a type that `ordered` made integers of."""
     kind, _ = _DOUBLE if dtype == "float64" else _SINGLE
 
-    def at(*index: Any) -> Expr:
+    def at(*index: Expr) -> Expr:
         key, sign = keys[index], tirx.min_value(kind)
         bits = tirx.Select(key < tirx.const(0, kind), sign - key, key)
         value = tirx.reinterpret("float64" if dtype == "float64" else "float32", bits)
@@ -55,10 +55,10 @@ def restored(keys: te.Tensor, dtype: str) -> te.Tensor:
     return te.compute(keys.shape, at, name="restored")
 
 
-def _legalized(find: Callable[..., te.Tensor], *, nan_first: bool) -> Callable[..., Any]:
+def _legalized(find: Callable[..., te.Tensor], *, nan_first: bool) -> Legalize:
     """Return what legalizes a call of `relax.argmax` or `relax.argmin`."""
 
-    def legalize(builder: relax.BlockBuilder, call: Any) -> Any:
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         axis, keepdims = call.attrs.axis, bool(call.attrs.keepdims)
 
         def compute(x: te.Tensor) -> te.Tensor:

@@ -13,19 +13,18 @@ Importing this module replaces what TVM legalizes four operators of Relax to; a 
 that is part of the code stays as it is.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import tvm
-from tvm import tirx, topi
-from tvm.ir import GenericConst
+from tvm import relax, tirx, topi
+from tvm.ir import Expr, GenericConst
 from tvm.ir.prim import min_value
 from tvm.relax.transform.legalize_ops import binary
 
-from autopipe.compiler.element_rewrites import rewrite_elements
+from autopipe.compiler.element_rewrites import Compute, Legalize, rewrite_elements
 
-# ruff: noqa: ANN401, SLF001  TVM's expressions have no types, and its wrapper no public name
+# ruff: noqa: SLF001  TVM's wrapper has no public name
 
 _DIVISIONS: Final = (tirx.Div, tirx.FloorDiv, tirx.Mod, tirx.FloorMod)
 _QUOTIENTS: Final = (tirx.Div, tirx.FloorDiv)
@@ -33,7 +32,10 @@ _LEVEL: Final = 11
 """Above that of TVM's own registration, which is 10."""
 
 
-def divide_safely(division: Any) -> Any:
+Division: TypeAlias = tirx.Div | tirx.FloorDiv | tirx.Mod | tirx.FloorMod
+
+
+def divide_safely(division: Division) -> Expr:
     """Return an integer division by a computed divisor without a trap; any other as it is."""
     dividend, divisor = division.a, division.b
     dtype = str(divisor.ty.dtype)
@@ -45,7 +47,7 @@ def divide_safely(division: Any) -> Any:
         specials[-1] = _negate(dividend, dtype)
     cases = {value: divisor.equal(tirx.const(value, dtype)) for value in specials}
     guarded = tirx.Select(tirx.any(*cases.values()), one, divisor)
-    result = type(division)(dividend, guarded)
+    result: Expr = type(division)(dividend, guarded)
     if not isinstance(division, _QUOTIENTS):
         return result  # any integer modulo 1 is 0
     for value, quotient in specials.items():
@@ -53,7 +55,7 @@ def divide_safely(division: Any) -> Any:
     return result
 
 
-def _negate(value: Any, dtype: str) -> Any:
+def _negate(value: Expr, dtype: str) -> Expr:
     """Return an integer with the other sign; the smallest one, which has no other, as it is.
 
     LLVM takes no result of a subtraction for an overflow, and TVM's simplifier takes `value == MIN`
@@ -64,16 +66,16 @@ def _negate(value: Any, dtype: str) -> Any:
     return tirx.Select(is_least, value, zero - value)
 
 
-def _guarded(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(compute: Compute) -> Compute:
     """Return a function of topi whose divisions are all safe."""
     return rewrite_elements(compute, _DIVISIONS, divide_safely)
 
 
-def _legalized(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _legalized(compute: Compute) -> Legalize:
     """Return what legalizes an operator by a function of topi."""
     usual, guarded = binary._binary(_guarded(compute)), _guarded(compute)
 
-    def legalize(builder: Any, call: Any) -> Any:
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if _is_refused(call.args[1]):
             return builder.call_te(guarded, *call.args)  # it stays a tensor
         return usual(builder, call)
@@ -81,7 +83,7 @@ def _legalized(compute: Callable[..., Any]) -> Callable[..., Any]:
     return legalize
 
 
-def _is_refused(divisor: Any) -> bool:
+def _is_refused(divisor: relax.Expr) -> bool:
     """Tell whether TVM fails on an integer as the divisor in an expression."""
     if not isinstance(divisor, GenericConst):
         return False

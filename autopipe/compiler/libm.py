@@ -7,12 +7,11 @@ call is left, and it has vectors of others computed one by one.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import tvm
 from tvm import tirx
-
-# ruff: noqa: ANN401  TVM's calls have no types
+from tvm.ir import Call, Expr
 
 FUNCTIONS: Final = frozenset({"tirx.tanh", "tirx.atanh"})
 """The functions."""
@@ -23,14 +22,15 @@ _LEVEL: Final = 99
 """Above that of TVM's own registration."""
 
 
-def _lowered(name: str) -> Callable[[Any], Any]:
+def _lowered(name: str) -> Callable[[Call], Expr]:
     """Return what a call becomes in code: one of libm, or for vectors what TVM has."""
     operator = tvm.ir.Op.get(name)
     formula = next(filter(None, map(operator.get_attr, _FORMULAS)))
     by_name = operator.get_attr(_BY_NAME)
 
-    def lower(call: Any) -> Any:
-        return (formula if "x" in str(call.ty) else by_name)(call)
+    def lower(call: Call) -> Expr:
+        lowered: Expr = (formula if "x" in str(call.ty) else by_name)(call)
+        return lowered
 
     return lower
 

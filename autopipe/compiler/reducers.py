@@ -6,26 +6,25 @@ that begin with the lowest finite number. Importing this module adds those of `e
 
 import ctypes
 import math
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import tvm
 import tvm_ffi
 from tvm import tirx
-
-# ruff: noqa: ANN401  TVM's expressions have no types
+from tvm.ir import Expr
 
 _REGISTER: Final = "s_tir.schedule.RegisterReducer"
 
 
-def _register(combine: Callable[..., Any], first: float) -> None:
+def _register(combine: Callable[[Expr, Expr], Expr], first: float) -> None:
     """Add a reduction of floats by its operation and its first value."""
 
-    def identity(values: Any) -> Any:
+    def identity(values: Sequence[Expr]) -> list[Expr]:
         dtype = str(values[0].ty.dtype)
         return [tirx.FloatImm(dtype, first) if "float" in dtype else tirx.const(0, dtype)]
 
-    def combiner(one: Any, other: Any) -> Any:
+    def combiner(one: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
         return [combine(one[0], other[0])]
 
     functions = [tvm_ffi.convert_func(function) for function in (combiner, identity)]

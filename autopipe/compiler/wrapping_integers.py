@@ -19,20 +19,19 @@ Sums of 8 and 16 bits are left alone by both. Importing this module replaces wha
 operators of Relax to.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import relax, tirx, topi
+from tvm import relax, te, tirx, topi
 from tvm.ir import Call, Expr, GenericConst, Op
 from tvm.relax.transform.legalize_ops import binary, datatype
 
-from autopipe.compiler.element_rewrites import rewrite_elements
+from autopipe.compiler.element_rewrites import Compute, Legalize, rewrite_elements
 
-# ruff: noqa: ANN401, SLF001  TVM's expressions have no types, and its wrapper no public name
+# ruff: noqa: SLF001  TVM's wrapper has no public name
 
 _ARITHMETIC: Final = (tirx.Add, tirx.Sub, tirx.Mul)
 _BITS: Final = {"int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
@@ -45,21 +44,23 @@ _LEVEL: Final = 11
 """Above that of TVM's own registration, which is 10."""
 
 
-def hide_wrapping(value: Any) -> Any:
+def hide_wrapping(value: tirx.Add | tirx.Sub | tirx.Mul) -> Expr:
     """Return integer arithmetic hidden from TVM's simplifier; any other as it is."""
     if str(value.ty) not in _BITS:
         return value
     return _hide(type(value)(_hide(value.a), _hide(value.b)))
 
 
-def hide_comparison(comparison: Any) -> Any:
+def hide_comparison(
+    comparison: tirx.EQ | tirx.NE | tirx.GT | tirx.GE | tirx.LT | tirx.LE,
+) -> Expr:
     """Return a comparison of integers with both sides hidden; any other as it is."""
     if str(comparison.a.ty) not in _BITS:
         return comparison
     return type(comparison)(_hide(comparison.a), _hide(comparison.b))
 
 
-def hide_cast(cast: Any) -> Any:
+def hide_cast(cast: tirx.Cast) -> Expr:
     """Return a cast of integers that may not fit hidden from the simplifier; any other as it is."""
     source, dtype = str(cast.value.ty), str(cast.ty)
     if not {source, dtype} <= _INTEGERS or np.can_cast(source, dtype):
@@ -111,11 +112,13 @@ def _to_unsigned(operand: Expr, dtype: str) -> Expr:
     return tirx.reinterpret(dtype, operand)
 
 
-def _legalize_unary(compute: Callable[..., Any], name: str, builder: Any, call: Any) -> Any:
+def _legalize_unary(
+    compute: Compute, name: str, builder: relax.BlockBuilder, call: relax.Call
+) -> relax.Expr:
     return builder.call_te(compute, *call.args, primfunc_name_hint=name)
 
 
-def _legalize_cast(builder: Any, call: Any) -> Any:
+def _legalize_cast(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     (data,), dtype = call.args, str(call.attrs.dtype)
     if isinstance(data, GenericConst) and {str(data.ty.dtype), dtype} <= _INTEGERS:
         return relax.const(data.value.numpy().astype(dtype), dtype)
@@ -124,11 +127,11 @@ def _legalize_cast(builder: Any, call: Any) -> Any:
     return builder.call_te(rewrite_elements(topi.cast, [tirx.Cast], hide_cast), data, dtype)
 
 
-def _square(data: Any) -> Any:
+def _square(data: te.Tensor) -> te.Tensor:
     return topi.multiply(data, data)
 
 
-def _register(name: str, legalize: Callable[..., Any]) -> None:
+def _register(name: str, legalize: Legalize) -> None:
     tvm.ir.register_op_attr(f"relax.{name}", "FLegalize", legalize, _LEVEL)
 
 
