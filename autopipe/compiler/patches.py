@@ -5,6 +5,7 @@
     load_cpu_intrinsics  a search registers the intrinsics of every device
     skip_call_stack      TVMScript reads the source of every caller
     cache_type_hints     primitives of schedules analyze their own type hints at each call
+    order_size_variables a kernel takes sizes in the order of addresses, another in each process
     replace_converters   the ONNX importer takes no converters
     replace_build        constant folding compiles what nobody inspected
 
@@ -15,7 +16,7 @@ it. Importing this module imports no TVM. What TVM has an interface for is no pa
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -127,6 +128,36 @@ def cache_type_hints() -> None:
     original = getattr(_type_checker, "_dispatcher", None)
     if original is not None and not hasattr(original, "cache_info"):
         setattr(_type_checker, "_dispatcher", cache(original))  # noqa: B010 - TVM's own name
+
+
+class _OrderedSet(dict[object, None]):
+    """What `tvm.relax.utils` uses of a set, in the order in which elements were added."""
+
+    def add(self, element: object) -> None:
+        """Add an element."""
+        self[element] = None
+
+    def update(self, elements: Iterable[object]) -> None:  # type: ignore[override]  # as of a set
+        """Add elements."""
+        super().update(dict.fromkeys(elements))
+
+    def __sub__(self, other: "_OrderedSet") -> list[object]:
+        """Return the elements that another set has not."""
+        return [element for element in self if element not in other]
+
+
+def order_size_variables() -> None:
+    """Make a kernel take the sizes that its shapes are computed of in the order of their use.
+
+    `emit_te` and all legalizations collect them in a set of objects that are hashed by address: of
+    `[2 * rows, 3 * columns]` a kernel takes rows or columns first, which is another program in each
+    process. A build would not come out the same again.
+
+    It can go once `gen_call_tir_inputs` orders them.
+    """
+    from tvm.relax import utils
+
+    setattr(utils, "set", _OrderedSet)  # noqa: B010 - a name that the module looks up
 
 
 @contextmanager

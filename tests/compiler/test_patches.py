@@ -137,6 +137,30 @@ def test_tvm_still_analyzes_type_hints_at_each_call():
     assert found == "False\n", "cache_type_hints can go"
 
 
+_KERNEL_OF_SIZES = """
+from tvm import relax, te, tirx
+names = [f"size{number}" for number in range(40)]
+sizes = [tirx.Var(name, "int64") for name in names]
+builder = relax.BlockBuilder()
+data = relax.Var("data", relax.TensorType([2 * size for size in sizes], "float32"))
+given = relax.Var("sizes", relax.ShapeType(sizes))
+def copy(data):
+    return te.compute(data.shape, lambda *at: data(*at), name="copied")
+with builder.function("main", [data, given]):
+    builder.emit_func_output(builder.emit_te(copy, data))
+taken = [str(each.name) for each in builder.get()["copy"].params]
+print(taken[1:-1] == names)
+"""
+
+
+def test_kernels_take_sizes_in_the_order_of_their_use():
+    assert run_python(f"import autopipe.compiler.import_tvm\n{_KERNEL_OF_SIZES}") == "True\n"
+
+
+def test_tvm_still_orders_sizes_by_their_addresses():
+    assert run_python(_KERNEL_OF_SIZES) == "False\n", "order_size_variables can go"
+
+
 def test_the_onnx_importer_still_takes_no_converters():
     assert callable(onnx_frontend._get_convert_map)
     named = " ".join(inspect.signature(from_onnx).parameters)
