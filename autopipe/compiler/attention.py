@@ -9,14 +9,15 @@ reads `y` so. The heads and batches, whatever their number, are the outer axes h
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import Field, ValidationError
 from tvm import te, topi
+from tvm.ir import Expr, Var
 
 from autopipe.config.frozen import Frozen
 
-# ruff: noqa: ANN401  what TVM has no types for
+_Value = TypeVar("_Value")
 
 ATTRIBUTE: Final = "autopipe.attention"
 """Attribute of a PrimFunc that holds its form as JSON."""
@@ -57,38 +58,40 @@ def parse(text: str) -> AttentionForm | None:
         return None
 
 
-def usual(order: Sequence[int], values: Sequence[Any]) -> list[Any]:
+def usual(order: Sequence[int], values: Sequence[_Value]) -> list[_Value]:
     """Return what a tensor's axes have in an order, such as extents, in the usual order."""
     return [values[order.index(axis)] for axis in range(len(order))]
 
 
-def ordered(order: Sequence[int], values: Sequence[Any]) -> list[Any]:
+def ordered(order: Sequence[int], values: Sequence[_Value]) -> list[_Value]:
     """Return what axes have in the usual order, such as indices, in the order of a tensor."""
     return [values[axis] for axis in order]
 
 
-def within(mask: Any, place: Sequence[Any]) -> list[Any]:
+def within(mask: te.Tensor | Var, place: Sequence[Expr]) -> list[Expr | int]:
     """Return the index of the element of a mask for a score."""
     return [0 if _is_one(n) else at for n, at in zip(mask.shape, place, strict=True)]
 
 
-def plain(form: AttentionForm, query: Any, key: Any, value: Any, *mask: Any) -> Any:
+def plain(
+    form: AttentionForm, query: te.Tensor, key: te.Tensor, value: te.Tensor, *mask: te.Tensor
+) -> te.Tensor:
     """Return attention as TVM's tensor, scores and softmax written out."""
     *outer, queries, depth = usual(form.query, query.shape)
     keys = usual(form.key, key.shape)[-2]
     breadth = usual(form.value, value.shape)[-1]
     step, term = te.reduce_axis((0, depth), "d"), te.reduce_axis((0, keys), "t")
 
-    def score(*at: Any) -> Any:
+    def score(*at: Expr) -> Expr:
         *heads, s, t = at
         product = query(*ordered(form.query, [*heads, s, step]))
         return te.sum(product * key(*ordered(form.key, [*heads, t, step])), axis=step)
 
-    def moved(*at: Any) -> Any:
+    def moved(*at: Expr) -> Expr:
         scaled = scores(*at) * te.const(form.scale, query.dtype)
         return scaled + mask[0](*within(mask[0], at)) if mask else scaled
 
-    def mean(*at: Any) -> Any:
+    def mean(*at: Expr) -> Expr:
         *heads, s, e = usual(form.result, at)
         part = value(*ordered(form.value, [*heads, term, e]))
         return te.sum(shares(*heads, s, term) * part, axis=term)
@@ -98,5 +101,5 @@ def plain(form: AttentionForm, query: Any, key: Any, value: Any, *mask: Any) -> 
     return te.compute(ordered(form.result, [*outer, queries, breadth]), mean, name="attention")
 
 
-def _is_one(extent: Any) -> bool:
+def _is_one(extent: Expr) -> bool:
     return int(getattr(extent, "value", 0)) == 1

@@ -6,8 +6,9 @@ Template `attention` says in an example what they do.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+import tvm
 from tvm import tirx
 from tvm.ir import Expr
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
@@ -17,8 +18,6 @@ from autopipe.compiler.graph import exponentials
 from autopipe.compiler.graph.arithmetic import let
 from autopipe.schedules.analysis.expressions import unfold, whole
 from autopipe.schedules.primitives import PRODUCTS
-
-# ruff: noqa: ANN401  what TVM has no types for
 
 DTYPE: Final = "float32"
 """Of all tensors."""
@@ -71,7 +70,7 @@ class BandLoops:
 
     found: Attended
     knobs: QueryBand
-    tensors: list[Any]
+    tensors: list[tvm.ir.Var]
     fast: bool
     """Whether elementary functions may round differently from libm's."""
 
@@ -97,7 +96,7 @@ class BandLoops:
             self._shares(scores, most, total)
             self._results(heads, first, scores, total)
 
-    def _turn(self, heads: list[Expr], first: Expr, turned: Any) -> None:
+    def _turn(self, heads: list[Expr], first: Expr, turned: tvm.ir.Var) -> None:
         """Write the queries of a band, their numbers as rows."""
         form, query, depth = self.found.form, self.tensors[0], self.found.depth
         chunk = math.gcd(depth, _TURNED)
@@ -111,7 +110,13 @@ class BandLoops:
             number = query[ordered(form.query, [*heads, first + row, at])]
             T.buffer_store(turned, number * scale, [at, row])
 
-    def _scores(self, place: tuple[list[Expr], Expr], turned: Any, scores: Any, most: Any) -> None:
+    def _scores(
+        self,
+        place: tuple[list[Expr], Expr],
+        turned: tvm.ir.Var,
+        scores: tvm.ir.Var,
+        most: tvm.ir.Var,
+    ) -> None:
         """Write the scores of a band, and the largest of each query."""
         found, knobs, key = self.found, self.knobs, self.tensors[1]
         lowest, sizes = tirx.min_value(DTYPE), (knobs.keys, knobs.across, knobs.width)
@@ -149,7 +154,7 @@ class BandLoops:
         heads, first = place
         return self.tensors[3][within(self.tensors[3], [*heads, first + lane, key])]
 
-    def _shares(self, scores: Any, most: Any, total: Any) -> None:
+    def _shares(self, scores: tvm.ir.Var, most: tvm.ir.Var, total: tvm.ir.Var) -> None:
         """Write e^score in the place of each score, as a share of that of the largest one."""
         knobs = self.knobs
         with T.serial(_number(0), _number(knobs.queries // knobs.width)) as vector:
@@ -168,7 +173,9 @@ class BandLoops:
             with T.vectorized(_number(0), _number(knobs.width)) as lane:
                 T.buffer_store(total, sums[lane], [vector * knobs.width + lane])
 
-    def _results(self, heads: list[Expr], first: Expr, scores: Any, total: Any) -> None:
+    def _results(
+        self, heads: list[Expr], first: Expr, scores: tvm.ir.Var, total: tvm.ir.Var
+    ) -> None:
         """Write the sums of values, divided by the sum of shares."""
         found, knobs, value, out = self.found, self.knobs, self.tensors[2], self.tensors[-1]
         with (
@@ -191,7 +198,10 @@ class BandLoops:
 
     @staticmethod
     def _sum(
-        sums: Any, sizes: tuple[int, int, int], steps: int, add: Callable[[Expr, Expr, Expr], Expr]
+        sums: tvm.ir.Var,
+        sizes: tuple[int, int, int],
+        steps: int,
+        add: Callable[[Expr, Expr, Expr], Expr],
     ) -> None:
         """Write a tile of sums over some steps, in registers."""
         for row, lane in _tile_elements(*sizes):
@@ -210,7 +220,7 @@ class BandLoops:
             store(vector * width + lane)
 
     @staticmethod
-    def _buffer(*shape: int, scope: str = "global") -> Any:
+    def _buffer(*shape: int, scope: str = "global") -> tvm.ir.Var:
         return T.sblock_alloc_buffer(shape, DTYPE, scope=scope)
 
 

@@ -7,7 +7,6 @@ of its result; then what passes between them is put into buffers that hold a few
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 import tvm_ffi
@@ -22,16 +21,14 @@ from autopipe.schedules.tiling.loops import Tiled
 from autopipe.schedules.tiling.nest import TilePlace
 from autopipe.schedules.tiling.windows import OpenWindows, OutputTile
 
-# ruff: noqa: ANN401  what TVM has no types for
-
 
 @dataclass(frozen=True, slots=True)
 class Border:
     """The image that windows read: the result of the first convolution, with a border around it."""
 
-    source: Any
+    source: tvm.ir.Var
     """Buffer of that result, [batch, height, width, channels]."""
-    image: Any
+    image: tvm.ir.Var
     """Buffer with the border; the same buffer where there is none."""
     top: int
     left: int
@@ -58,7 +55,7 @@ class RollingLoops:
     windows: OpenWindows
     last: Tiled | None
     """The product that follows the windows, if there is one."""
-    passed: Any
+    passed: tvm.ir.Var
     """Buffer of what the windows write."""
     height: int
     """Rows of the image that a window takes."""
@@ -90,7 +87,7 @@ class RollingLoops:
                 self._results(image, above, step)
         return self._kept(builder.get(), ring, line)
 
-    def _sides(self, ring: Any) -> None:
+    def _sides(self, ring: tvm.ir.Var) -> None:
         """Write the border left and right of all rows."""
         width, outer = self.border.inner[2], self.border.outer[2]
         sides = [(0, self.border.left), (self.border.left + width, outer)]
@@ -102,7 +99,7 @@ class RollingLoops:
                 ):
                     self._blank(ring, row, start + column)
 
-    def _row(self, image: Expr, row: Expr, ring: Any) -> None:
+    def _row(self, image: Expr, row: Expr, ring: tvm.ir.Var) -> None:
         """Write a row of the image: of the first product, or of the border."""
         top, height = self.border.top, self.border.inner[1]
         if height == self.border.outer[1]:
@@ -116,7 +113,7 @@ class RollingLoops:
                 with T.serial(self._number(0), self._number(self.border.outer[2])) as column:
                     self._blank(ring, slot, column)
 
-    def _blank(self, ring: Any, row: Expr, column: Expr) -> None:
+    def _blank(self, ring: tvm.ir.Var, row: Expr, column: Expr) -> None:
         """Write a pixel of the border."""
         for channel in elements(self.border.outer[3], self.windows.width, self._number):
             T.buffer_store(ring, self.border.value, [row, column, channel])
@@ -172,25 +169,27 @@ class RollingLoops:
         ):
             yield (one, other) if by_columns else (other, one)
 
-    def _read(self) -> list[Any]:
+    def _read(self) -> list[tvm.ir.Var]:
         """Return the buffers that all parts read together."""
         parts = [loops.sources(*self.first), self.windows.sources()]
         parts += [loops.sources(*self.last)] if self.last else []
         own = [self.border.source, self.border.image, *([self.passed] if self.last else [])]
-        found: list[Any] = []
+        found: list[tvm.ir.Var] = []
         for buffer in (buffer for part in parts for buffer in part):
             if not any(map(buffer.same_as, [*own, *found])):
                 found.append(buffer)
         return found
 
-    def _written(self) -> Sequence[Any]:
+    def _written(self) -> Sequence[tvm.ir.Var]:
         return self.last[0].outputs if self.last else [self.passed]
 
-    def _kept(self, loop: tirx.Stmt, ring: Any, line: Any) -> tirx.Stmt:
+    def _kept(self, loop: tirx.Stmt, ring: tvm.ir.Var, line: tvm.ir.Var | None) -> tirx.Stmt:
         """Return the loops with what passes between the parts in a few rows."""
         border = self.border
 
-        def place(buffer: Any, index: Sequence[Expr]) -> tuple[Any, list[Expr]] | None:
+        def place(
+            buffer: tvm.ir.Var, index: Sequence[Expr]
+        ) -> tuple[tvm.ir.Var, list[Expr]] | None:
             if buffer.same_as(border.image):
                 return ring, [index[1] % self.height, *index[2:]]
             if buffer.same_as(border.source):
@@ -202,12 +201,13 @@ class RollingLoops:
 
         return _moved(loop, place)
 
-    def _number(self, value: Any) -> Expr:
+    def _number(self, value: int | Expr) -> Expr:
         return self.windows.number(value)
 
 
 def _moved(
-    loop: tirx.Stmt, place: Callable[[Any, Sequence[Expr]], tuple[Any, list[Expr]] | None]
+    loop: tirx.Stmt,
+    place: Callable[[tvm.ir.Var, Sequence[Expr]], tuple[tvm.ir.Var, list[Expr]] | None],
 ) -> tirx.Stmt:
     """Return loops that read and write some buffers elsewhere."""
 
