@@ -112,9 +112,9 @@ class FinalsReport(_Kept, frozen=True):
     """Median of what all kernels take in one run of the model, with all winners."""
     rest: Amount
     """What a run takes besides: calls, and storage."""
-    whole: Amount
+    whole: Amount = 0.0
     """Seconds of a run as a package runs it, or where there was no time for that, in the process in
-    which kernels were timed."""
+    which kernels were timed. 0 where it was not measured."""
     times: dict[Hash, Amount]
     """Median of one call of each task of the model inside of it, also of those that are not tuned,
     by workload."""
