@@ -183,12 +183,12 @@ def _run(path: Path, inputs: Mapping[str, np.ndarray], here: Mapping[str, object
     from tvm import relax
 
     from autopipe.compiler import lowering, tasks
-    from autopipe.compiler.frontends.onnx.load import load
+    from autopipe.compiler.frontends.onnx.load import load_model
     from autopipe.compiler.library.evaluate_weights import evaluate_weights
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.engines import default
 
-    model = load(path, {}, None, None)
+    model = load_model(path, {}, None, None)
     conditions = Conditions.of(here, fast_algorithms=True)
     goal = conditions.target
     optimized = lowering.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)

@@ -102,7 +102,7 @@ def draft_pipeline(
     """
     from autopipe.compiler.frontends.onnx.facts import outline
 
-    declared = outline.declared(model)
+    declared = outline.read_declared_shapes(model)
     settled = sizes.settled(declared, sizes.given(shapes, list(declared)))
     inputs = open_forms.named(settled) if open_sizes else settled
     try:
@@ -173,15 +173,15 @@ def _dimensions(found: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
 
 
 def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
-    from autopipe.compiler.frontends.onnx.facts.outline import outline
+    from autopipe.compiler.frontends.onnx.facts.outline import read_outline
 
     if any(None in known.shape for known in inputs.values()):
-        return outline(model, None)
+        return read_outline(model, None)
     shapes = {
         name: tuple(size for size in known.shape if size is not None)
         for name, known in inputs.items()
     }
-    return outline(model, {name: Input(shape=shape) for name, shape in shapes.items()})
+    return read_outline(model, {name: Input(shape=shape) for name, shape in shapes.items()})
 
 
 def _fits(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
@@ -191,7 +191,7 @@ def _fits(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
 
 def _refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> str | None:
     """Return why a model does not take certain open sizes, or None if it does."""
-    from autopipe.compiler.frontends.onnx.facts.outline import refusal
+    from autopipe.compiler.frontends.onnx.facts.outline import find_refusal
 
     shapes = {
         name: tuple(
@@ -200,7 +200,7 @@ def _refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> str | 
         )
         for name, known in inputs.items()
     }
-    return refusal(model, {name: Input(shape=shape) for name, shape in shapes.items()})
+    return find_refusal(model, {name: Input(shape=shape) for name, shape in shapes.items()})
 
 
 def _shapes(inputs: Mapping[str, InputSizes]) -> Shapes:

@@ -25,7 +25,7 @@ class Onnx(ModelFormat):
         """Return the model file, and its files of external data by location."""
         from autopipe.compiler.frontends.onnx.reading import source
 
-        return source.files(path)
+        return source.list_files(path)
 
     def load(  # noqa: D102 - as in ModelFormat
         self,
@@ -36,9 +36,9 @@ class Onnx(ModelFormat):
         sha256: str | None,
         dimensions: "Mapping[str, Dimension]" = MappingProxyType({}),
     ) -> "Imported":
-        from autopipe.compiler.frontends.onnx.load import load
+        from autopipe.compiler.frontends.onnx.load import load_model
 
-        return load(path, inputs, weights, sha256, dimensions)
+        return load_model(path, inputs, weights, sha256, dimensions)
 
 
 ONNX: Final = Onnx()

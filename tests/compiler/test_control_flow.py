@@ -7,7 +7,7 @@ from tvm import relax
 
 from autopipe.compiler import lowering
 from autopipe.compiler.frontends.onnx.control import loops, unroll
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.fusion.fusion_rules import FusionRules
 from autopipe.compiler.fusion.scope import Scope
 from autopipe.compiler.library.build import build
@@ -26,7 +26,7 @@ class Made:
 
     def __init__(self, model, folder, layout=None, scope=None):
         self.model = model
-        self.imported = load(save(model, folder), {}, None, None)
+        self.imported = load_model(save(model, folder), {}, None, None)
         count = len(self.imported.inputs)
         optimized = lowering.optimize(self.imported.module, count, layout or {}, TARGET, print)
         self.layout = optimized.layout

@@ -6,7 +6,7 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler import integer_division  # noqa: F401 - what is tested
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from tests.compiler.frontends.models import compiled, save
 from tests.compiler.frontends.test_new_operators import case, merged
 
@@ -53,7 +53,7 @@ def test_a_division_by_any_number_has_a_value(dtype, tmp_path):
             made.append(case(kind, {"x": x}, {"w": np.array(one)}, **attributes))
             wanted.append(expected(kind, x, np.full_like(x, one), attributes))
     whole, feeds = merged(made, 20)
-    results = compiled(load(save(whole, tmp_path), {}, None, None), feeds)
+    results = compiled(load_model(save(whole, tmp_path), {}, None, None), feeds)
     for output, ours, right in zip(whole.graph.output, results, wanted, strict=True):
         np.testing.assert_array_equal(ours, right, err_msg=output.name)
 
@@ -68,7 +68,7 @@ def test_constants_are_folded_by_the_same_rule(tmp_path):
         graph.node.add(op_type="Add", input=["y", "quotient"], output=["z"])
         graph.output[0].name = "z"
     made, feeds = merged(cases, 20)
-    results = compiled(load(save(made, tmp_path), {}, None, None), feeds)
+    results = compiled(load_model(save(made, tmp_path), {}, None, None), feeds)
     for (kind, attributes), ours in zip(KINDS, results, strict=True):
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(ours, x + expected(kind, x, w, attributes), kind)
@@ -110,4 +110,4 @@ def test_a_dividend_that_overflowed_does_not_trap(tmp_path):
     negation = graph.node.add(op_type="Neg", input=["x"], output=["negative"])
     graph.node.sort(key=lambda one: one is not negation and one.op_type == "Div")
     made, feeds = merged([(graph, feeds, "")], 20)
-    assert compiled(load(save(made, tmp_path), {}, None, None), feeds)[0].shape == (1,)
+    assert compiled(load_model(save(made, tmp_path), {}, None, None), feeds)[0].shape == (1,)

@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler import lowering
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.kernel_nodes import kernel_functions, kernel_work, relabel_packed
 from autopipe.compiler.library.build import build
@@ -30,7 +30,7 @@ MOVEMENT = re.compile(r"(fused)?(_?(transpose|reshape|expand_dims|squeeze)\d*)+"
 
 
 def lowered(made, folder, layout=None, **given):
-    imported = load(save(made, folder), given.get("inputs", {}), None, None,
+    imported = load_model(save(made, folder), given.get("inputs", {}), None, None,
                     given.get("dimensions", {}))  # fmt: skip
     count = int(imported.module["main"].attrs["num_input"])
     optimized = lowering.optimize(imported.module, count, layout or {}, TARGET, print)
@@ -201,7 +201,7 @@ def test_missing_and_equal_names_are_numbered(tmp_path):
     nodes = [helper.make_node("Exp", [a], [b]) for a, b in ("xa", "ab")]
     nodes += [helper.make_node("Sin", [a], [b], "same") for a, b in ("bc", "cy")]
     made = model(nodes, [value("x", [4])], [value("y", None)])
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     assert [one.name for one in imported.nodes] == ["Exp_0", "Exp_1", "same", "same (2)"]
     assert mapped(made, tmp_path) == ["Exp_0 Exp_1 same same (2)"]
 

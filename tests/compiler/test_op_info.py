@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from autopipe.compiler import lowering
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
 from autopipe.compiler.tasks import extract_tasks
@@ -198,7 +198,7 @@ def prove_onnx(cases, folder):
         path = folder / "model.onnx"
         path.write_bytes(case.model.SerializeToString())
         try:
-            imported = load(path, {}, None, None)
+            imported = load_model(path, {}, None, None)
             module = lowered(imported.module, LAYOUTS[number % 2], len(imported.inputs))
         except ModelError:
             continue  # says what there is no converter or no compute for

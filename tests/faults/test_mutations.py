@@ -10,7 +10,7 @@ import pytest
 
 from autopipe.benchmarking import baseline
 from autopipe.comparison import reading
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import gate, source
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.lock import records as beside
@@ -81,7 +81,7 @@ def test_damaged_models_pass_the_gate_or_are_refused(folder, count):
     for data in mutants(seeds(), count, seed=count):
         path.write_bytes(data)
         inputs = GIVEN if b"data.0/x" in data else {}
-        code, told = outcome(lambda: gate.admit(source.read(path), path, inputs))  # noqa: B023
+        code, told = outcome(lambda: gate.admit_model(source.read_model_file(path), path, inputs))  # noqa: B023
         assert "\n" not in told
         assert "crashed" not in told
         ends[code] += 1
@@ -101,7 +101,7 @@ def test_damaged_models_are_imported_or_refused(folder):
 
         def work(inputs=inputs):
             try:
-                load(path, inputs, None, None)
+                load_model(path, inputs, None, None)
             except AutopipeError:
                 raise
             except Exception as error:

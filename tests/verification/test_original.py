@@ -6,7 +6,7 @@ import pytest
 from onnx import helper
 from safetensors.numpy import load_file
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.config.model import Input
 from autopipe.store import arrays
 from autopipe.verification.reference import MODEL, ORIGINAL, expect
@@ -55,7 +55,7 @@ def test_functions_and_branches_are_as_they_were_written(tmp_path):
     data = external(made)
     (tmp_path / "data.bin").write_bytes(data)
     inputs = {"factor": Input(shape=(), value=0.5)}
-    write_reference = load(save(made, tmp_path), inputs, None, None).write_reference
+    write_reference = load_model(save(made, tmp_path), inputs, None, None).write_reference
     assert write_reference is not None
     write_reference(tmp_path)
     (tmp_path / "data.bin").unlink()

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node
 from tests.compiler.frontends import random_layers, random_steps
 
 OPSETS = (11, 12, 13, 17, 18, 21)
@@ -82,7 +82,7 @@ class RandomGraph:
         made = [f"v{len(self.nodes)}_{index}" for index in range(outputs)]
         node = helper.make_node(kind, inputs, made, name=f"n{len(self.nodes)}", **attributes)
         known = {name: self.values[name] for name in inputs if name}
-        values = evaluate(node, known, self.opset)
+        values = evaluate_node(node, known, self.opset)
         if values is None or any(value.size > _MOST for value in values.values()):
             return None
         self.nodes.append(node)

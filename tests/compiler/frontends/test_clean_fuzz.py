@@ -9,8 +9,8 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.reading import gate
-from autopipe.compiler.frontends.onnx.reading.weights import attach
-from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
+from autopipe.compiler.frontends.onnx.reading.weights import attach_weights
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from autopipe.errors import ModelError
 from tests.compiler.frontends.random_onnx import RandomGraph
 from tests.support.seeds import fuzz_seeds, split_seeds
@@ -25,14 +25,14 @@ def compare(seed):
         return "refused"
     made = graph.to_model()
     try:
-        vetted = gate.vet(made.SerializeToString(), Path("m.onnx"), {})
+        vetted = gate.vet_model(made.SerializeToString(), Path("m.onnx"), {})
     except ModelError as error:
         if _REFUSAL not in str(error):
             raise
         return "refused"
     weights = {name: numpy_helper.to_array(stored) for name, stored in vetted.weights.items()}
-    cleaned, kept = clean(vetted.model, weights)
-    attach(cleaned.graph, kept)
+    cleaned, kept = clean_model(vetted.model, weights)
+    attach_weights(cleaned.graph, kept)
     feeds = {name: graph.values[name] for name in graph.inputs}
     with np.errstate(all="ignore"):
         expected = ReferenceEvaluator(made).run(None, feeds)

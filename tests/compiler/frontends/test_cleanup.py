@@ -5,9 +5,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.reading import gate, source
-from autopipe.compiler.frontends.onnx.reading.weights import attach
+from autopipe.compiler.frontends.onnx.reading.weights import attach_weights
 from autopipe.compiler.frontends.onnx.rewriting import graph_rewrite
-from autopipe.compiler.frontends.onnx.rewriting.cleanup import CLEANUP, clean
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import CLEANUP, clean_model
 from autopipe.compiler.pass_observer import observe_passes
 from tests.compiler.frontends.models import ints, model, node, run, save, tensor, value
 
@@ -15,12 +15,12 @@ from tests.compiler.frontends.models import ints, model, node, run, save, tensor
 def cleaned(made, tmp_path, **shapes):
     """Clean a model up, and check that it still computes the same."""
     path = save(made, tmp_path)
-    vetted = gate.vet(source.read(path), path, {})
+    vetted = gate.vet_model(source.read_model_file(path), path, {})
     weights = {name: numpy_helper.to_array(stored) for name, stored in vetted.weights.items()}
-    result, kept = clean(vetted.model, weights)
+    result, kept = clean_model(vetted.model, weights)
     names = [each.name for each in result.graph.input]
     assert names == [*(each.name for each in vetted.inputs), *kept]
-    attach(result.graph, kept)
+    attach_weights(result.graph, kept)
     random = np.random.default_rng(0)
     feeds = {each.name: random.standard_normal(each.shape, "f") for each in vetted.inputs}
     for before, after in zip(run(made, feeds), run(result, feeds), strict=True):
@@ -216,9 +216,9 @@ def test_half_precision_stays(tmp_path):
         stored,
     )
     path = save(made, tmp_path)
-    vetted = gate.vet(source.read(path), path, {})
+    vetted = gate.vet_model(source.read_model_file(path), path, {})
     weights = {name: numpy_helper.to_array(each) for name, each in vetted.weights.items()}
-    _, kept = clean(vetted.model, weights)
+    _, kept = clean_model(vetted.model, weights)
     assert {values.dtype.name for values in kept.values()} == {"float16"}
 
 
@@ -232,7 +232,7 @@ def test_passes_are_watched_and_written_without_weights(tmp_path):
     graph = helper.make_graph(nodes, "added", [x], [y], [weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with observe_passes(tmp_path) as observer:
-        clean(model, {})
+        clean_model(model, {})
     assert list(observer.times) == list(dict.fromkeys(one.name for one in CLEANUP))
     texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
     simplified = next(text for name, text in texts.items() if "simplify" in name)

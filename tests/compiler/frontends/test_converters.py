@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from tests.compiler.frontends.models import compiled, ints, model, node, run, save, tensor, value
 
 
@@ -13,7 +13,7 @@ def imported_ops(made, tmp_path):
     import tvm
     from tvm import relax
 
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     random = np.random.default_rng(0)
     feeds = {
         each.name: (5 * random.standard_normal(each.shape)).astype(each.dtype)
@@ -134,7 +134,7 @@ def test_nan_is_found_and_kept_where_numbers_are_compared(tmp_path):
     x[0, 5] = x[0, 7] = x[1, 0] = np.nan
     x[2] = -np.inf
     with host(1):
-        module = legalize(load(save(made, tmp_path), {}, None, None).module)
+        module = legalize(load_model(save(made, tmp_path), {}, None, None).module)
     kernels = relax.VirtualMachine(compile_model(module, host(1)), tvm.cpu())
     found = [each.numpy() for each in kernels["main"](tvm.runtime.tensor(x))]
     ranks = np.argsort(np.where(np.isnan(x), -1e9, -x), axis=1, kind="stable")[:, :3]

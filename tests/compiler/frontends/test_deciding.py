@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.config.model import Input
 from tests.compiler.frontends.models import model, node, save, value
 
@@ -24,7 +24,7 @@ def warnings_of(folder, **inputs):
     weights = [numpy_helper.from_array(np.array(each), name) for name, each in stored.items()]
     given = [value(name, [], INT) for name in ("steps", "shift")] + [value("row", [4], INT)]
     made = model(nodes, given, [value("y", None)], weights)
-    return load(save(made, folder), inputs, None, None).warnings
+    return load_model(save(made, folder), inputs, None, None).warnings
 
 
 def test_an_input_that_decides_a_shape_is_told(tmp_path):

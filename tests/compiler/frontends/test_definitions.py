@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import infer_shapes
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, ints, model, node, save, tensor, value
 from tests.support.table import each_row
@@ -145,7 +145,7 @@ def made():
 
 
 def test_operators_compute_what_onnx_defines(made, tmp_path):
-    ours = compiled(load(save(made, tmp_path), {}, None, None), FEEDS)
+    ours = compiled(load_model(save(made, tmp_path), {}, None, None), FEEDS)
     with np.errstate(invalid="ignore"):  # remainders of infinities
         theirs = ReferenceEvaluator(made).run(None, FEEDS)
     for output, found, wanted in zip(made.graph.output, ours, theirs, strict=True):
@@ -181,4 +181,4 @@ def test_what_is_not_computed_as_onnx_defines_it_is_refused_by_name(made, said, 
     outputs = [helper.make_empty_tensor_value_info(name) for name in made.output]
     refused = infer_shapes(model([made], [INPUTS[0], places], outputs, stored, opset=NEWEST))
     with pytest.raises(ModelError, match=said):
-        load(save(refused, tmp_path), {}, None, None)
+        load_model(save(refused, tmp_path), {}, None, None)

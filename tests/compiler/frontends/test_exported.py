@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import gate
 from autopipe.config.model import Input
 from tests.compiler.frontends.models import (
@@ -24,7 +24,7 @@ X = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
 
 def vetted(made, path, **shapes):
     inputs = {name: Input(shape=shape) for name, shape in shapes.items()}
-    return gate.vet(made.SerializeToString(), path, inputs)
+    return gate.vet_model(made.SerializeToString(), path, inputs)
 
 
 def dims(value):
@@ -97,7 +97,7 @@ def test_another_way_to_write_it_is_the_same_model(tmp_path, change):
 def test_sizes_without_a_name_are_not_taken_for_one(tmp_path):
     made = dense()
     unnamed(made.graph)
-    assert gate.declared(made.SerializeToString())["x"] == (None, None)
+    assert gate.read_declared_shapes(made.SerializeToString())["x"] == (None, None)
     assert vetted(made, tmp_path, x=(5, 3)).shapes["y"] == (5, 4)
 
 
@@ -160,7 +160,7 @@ def ranged():
 
 @each_row("made", [floats(), ranged(), clipped([1], [1]), clipped([1], []), resized()])
 def test_it_computes_what_onnxruntime_computes(tmp_path, made):
-    found = compiled(load(save(made, tmp_path), {}, None, None), {"x": X})
+    found = compiled(load_model(save(made, tmp_path), {}, None, None), {"x": X})
     for ours, reference in zip(found, run(made, {"x": X}), strict=True):
         np.testing.assert_allclose(ours, reference, rtol=1e-6)
 
@@ -170,5 +170,5 @@ def test_what_is_in_the_usual_form_stays(tmp_path):
     made.graph.node[0].CopyFrom(helper.make_node("Constant", [], ["a"], value=tensor("a")))
     made.graph.node[1].CopyFrom(helper.make_node("Constant", [], ["b"], value=tensor("b", 3)))
     before = made.SerializeToString()
-    assert gate.parse(before).SerializeToString() == before
+    assert gate.parse_model(before).SerializeToString() == before
     assert numpy_helper.to_array(tensor("a")).shape == ()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.operators.slicing import part
+from autopipe.compiler.frontends.onnx.load import load_model
+from autopipe.compiler.frontends.onnx.operators.slicing import list_slice_places
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import FLOAT, machine, model, node, run, save, value
 from tests.support.table import each_row
@@ -139,7 +139,7 @@ def whole(feeds):
 def test_what_is_found_is_what_onnxruntime_finds(tmp_path):
     random = np.random.default_rng(3)
     path = save(whole(drawn(random)), tmp_path)
-    imported = load(path, {}, None, None)
+    imported = load_model(path, {}, None, None)
     assert sum(-1 in output.shape for output in imported.outputs) > len(OPERATORS)
     lengths = set()
     call = machine(imported)
@@ -168,7 +168,7 @@ def test_sizes_that_hold_nothing_sensible_end_a_call(kind, wanted, shape, tmp_pa
     made = model(
         [node(kind, ["x", "k"])], [value("x", [3, 8]), value("k", [2], INT)], [value("y", None)]
     )
-    call = machine(load(save(made, tmp_path_factory.mktemp("sizes")), {}, None, None))
+    call = machine(load_model(save(made, tmp_path_factory.mktemp("sizes")), {}, None, None))
     feeds = {"x": np.ones((3, 8), "f"), "k": np.array(wanted)}
     if shape is not None:
         assert call(feeds)[0].shape == shape
@@ -215,7 +215,7 @@ def test_a_call_ends_where_nothing_is_at_the_places_that_are_read(name, tmp_path
     inputs = [value("x", [4, 5]), value("m", [4])]
     inputs += [value(name, array.shape, INT) for name, array in given.items()]
     path = save(model([*ROWS, *nodes], inputs, [value("y", None)], stored), tmp_path)
-    call = machine(load(path, {}, None, None))
+    call = machine(load_model(path, {}, None, None))
     for count in range(5):
         feeds = {"x": np.arange(20, dtype="f").reshape(4, 5), "m": np.zeros(4, "f"), **given}
         feeds["m"][:count] = 1
@@ -235,7 +235,7 @@ def test_no_places_read_nothing(tmp_path):
     made = model(
         nodes, inputs, [value("y", None)], [numpy_helper.from_array(np.array([0]), "zero")]
     )
-    call = machine(load(save(made, tmp_path), {}, None, None))
+    call = machine(load_model(save(made, tmp_path), {}, None, None))
     none, some = np.zeros(4, "f"), np.array([1, 0, 0, 0], "f")
     x = np.arange(20, dtype="f").reshape(4, 5)
     assert call({"x": x, "m": none, "k": none})[0].shape == (0, 5)
@@ -249,7 +249,9 @@ def test_the_place_of_the_largest_of_nothing_is_the_first(tmp_path):
     inputs = [value("x", [4, 5]), value("m", [4])]
     outputs = [value(name, None, INT) for name in "yz"]
     stored = [numpy_helper.from_array(np.array([0]), "zero")]
-    call = machine(load(save(model(nodes, inputs, outputs, stored), tmp_path), {}, None, None))
+    call = machine(
+        load_model(save(model(nodes, inputs, outputs, stored), tmp_path), {}, None, None)
+    )
     x = np.arange(20, dtype="f").reshape(4, 5)
     for mask, places in (([0, 0, 0, 0], (0, 0)), ([0, 1, 1, 1], (2, 0))):
         most, least = call({"x": x, "m": np.array(mask, "f")})
@@ -270,14 +272,14 @@ def test_any_numbers_are_ends_of_a_slice(step, tmp_path):
     inputs = [value("x", [7, 2]), value("m", [7]), value("a", [1], INT), value("b", [1], INT)]
     outputs = [value("y", None), value("z", None)]
     path = save(model(nodes, inputs, outputs, stored), tmp_path)
-    call = machine(load(path, {}, None, None))
+    call = machine(load_model(path, {}, None, None))
     x = np.arange(14, dtype="f").reshape(7, 2)
     for start, end in product(FAR, FAR):
         for count in (0, 4):
             feeds = {"x": x, "m": (np.arange(7) < count).astype("f"),
                      "a": np.array([start]), "b": np.array([end])}  # fmt: skip
             for size, found in zip((7, count), call(feeds), strict=True):
-                right = x[list(part(start, end, step, size))] if size else x[:0]
+                right = x[list(list_slice_places(start, end, step, size))] if size else x[:0]
                 np.testing.assert_array_equal(found, right, f"[{start}:{end}:{step}] of {size}")
 
 
@@ -290,7 +292,7 @@ def test_parts_of_a_split_are_the_whole(parts, right, tmp_path_factory):
     nodes = [helper.make_node("Split", ["x", "k"], ["u", "v", "w"], axis=0)]
     made = model(nodes, [value("x", [7, 2]), value("k", [3], INT)],
                  [value(name, None) for name in "uvw"])  # fmt: skip
-    call = machine(load(save(made, tmp_path_factory.mktemp("parts")), {}, None, None))
+    call = machine(load_model(save(made, tmp_path_factory.mktemp("parts")), {}, None, None))
     x = np.arange(14, dtype="f").reshape(7, 2)
     feeds = {"x": x, "k": np.array(parts)}
     if not right:
@@ -309,7 +311,7 @@ def test_what_can_not_be_found_says_why(tmp_path):
         [helper.make_tensor_value_info("y", 1, None)],
     )
     with pytest.raises(ModelError, match="Unique 'Unique of y' along an axis of several"):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 def test_boxes_without_scores_are_refused(tmp_path):
@@ -319,4 +321,4 @@ def test_boxes_without_scores_are_refused(tmp_path):
         [value("y", None, INT)],
     )
     with pytest.raises(ModelError, match="boxes and scores are not of the same images and boxes"):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)

@@ -18,7 +18,7 @@ from tests.support.table import each_row
 
 def vet(made, tmp_path):
     path = save(made, tmp_path)
-    return gate.vet(source.read(path), path, {})
+    return gate.vet_model(source.read_model_file(path), path, {})
 
 
 def refusal(made, tmp_path):
@@ -62,21 +62,21 @@ def test_what_is_no_model_is_refused(tmp_path, data, told):
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
     with pytest.raises(ModelError, match=told):
-        gate.vet(source.read(path), path, {})
+        gate.vet_model(source.read_model_file(path), path, {})
 
 
 @pytest.mark.fault("B15")
 @pytest.mark.parametrize("name", ["a.pt", "a.pth", "a.pkl"])
 def test_a_pickle_by_name_is_refused(tmp_path, name):
     with pytest.raises(ModelError, match="pickle"):
-        source.read(save(dense(), tmp_path, name))
+        source.read_model_file(save(dense(), tmp_path, name))
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(ModelError, match="directory"):
-        source.read(tmp_path)
+        source.read_model_file(tmp_path)
     with pytest.raises(ModelError, match="No such file"):
-        source.read(tmp_path / "missing.onnx")
+        source.read_model_file(tmp_path / "missing.onnx")
 
 
 @pytest.mark.fault("B12")
@@ -85,7 +85,7 @@ def test_more_than_one_protobuf_can_hold_is_refused(tmp_path):
     with path.open("wb") as file:
         file.truncate(2**31)
     with pytest.raises(ModelError, match="external data"):
-        source.read(path)
+        source.read_model_file(path)
 
 
 @pytest.mark.fault("B7")
@@ -198,9 +198,11 @@ def test_a_function_named_like_an_operator_is_refused(domain, name, refused):
     )  # fmt: skip
     if refused:
         with pytest.raises(ModelError, match=f"local function '{name}' is named like an operator"):
-            gate.parse(made.SerializeToString())
+            gate.parse_model(made.SerializeToString())
     else:
-        assert [each.op_type for each in gate.parse(made.SerializeToString()).graph.node] == ["Neg"]
+        assert [each.op_type for each in gate.parse_model(made.SerializeToString()).graph.node] == [
+            "Neg"
+        ]
 
 
 def test_functions_in_a_circle_are_refused(tmp_path):
@@ -356,7 +358,7 @@ def test_a_cast_to_numbers_that_numpy_lacks_is_refused(to):
     nodes = [node("Cast", ["x"], "q", to=to), node("Cast", ["q"], to=TensorProto.FLOAT)]
     made = model(nodes, [value("x", [4])], [value("y", [4])], opset=21)
     with pytest.raises(ModelError, match="output 'q' of Cast 'Cast of q' has element type"):
-        gate.vet(made.SerializeToString(), Path("m.onnx"), {})
+        gate.vet_model(made.SerializeToString(), Path("m.onnx"), {})
 
 
 def test_axes_from_the_end_are_refused_where_onnx_has_none(tmp_path):

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends import bounds
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import gate
-from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import ints, model, node, save, tensor, value
 from tests.support.table import each_row
@@ -43,7 +43,7 @@ def doubling(state, rounds=28):
 def test_a_state_that_doubles_is_bounded_before_its_data_is_propagated(state, said, tmp_path):
     tracemalloc.start()
     with pytest.raises(ModelError, match=said):
-        load(save(doubling(state), tmp_path), {}, None, None)
+        load_model(save(doubling(state), tmp_path), {}, None, None)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**28
@@ -82,12 +82,12 @@ def looping(rounds, state, *, stacked=False, inner=None):
 ])  # fmt: skip
 def test_rounds_of_a_loop_are_bounded(made, said, tmp_path_factory):
     with pytest.raises(ModelError, match=said):
-        load(save(made, tmp_path_factory.mktemp("loop")), {}, None, None)
+        load_model(save(made, tmp_path_factory.mktemp("loop")), {}, None, None)
 
 
 @pytest.mark.fault("B11")
 def test_a_loop_of_many_rounds_over_an_input_is_a_few_functions(tmp_path):
-    imported = load(save(looping(10**9, "x"), tmp_path), {}, None, None)
+    imported = load_model(save(looping(10**9, "x"), tmp_path), {}, None, None)
     assert len(imported.module.get_global_vars()) < 32
 
 
@@ -117,10 +117,10 @@ def test_branches_of_branches_are_bounded(monkeypatch):
         return 2**40
 
     monkeypatch.setattr(bounds, "available", available)
-    gate.vet(branching(8).SerializeToString(), Path("m.onnx"), {})
+    gate.vet_model(branching(8).SerializeToString(), Path("m.onnx"), {})
     assert len(asked) < 4  # to ask reads files
     with pytest.raises(ModelError, match=r"the model has 8190 branches and bodies, more than 1024"):
-        gate.parse(branching(12).SerializeToString())
+        gate.parse_model(branching(12).SerializeToString())
 
 
 def chained(depth, calls):
@@ -143,9 +143,9 @@ def chained(depth, calls):
 @pytest.mark.fault("B11")
 def test_the_nodes_of_inlined_functions_are_bounded():
     with pytest.raises(ModelError, match=r"the model has 16777216 nodes, more than 131072"):
-        gate.parse(chained(24, 2).SerializeToString())
-    assert len(gate.parse(chained(8, 2).SerializeToString()).graph.node) == 2**8
-    assert len(gate.parse(chained(90, 1).SerializeToString()).graph.node) == 1
+        gate.parse_model(chained(24, 2).SerializeToString())
+    assert len(gate.parse_model(chained(8, 2).SerializeToString()).graph.node) == 2**8
+    assert len(gate.parse_model(chained(90, 1).SerializeToString()).graph.node) == 1
 
 
 @pytest.mark.fault("B11", "M3")
@@ -155,15 +155,15 @@ def test_import_has_a_bound_of_its_own(tmp_path):
     nodes = [node("Expand", ["one", "shape"], "c"), *nodes]
     stored = [ints("shape", 4096, 4096), ints("axes", 0, 1), tensor("one", 1, 1)]
     path = save(model(nodes, [value("x", [4])], [value("y", [4])], stored), tmp_path)
-    load(path, {}, None, None)
+    load_model(path, {}, None, None)
     program = f"""
 import dataclasses
 from pathlib import Path
 from autopipe.compiler.frontends import bounds
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 small = dataclasses.replace(bounds.BOUNDS, imported=2**24, imported_share=0)
 bounds.of_import.__defaults__ = (small,)
-load(Path({str(path)!r}), {{}}, None, None)
+load_model(Path({str(path)!r}), {{}}, None, None)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -183,9 +183,9 @@ def test_what_is_made_of_a_shared_weight_is_stored_once(kind, attributes, weight
         last = f"y{number}"
     stored = [tensor("w0", 64, 64), tensor("w1", 64, 64, fill=2)]
     made = model(nodes, [value("x", [1, 64])], [value(last, [1, 64])], stored)
-    vetted = gate.vet(made.SerializeToString(), Path("m.onnx"), {})
+    vetted = gate.vet_model(made.SerializeToString(), Path("m.onnx"), {})
     given = {name: numpy_helper.to_array(each) for name, each in vetted.weights.items()}
-    assert len(clean(vetted.model, given)[1]) == weights
+    assert len(clean_model(vetted.model, given)[1]) == weights
 
 
 def test_other_names_of_a_weight_take_no_memory():
@@ -195,4 +195,4 @@ def test_other_names_of_a_weight_take_no_memory():
     shape = [3200, 3200]
     weight = numpy_helper.from_array(np.zeros(shape, "f"), "w")
     made = model(nodes, [value("x", [1, 3200])], [value("y", [1, 3200])], [weight])
-    gate.vet(made.SerializeToString(), Path("m.onnx"), {})
+    gate.vet_model(made.SerializeToString(), Path("m.onnx"), {})

@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from autopipe.compiler.frontends.onnx.facts.index_limits import find_index_limits
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from tests.compiler.frontends.control.control_models import parsed
 from tests.compiler.frontends.models import model, node, save, tensor, value
 
@@ -71,6 +71,6 @@ def test_an_imported_model_states_its_indices_and_no_weights(tmp_path):
         [value("y", [9002, 3])],
         [numpy_helper.from_array(np.arange(9000) % 7, "places")],
     )
-    loaded = load(save(made, tmp_path), {}, None, None)
+    loaded = load_model(save(made, tmp_path), {}, None, None)
     assert "places" in loaded.weights
     assert loaded.selects == {"ids": 7}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, run, save
 from tests.compiler.frontends.test_new_operators import case, check, floats, merged
@@ -63,7 +63,7 @@ def test_places_outside_are_cut_to_the_tensor(tmp_path):
     ]  # fmt: skip
     made, feeds = merged(cases, 20)
     gathered, elements, by_pair, many, put, single, unpooled, turned, *sampled = compiled(
-        load(save(made, tmp_path), {}, None, None), feeds
+        load_model(save(made, tmp_path), {}, None, None), feeds
     )
     last = np.array([3, 0, 3, 0])  # of four places on an axis
     np.testing.assert_array_equal(gathered, CUBE[:, last.reshape(2, 2)])
@@ -90,7 +90,7 @@ def test_a_constant_outside_is_refused_with_its_node(tmp_path):
     with pytest.raises(
         ModelError, match=r"second input of 'Gather0_y'.* has places outside of \[3\]"
     ):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 @each_row("kind, shapes, attributes", [
@@ -107,7 +107,7 @@ def test_sizes_that_do_not_fit_are_refused(kind, shapes, attributes, tmp_path_fa
     inputs = {name: np.zeros(shape, dtype) for (name, dtype), shape in pairs}
     made, _ = merged([case(kind, inputs, **attributes)], 20)
     with pytest.raises(ModelError, match=kind):
-        load(save(made, tmp_path_factory.mktemp("sizes")), {}, None, None)
+        load_model(save(made, tmp_path_factory.mktemp("sizes")), {}, None, None)
 
 
 @pytest.mark.parametrize(
@@ -127,5 +127,5 @@ def test_even_places_that_are_known_are_a_slice(places, axis, sliced, tmp_path):
     cases = [case("Gather", {"x": CUBE}, {"i": places}, axis=axis)]
     check(cases, run, tmp_path, opset=20)
     made, _ = merged(cases, 20)
-    script = load(save(made, tmp_path), {}, None, None).module.script()
+    script = load_model(save(made, tmp_path), {}, None, None).module.script()
     assert ("R.take" not in script) is sliced

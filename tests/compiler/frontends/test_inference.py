@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading.inference import infer_strictly, infer_types
 from autopipe.compiler.frontends.onnx.reading.shapes import of_value
 from autopipe.errors import ModelError
@@ -61,7 +61,7 @@ def test_a_vector_may_become_a_matrix_and_be_multiplied(tmp_path):
     stored = [ints("last", -1), numpy_helper.from_array(row, "row")]
     made = model(nodes, [value("x", [8])], [value("y", [8, 20])], stored)
     x = np.arange(8, dtype=np.float32)
-    (y,) = compiled(load(save(made, tmp_path), {}, None, None), {"x": x})
+    (y,) = compiled(load_model(save(made, tmp_path), {}, None, None), {"x": x})
     np.testing.assert_array_equal(y, x[:, None] * row)
 
 
@@ -81,7 +81,9 @@ def branches(shape, kind="Neg", **attributes):
 def test_branches_may_declare_what_they_like(shape, tmp_path_factory):
     path = save(branches(shape), tmp_path_factory.mktemp("branches"))
     feeds = {"x": np.ones((1, 4), np.float32), "c": np.ones((), bool)}
-    np.testing.assert_array_equal(compiled(load(path, {}, None, None), feeds)[0], np.zeros((1, 4)))
+    np.testing.assert_array_equal(
+        compiled(load_model(path, {}, None, None), feeds)[0], np.zeros((1, 4))
+    )
 
 
 def test_branches_without_operands_are_compiled(tmp_path):
@@ -93,7 +95,7 @@ def test_branches_without_operands_are_compiled(tmp_path):
     given = [value("x", [4]), value("c", [], BOOL)]
     made = model([chosen, node("Add", ["b", "x"])], given, [value("y", [4])], [ints("v", 2)])
     feeds = {"x": np.ones(4, np.float32), "c": np.ones((), bool)}
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     np.testing.assert_array_equal(compiled(imported, feeds)[0], np.full(4, 3))
 
 
@@ -101,7 +103,7 @@ def test_branches_without_operands_are_compiled(tmp_path):
 @each_row("declared", [[7, 7], [], [6], [2, 3, 1], ["n", 4]])
 def test_a_wrong_declared_output_is_a_warning(declared, tmp_path_factory):
     made = model([node("Relu", ["x"])], [value("x", [2, 3])], [value("y", declared)])
-    imported = load(save(made, tmp_path_factory.mktemp("declared")), {}, None, None)
+    imported = load_model(save(made, tmp_path_factory.mktemp("declared")), {}, None, None)
     assert imported.outputs[0].shape == (2, 3)
     assert "and [2, 3] comes out" in imported.warnings[0]
 
@@ -109,7 +111,7 @@ def test_a_wrong_declared_output_is_a_warning(declared, tmp_path_factory):
 def test_a_declared_output_of_another_type_is_refused(tmp_path):
     made = model([node("Relu", ["x"])], [value("x", [2, 3])], [value("y", [2, 3], INT)])
     with pytest.raises(ModelError, match="elem type differs"):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 def test_an_error_in_a_branch_says_which_node_does_not_fit(tmp_path):
@@ -117,7 +119,7 @@ def test_an_error_in_a_branch_says_which_node_does_not_fit(tmp_path):
     for body in made.graph.node[0].attribute:
         body.g.node[0].CopyFrom(node("MatMul", ["x", "x"], body.g.output[0].name))
     with pytest.raises(ModelError, match=r"op_type:If.*op_type:MatMul.*Incompatible dimensions"):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 def test_long_lists_are_no_messages(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
 
 TYPES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "float32": TensorProto.FLOAT}
@@ -24,7 +24,7 @@ def stored(name, values):
 
 def check(made, tmp_path, **feeds):
     """Import a model, and compare its outputs with onnxruntime's to the bit."""
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     for ours, reference in zip(compiled(imported, feeds), run(made, feeds, "ENABLE"), strict=True):
         assert ours.dtype == reference.dtype
         np.testing.assert_array_equal(ours, reference)
@@ -97,7 +97,7 @@ def test_attributes_of_convolutions(tmp_path, case):
 
 def computed(made, tmp_path, x):
     """Return the output of a model that onnxruntime does not run."""
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     return compiled(imported, {"x": x})[0]
 
 

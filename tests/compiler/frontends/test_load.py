@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import gate
 from autopipe.compiler.frontends.onnx.rewriting import graph_rewrite
 from autopipe.config.model import Input, Weights
@@ -29,7 +29,7 @@ from tests.support import hungry
 
 
 def loaded(made, folder, inputs=None, weights=None, sha256=None):
-    return load(save(made, folder), inputs or {}, weights, sha256)
+    return load_model(save(made, folder), inputs or {}, weights, sha256)
 
 
 def network():
@@ -75,7 +75,7 @@ def test_a_network_computes_what_the_reference_does(tmp_path, recwarn, capfd):
 
 def test_the_model_is_described_in_its_own_names(tmp_path):
     path = save(network(), tmp_path)
-    imported = load(path, GIVEN, None, None)
+    imported = load_model(path, GIVEN, None, None)
     described = [(each.name, each.shape, each.dtype) for each in imported.inputs]
     assert described == [("data.0/x", (2, 4, 10, 10), "float32"), ("unused", (2,), "float32")]
     described = [(each.name, each.shape, each.dtype) for each in imported.outputs]
@@ -143,14 +143,14 @@ def test_the_reference_keeps_its_weights_aligned(tmp_path):
 
 @pytest.mark.fault("B14")
 def test_a_crash_in_a_parser_is_one_line(tmp_path, monkeypatch):
-    vet, parent = gate.vet, os.getpid()
+    vet, parent = gate.vet_model, os.getpid()
 
     def crash(*arguments):
         if os.getpid() != parent:
             os.kill(os.getpid(), signal.SIGSEGV)
         return vet(*arguments)
 
-    monkeypatch.setattr(gate, "vet", crash)
+    monkeypatch.setattr(gate, "vet_model", crash)
     with pytest.raises(ModelError, match=r"model\.onnx: checking the model crashed \(signal 11\)"):
         loaded(dense(), tmp_path)
 
@@ -158,14 +158,14 @@ def test_a_crash_in_a_parser_is_one_line(tmp_path, monkeypatch):
 @pytest.mark.fault("B14", "G15")
 @pytest.mark.parametrize("what", ["takes longer than 1 s", "needs more than 64 MiB"])
 def test_a_parser_that_hangs_or_hoards_is_bounded(tmp_path, monkeypatch, what):
-    vet, parent = gate.vet, os.getpid()
+    vet, parent = gate.vet_model, os.getpid()
 
     def greedy(*arguments):
         while os.getpid() != parent and "longer" in what:
             pass
         return vet(*arguments) if os.getpid() == parent else hungry.take(2**30)
 
-    monkeypatch.setattr(gate, "vet", greedy)
+    monkeypatch.setattr(gate, "vet_model", greedy)
     monkeypatch.setattr(gate, "SECONDS", 1)
     monkeypatch.setattr(gate, "_MEMORY", 64 << 20)
     with pytest.raises(ModelError, match=what):
@@ -229,23 +229,23 @@ def test_a_branch_can_be_imported(tmp_path):
 def test_the_digest_is_an_assertion(tmp_path):
     path = save(dense(), tmp_path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert load(path, {}, None, digest).source_sha256 == digest
+    assert load_model(path, {}, None, digest).source_sha256 == digest
     with pytest.raises(ModelError, match=f"the file's sha256 is {digest}, .* {'0' * 64}"):
-        load(path, {}, None, "0" * 64)
+        load_model(path, {}, None, "0" * 64)
 
 
 @pytest.mark.fault("B16")
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = save(dense(), tmp_path)
-    admit = gate.admit
+    admit = gate.admit_model
 
     def slow(*arguments):
         save(dense(rows=3), tmp_path)
         return admit(*arguments)
 
-    monkeypatch.setattr(gate, "admit", slow)
+    monkeypatch.setattr(gate, "admit_model", slow)
     with pytest.raises(ModelError, match="changed while it was read"):
-        load(path, {}, None, None)
+        load_model(path, {}, None, None)
 
 
 def test_errors_name_the_file_once(tmp_path):
@@ -275,7 +275,7 @@ def test_constant_and_infinite_weights_are_mentioned(tmp_path):
 def test_tensors_without_elements_end_well(tmp_path):
     nodes, rest = [node("Concat", ["x", "none"], axis=0)], tensor("none", 0, 3)
     good = model(nodes, [value("x", [2, 3])], [value("y", [2, 3])], [rest])
-    assert load(save(good, tmp_path), {}, None, None).outputs[0].shape == (2, 3)
+    assert load_model(save(good, tmp_path), {}, None, None).outputs[0].shape == (2, 3)
 
 
 def test_an_output_that_is_a_shape_is_a_tensor(tmp_path):
@@ -324,7 +324,7 @@ def test_flipped_bits_end_well(tmp_path, flips):
             data[place] ^= 1 << chance.randrange(8)
         path.write_bytes(data)
         try:
-            load(path, GIVEN, None, None)
+            load_model(path, GIVEN, None, None)
             ends.add(0)
         except AutopipeError as error:
             ends.add(error.exit_code)

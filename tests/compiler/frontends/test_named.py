@@ -15,7 +15,7 @@ INPUTS = [value("a", [1, 2, 3]), value("b", [1, 2, 4])]
 def failure(nodes, inputs=INPUTS, stored=()):
     made = model(nodes, inputs, [value("y", None)], stored)
     with pytest.raises(ModelError) as refused:
-        to_relax(made, shapes.unbound(made.graph), [])
+        to_relax(made, shapes.list_unbound_inputs(made.graph), [])
     return str(refused.value)
 
 

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, compose, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import check_operators
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
@@ -68,7 +68,7 @@ def merged(cases, opset):
 
 def check(cases, expected, tmp_path, opset=26, atol=2e-5):
     made, feeds = merged(cases, opset)
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     results = zip(made.graph.output, compiled(imported, feeds), expected(made, feeds), strict=True)
     for output, ours, reference in results:
         assert ours.dtype == reference.dtype, output.name
@@ -210,7 +210,7 @@ def test_shapes_that_constants_decide(tmp_path):
     inputs = [value("x", [2, 3]), value("n", [1], TensorProto.INT64)]
     outputs = [value("y", None), value("z", None, TensorProto.INT64)]
     feeds = {"x": floats(2, 3), "n": np.array([2])}
-    imported = load(save(model(nodes, inputs, outputs, [table]), tmp_path), {}, None, None)
+    imported = load_model(save(model(nodes, inputs, outputs, [table]), tmp_path), {}, None, None)
     found = compiled(imported, feeds)
     np.testing.assert_array_equal(found[0], feeds["x"][[0, 1, 1], [1, 0, 2]])
     np.testing.assert_array_equal(found[1], [6, 4, 2])
@@ -251,4 +251,4 @@ def test_what_can_not_be_is_refused_by_name(tmp_path, kind, inputs, attributes, 
     made, _ = merged([case(kind, inputs, **attributes)], 23)
     made.graph.node[0].output[0] = made.graph.output[0].name = "y"
     with pytest.raises(ModelError, match=told):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.library.loaded_model import aligned
 from autopipe.compiler.passes.inline_scalars import inline_scalars
 from autopipe.errors import ModelError
@@ -97,7 +97,7 @@ def test_a_slope_of_zero_makes_no_number_of_infinity(tmp_path):
     made = model(
         [node("LeakyRelu", ["x"], "y", alpha=0.0)], [value("x", FAR.shape)], [value("y", None)]
     )
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     y = compiled(dataclasses.replace(imported, module=inline_scalars(imported.module)), {"x": FAR})
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(y[0], np.where(FAR < 0, np.float32(0) * FAR, FAR))
@@ -118,7 +118,7 @@ def test_an_input_may_have_no_elements(tmp_path, nodes, expected):
     inputs = [value("x", (2, 0, 4)), value("z", PLANES.shape)]
     axis = numpy_helper.from_array(one([1]), "axis")
     made = model(nodes, inputs, [value("r", expected.shape)], [axis])
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     feeds = {"x": aligned((2, 0, 4), "float32"), "z": PLANES}
     np.testing.assert_array_equal(compiled(imported, feeds)[0], expected.astype("float32"))
 
@@ -162,7 +162,7 @@ def test_floats_that_no_integer_is_near_become_the_least_one(dtype, wanted, tmp_
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     data = np.array([np.nan, INF, -INF, -3.9, 2**31 - 128, 3e9], np.float32)
     made = model([node("Cast", ["x"], to=kind)], [value("x", [6])], [value("y", [6], kind)])
-    (found,) = compiled(load(save(made, tmp_path), {}, None, None), {"x": data})
+    (found,) = compiled(load_model(save(made, tmp_path), {}, None, None), {"x": data})
     np.testing.assert_array_equal(found, np.array(wanted, dtype))
 
 
@@ -172,7 +172,7 @@ def test_integers_of_four_bits_are_computed_in_eight(kind, tmp_path):
     made = model(nodes, [value("x", [5])], [value("y", [5])], opset=21)
     made.ir_version = 10
     data = np.array([1, 3, 0, 7, 5], np.float32)
-    (found,) = compiled(load(save(made, tmp_path), {}, None, None), {"x": data})
+    (found,) = compiled(load_model(save(made, tmp_path), {}, None, None), {"x": data})
     np.testing.assert_array_equal(found, data)
 
 
@@ -189,7 +189,7 @@ def test_a_reduction_of_nothing_is_its_identity(kind, identity, tmp_path):
     inputs = [value("x", [3, 4]), value("row", [4])]
     made = model(nodes, inputs, [value("y", [4])], stored, opset=18)
     feeds = {"x": floats(3, 4), "row": floats(4)}
-    (found,) = compiled(load(save(made, tmp_path), {}, None, None), feeds)
+    (found,) = compiled(load_model(save(made, tmp_path), {}, None, None), feeds)
     np.testing.assert_array_equal(found, identity + floats(4))
 
 
@@ -198,7 +198,7 @@ def test_a_result_that_is_constant_is_no_weight(tmp_path):
     nodes = [node("Slice", ["x", "two", "two", "zero"], "nothing"),
              node("ReduceSum", ["nothing", "zero"], keepdims=0)]  # fmt: skip
     made = model(nodes, [value("x", [3, 4])], [value("y", None)], stored)
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     assert imported.weights == {}
     np.testing.assert_array_equal(compiled(imported, {"x": floats(3, 4)})[0], np.zeros(4))
 
@@ -221,7 +221,7 @@ def test_slices_by_computed_ends(computed, tmp_path):
         given = {"x": floats(6, 5)} | {name: arrays.pop(name) for name in computed}
         cases.append(case("Slice", given, arrays, order=["x", "s", "e", "a", "t"]))
     made, feeds = merged(cases, 18)
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     for ours, reference in zip(compiled(imported, feeds), run(made, feeds), strict=True):
         np.testing.assert_array_equal(ours, reference)
 
@@ -233,7 +233,7 @@ def test_a_product_over_no_elements_and_a_part_of_none(tmp_path):
              node("MatMul", ["turned", "nothing"], "y"),
              node("Concat", ["nothing", "x"], "z", axis=0)]  # fmt: skip
     made = model(nodes, [value("x", [3, 4])], [value("y", None), value("z", None)], stored)
-    zeros, same = compiled(load(save(made, tmp_path), {}, None, None), {"x": floats(3, 4)})
+    zeros, same = compiled(load_model(save(made, tmp_path), {}, None, None), {"x": floats(3, 4)})
     np.testing.assert_array_equal(zeros, np.zeros((4, 4)))
     np.testing.assert_array_equal(same, floats(3, 4))
 
@@ -248,7 +248,7 @@ def test_sparse_constants_and_initializers_are_dense(indices, tmp_path):
              node("Add", ["x", "c"], "sum"), node("Add", ["sum", "stored"])]  # fmt: skip
     made = model(nodes, [value("x", [2, 3])], [value("y", [2, 3])])
     made.graph.sparse_initializer.append(sparse)
-    (found,) = compiled(load(save(made, tmp_path), {}, None, None), {"x": floats(2, 3)})
+    (found,) = compiled(load_model(save(made, tmp_path), {}, None, None), {"x": floats(2, 3)})
     np.testing.assert_allclose(found - floats(2, 3), [[0, 10, 0], [0, 0, 14]], atol=1e-5)
 
 
@@ -260,7 +260,7 @@ def test_sparse_indices_that_do_not_fit_are_refused(places, tmp_path):
     sparse.indices.CopyFrom(ints("places", *places))
     made.graph.sparse_initializer.append(sparse)
     with pytest.raises(ModelError, match="'stored' has indices that do not fit"):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 def test_a_function_of_another_opset_has_the_operators_of_the_model(tmp_path):
@@ -272,7 +272,7 @@ def test_a_function_of_another_opset_has_the_operators_of_the_model(tmp_path):
     made = model(
         [called], [value("x", [2, 3])], [value("y", [2, 3])], opsets=opsets, functions=[body]
     )
-    (found,) = compiled(load(save(made, tmp_path), {}, None, None), {"x": floats(2, 3)})
+    (found,) = compiled(load_model(save(made, tmp_path), {}, None, None), {"x": floats(2, 3)})
     np.testing.assert_array_equal(found, np.maximum(floats(2, 3), 0))
 
 
@@ -280,12 +280,12 @@ def test_a_function_of_another_opset_has_the_operators_of_the_model(tmp_path):
 def test_a_reflection_of_more_than_there_is_is_refused(widths, tmp_path):
     made, _ = merged([case("Pad", {"x": SQUARE}, {"p": one(widths)}, mode="reflect")], 18)
     with pytest.raises(ModelError, match=r"Pad 'Pad0_y' reflects \d of \d elements"):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 def test_results_of_topk_are_in_order_where_any_order_would_do(tmp_path):
     made, feeds = merged(
         [case("TopK", {"x": SQUARE}, {"k": one([3])}, outputs=("v", "i"), made_of="", sorted=0)], 18
     )
-    found, _ = compiled(load(save(made, tmp_path), {}, None, None), feeds)
+    found, _ = compiled(load_model(save(made, tmp_path), {}, None, None), feeds)
     np.testing.assert_array_equal(found, -np.sort(-SQUARE)[:, :3])

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from autopipe.compiler import lowering, open_sizes
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.library import build
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.module_io import prim_funcs
@@ -58,7 +58,7 @@ def saved(folder, nodes, weights, outputs=("y",)):
 
 
 def imported(path):
-    return load(path, {"x": Input(shape=SHAPE)}, None, None, DIMENSIONS)
+    return load_model(path, {"x": Input(shape=SHAPE)}, None, None, DIMENSIONS)
 
 
 FULL = [
@@ -249,7 +249,7 @@ def test_ranges_that_contradict_the_model_are_refused_in_a_line(
     }  # fmt: skip
     path = saved(tmp_path_factory.mktemp("refused"), nodes, weights)
     with pytest.raises((ConfigError, ModelError)) as caught:
-        load(path, {"x": Input(shape=shape)}, None, None, given)
+        load_model(path, {"x": Input(shape=shape)}, None, None, given)
     assert why in str(caught.value), str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code in (2, 3)

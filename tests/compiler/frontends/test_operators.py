@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx import operators
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, ONNX, Operator
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
 from autopipe.compiler.frontends.onnx.reading.check_operators import MAX_OPSET, since_version
@@ -191,7 +191,7 @@ def test_sequences_and_optional_values(tmp_path):
     stored = [numpy_helper.from_array(np.array(number), name)
               for name, number in (("zero", 0), ("one", 1))]  # fmt: skip
     made = model(nodes, [value("x", [2, 3])], results, stored)
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     x = floats(2, 3)
     joined, first, length, element, is_there = compiled(imported, {"x": x})
     np.testing.assert_array_equal(joined, np.concatenate([-x, x]))

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromises
 from autopipe.compiler.frontends.onnx.facts.promises import derive_promises
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from tests.compiler.frontends.models import model, node, save, tensor, value
 from tests.support.table import each_row
 
@@ -154,5 +154,5 @@ def test_an_imported_model_states_its_promises(tmp_path):
         [value("y", [2, 3])],
         [tensor("w", 2, 3, fill=-4.0)],
     )
-    found = load(save(made, tmp_path), {}, None, None).promises
+    found = load_model(save(made, tmp_path), {}, None, None).promises
     assert found == OutputPromises(error_floors={"y": 2.0**-19})

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
 from tests.compiler.frontends.test_integers import drawn, stored
 
 
 def outputs(made, tmp_path, x):
     """Import a model with one input; return its outputs and those of onnxruntime."""
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     return compiled(imported, {"x": x}), run(made, {"x": x}), imported
 
 

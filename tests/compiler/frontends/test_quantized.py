@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.rewriting.quantized import rewrite
+from autopipe.compiler.frontends.onnx.load import load_model
+from autopipe.compiler.frontends.onnx.rewriting.quantized import fuse_quantized
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
 from tests.compiler.frontends.test_integers import drawn, stored
 
@@ -15,13 +15,13 @@ SCALES = {"xs": np.float32(0.02), "ys": np.float32(0.11)}
 
 def check(made, tmp_path, level="ENABLE"):
     """Import a model, compare with onnxruntime, and count what it was rewritten to."""
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     feeds = {each.name: drawn(each.shape, "float32") for each in imported.inputs}
     for ours, reference in zip(compiled(imported, feeds), run(made, feeds, level), strict=True):
         assert np.abs(reference).max() > 0
         np.testing.assert_allclose(ours, reference, rtol=1e-5, atol=1e-6)
     graph = made.graph
-    rewrite(graph)
+    fuse_quantized(graph)
     return Counter(each.op_type for each in graph.node)
 
 
@@ -86,7 +86,7 @@ def test_bytes_are_rounded_as_by_onnxruntime_but_for_ties(tmp_path):
     nodes, constants = layer("Conv", drawn(KERNEL, "int8"), scale=EACH, bias=BIAS)
     made = between(nodes, (1, 4, 40, 40), constants, output="out", quantized=False)
     made.graph.output[0].type.tensor_type.elem_type = TensorProto.UINT8
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     feeds = {"x": drawn((1, 4, 40, 40), "float32")}
     ours, reference = (
         each[0].astype(int) for each in (compiled(imported, feeds), run(made, feeds, "ENABLE"))

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case.node import gru, lstm, rnn
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import model, run, save, value
 from tests.compiler.frontends.recurrent import GATES, Layers, compiled
@@ -22,7 +22,7 @@ FUNCTIONS = [
 
 def agree(made, feeds, expected, tmp_path, tolerance=2e-6):
     """Import and compile a model, and compare its outputs."""
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     found = compiled(imported, feeds)
     names = [output.name for output in made.graph.output]
     for name, ours, right in zip(names, found, expected, strict=True):
@@ -86,7 +86,7 @@ def test_halves_are_computed_in_single_precision(tmp_path):
 def test_operands_are_cast_in_the_order_of_the_node(tmp_path):
     layers = Layers()
     layers.add("LSTM", dtype="float16", given="B initial_h initial_c", stored=False)
-    module = load(save(layers.model(), tmp_path), {}, None, None).module
+    module = load_model(save(layers.model(), tmp_path), {}, None, None).module
     casts = re.findall(r"R\.astype\(layer0_(\w+),", module.script())
     assert casts == ["X", "W", "R", "B", "initial_h", "initial_c"]
 
@@ -170,7 +170,7 @@ def test_layers_of_bytes_compute_what_onnxruntime_does(made, feeds, tmp_path):
 def test_lengths_that_are_all_the_steps_are_none(tmp_path):
     layers = Layers()
     layers.add("GRU", given="B length", lengths=[5, 5, 5])
-    imported = load(save(layers.model(), tmp_path), {}, None, None)
+    imported = load_model(save(layers.model(), tmp_path), {}, None, None)
     assert '\\"lengths\\":false' in imported.module.script()
     agree(layers.model(), layers.feeds, run(layers.model(), layers.feeds), tmp_path)
 
@@ -186,7 +186,7 @@ def test_a_state_of_zero_is_multiplied_only_with_what_may_be_infinite(tmp_path):
     agree(made, layers.feeds, run(made, layers.feeds), tmp_path)
     infinite = numpy_helper.from_array(np.full((1, 4, 4), np.inf, "float32"), "layer2.R")
     next(t for t in made.graph.initializer if t.name == "layer2.R").CopyFrom(infinite)
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     text = imported.module.script()
     assert [text.count(f'\\"resting\\":{said}') for said in ("true", "false")] == [2, 3]
 
@@ -265,7 +265,7 @@ def without(place, graph):
 )
 def test_what_does_not_fit_ends_in_one_line(made, said, tmp_path):
     with pytest.raises(ModelError) as caught:
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -273,4 +273,4 @@ def test_what_does_not_fit_ends_in_one_line(made, said, tmp_path):
 def test_an_input_left_out_by_an_empty_name_is_told(tmp_path):
     made = changed(lambda graph: graph.node[0].input.__setitem__(2, ""))
     with pytest.raises(ModelError, match="input 2 is marked single"):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto
 
 from autopipe.compiler.frontends.onnx.conversion.converted_nodes import ConvertedNodes
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
@@ -37,7 +37,9 @@ def record_conversions(monkeypatch):
 @pytest.mark.parametrize("nodes", [STATIC, DATA_DEPENDENT], ids=["static", "data-dependent"])
 def test_each_node_is_converted_once(nodes, monkeypatch, tmp_path):
     converted = record_conversions(monkeypatch)
-    load(save(model(nodes, [value("x", [2, 3])], [value("y", None)]), tmp_path), {}, None, None)
+    load_model(
+        save(model(nodes, [value("x", [2, 3])], [value("y", None)]), tmp_path), {}, None, None
+    )
     assert converted == [each.name for each in nodes]
 
 
@@ -45,7 +47,7 @@ def test_a_model_that_is_refused_is_converted_once(monkeypatch, tmp_path):
     converted = record_conversions(monkeypatch)
     made = model(REFUSED, [value("x", [2, 3])], [value("y", None)])
     with pytest.raises(ModelError, match="Unique 'Unique of y' along an axis"):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
     assert converted == [REFUSED[0].name]
 
 
@@ -59,7 +61,7 @@ def test_a_static_node_is_converted_alike_beside_dynamic_ones(rows, tmp_path):
     )  # fmt: skip
     shapes = {} if rows == 2 else {"x": Input(shape=(rows, 3))}
     dimensions = {} if rows == 2 else {"rows": Dimension(max=4, likely=(2,))}
-    module = load(save(made, tmp_path), shapes, None, None, dimensions).module
+    module = load_model(save(made, tmp_path), shapes, None, None, dimensions).module
     text = module.script()
     assert [str(name.name_hint) for name in module.get_global_vars()] == ["main"]
     assert "R.broadcast_to(one, R.shape([2, 3]))" in text

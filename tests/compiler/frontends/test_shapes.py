@@ -18,7 +18,7 @@ def two_inputs(first=("batch", 3), second=("batch", 3)):
 
 def bound(made, **given):
     inputs = {name: Input(shape=shape) for name, shape in given.items()}
-    return {each.name: each.shape for each in shapes.bind(made.graph, inputs)}
+    return {each.name: each.shape for each in shapes.bind_inputs(made.graph, inputs)}
 
 
 def test_a_symbol_bound_for_one_input_holds_for_all():
@@ -28,7 +28,7 @@ def test_a_symbol_bound_for_one_input_holds_for_all():
 def test_the_model_itself_is_bound_and_inferred():
     made = two_inputs()
     bound(made, tokens=(8, 3))
-    assert shapes.static(shapes.infer(made).graph)["y"] == (8, 3)
+    assert shapes.read_static_shapes(shapes.infer_shapes(made).graph)["y"] == (8, 3)
 
 
 @pytest.mark.fault("B10")
@@ -72,7 +72,7 @@ def test_a_dtype_is_an_assertion():
     made = two_inputs()
     inputs = {"tokens": Input(shape=(8, 3), dtype="float16")}
     with pytest.raises(ConfigError, match="dtype: float16 is given, the model has float32"):
-        shapes.bind(made.graph, inputs)
+        shapes.bind_inputs(made.graph, inputs)
 
 
 @pytest.mark.fault("B11")
@@ -88,7 +88,7 @@ def test_notes_on_shapes_in_the_file_are_not_believed():
         [node("Relu", ["x"], "a"), node("Relu", ["a"])], [value("x", [2])], [value("y", [2])]
     )
     made.graph.value_info.append(value("a", [5], TensorProto.INT64))
-    assert shapes.static(shapes.infer(made).graph)["a"] == (2,)
+    assert shapes.read_static_shapes(shapes.infer_shapes(made).graph)["a"] == (2,)
 
 
 def test_an_input_with_a_value_is_a_constant():
@@ -97,7 +97,9 @@ def test_an_input_with_a_value_is_a_constant():
         [value("rate", [], TensorProto.INT64), value("known", [], TensorProto.INT64)],
         [value("same", [], TensorProto.BOOL)],
     )
-    left = shapes.fix(made.graph, {"rate": Input(shape=(), value=8000), "known": Input(shape=())})
+    left = shapes.fix_inputs(
+        made.graph, {"rate": Input(shape=(), value=8000), "known": Input(shape=())}
+    )
     assert [given.name for given in made.graph.input] == ["known"]
     assert list(left) == ["known"]
     (stored,) = made.graph.initializer
@@ -115,7 +117,7 @@ def test_an_input_with_a_value_is_a_constant():
 def test_a_value_that_is_not_the_inputs_is_refused(shape, number, told):
     made = model([node("Abs", ["rate"])], [value("rate", [], TensorProto.INT64)], [])
     with pytest.raises(ConfigError, match=re.escape(told)):
-        shapes.fix(made.graph, {"rate": Input(shape=shape, value=number)})
+        shapes.fix_inputs(made.graph, {"rate": Input(shape=shape, value=number)})
 
 
 def test_keys_do_not_change_where_no_value_is_given():
@@ -128,9 +130,9 @@ def test_an_error_of_propagated_data_alone_is_none_of_the_model():
     row = numpy_helper.from_array(np.arange(20, dtype=np.float32), "row")
     nodes = [node("Unsqueeze", ["x", "axes"], "column"), node("Sub", ["column", "row"])]
     made = model(nodes, [value("x", [60])], [value("y", None)], [axes, row])
-    assert shapes.static(shapes.infer(made).graph)["y"] == (60, 20)
+    assert shapes.read_static_shapes(shapes.infer_shapes(made).graph)["y"] == (60, 20)
     made.graph.input[0].CopyFrom(value("x", [2, 60]))
     nodes[1].input[0] = "x"
     made.graph.node[1].CopyFrom(nodes[1])
     with pytest.raises(ModelError, match="Sub"):
-        shapes.infer(made)
+        shapes.infer_shapes(made)

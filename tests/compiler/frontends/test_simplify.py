@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.reading import gate
-from autopipe.compiler.frontends.onnx.reading.weights import attach
-from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
+from autopipe.compiler.frontends.onnx.reading.weights import attach_weights
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from tests.compiler.frontends.models import ints, model, node, run, tensor, value
 from tests.support.table import each_row
 
@@ -22,10 +22,10 @@ def by_onnx(made, feeds):
 
 def simplified(made, *, rtol=0.0, runtime=by_onnx, **given):
     """Clean a model up, compare what it computes before and after; return its operators."""
-    vetted = gate.vet(made.SerializeToString(), Path("m.onnx"), {})
+    vetted = gate.vet_model(made.SerializeToString(), Path("m.onnx"), {})
     weights = {name: numpy_helper.to_array(stored) for name, stored in vetted.weights.items()}
-    result, kept = clean(vetted.model, weights)
-    attach(result.graph, kept)
+    result, kept = clean_model(vetted.model, weights)
+    attach_weights(result.graph, kept)
     random = np.random.default_rng(0)
     feeds = {each.name: random.standard_normal(each.shape, "f") for each in vetted.inputs} | given
     for before, after in zip(runtime(made, feeds), runtime(result, feeds), strict=True):
@@ -159,8 +159,8 @@ def test_a_dropout_that_drops_stays(ratio, training, stays):
     stored += [] if ratio is None else [tensor("ratio", fill=ratio)]
     nodes = [node("Dropout", inputs, "a"), node("Neg", ["a"])]
     made = model(nodes, [value("x", [2, 3])], [value("y", None)], stored)
-    vetted = gate.vet(made.SerializeToString(), Path("m.onnx"), {})
-    kinds = [each.op_type for each in clean(vetted.model, {})[0].graph.node]
+    vetted = gate.vet_model(made.SerializeToString(), Path("m.onnx"), {})
+    kinds = [each.op_type for each in clean_model(vetted.model, {})[0].graph.node]
     assert kinds == ["Dropout"] * stays + ["Neg"]
 
 
@@ -251,7 +251,7 @@ def test_what_a_branch_does_not_need_goes():
         node("If", ["c"], then_branch=branch("Neg"), else_branch=branch("Abs")),
     ]  # fmt: skip
     made = model(nodes, [value("x", [2])], [value("y", [2])], [tensor("zero", fill=0)])
-    vetted = gate.vet(made.SerializeToString(), Path("m.onnx"), {})
-    result, _ = clean(vetted.model, {})
+    vetted = gate.vet_model(made.SerializeToString(), Path("m.onnx"), {})
+    result, _ = clean_model(vetted.model, {})
     inside = [each.op_type for body in (result.graph.node[-1].attribute) for each in body.g.node]
     assert sorted(inside) == ["Abs", "Neg"]

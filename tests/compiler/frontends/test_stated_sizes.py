@@ -12,7 +12,7 @@ from tvm import tirx
 from autopipe.artifacts.signature import Port
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.facts.outputs import range_of
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.config.dimension import Dimension, size_of
 from autopipe.config.model import Input
 from tests.compiler.frontends.models import FLOAT, ints, model, node, run, save, value
@@ -63,7 +63,7 @@ def path(tmp_path_factory):
 @pytest.fixture(scope="module")
 def imported(path):
     shapes = {name: Input(shape=shape) for name, shape in SHAPES.items()}
-    return load(path, shapes, None, None, DIMENSIONS)
+    return load_model(path, shapes, None, None, DIMENSIONS)
 
 
 def test_outputs_state_names_and_ranges_of_their_sizes(imported):

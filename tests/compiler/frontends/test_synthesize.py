@@ -5,10 +5,10 @@ import pytest
 from onnx import helper
 
 from autopipe.compiler.frontends.draw import normal
-from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize_weights
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import gate, source
-from autopipe.compiler.frontends.onnx.reading.weights import attach
+from autopipe.compiler.frontends.onnx.reading.weights import attach_weights
 from autopipe.config.model import Model, Weights
 from autopipe.config.paths import model_path
 from tests.compiler.frontends.models import dense, ints, model, node, run, save, tensor, value
@@ -18,12 +18,12 @@ LIGHT = "pkg:onnx/backend/test/data/light/light_{}.onnx"
 
 def vetted(made, tmp_path):
     path = save(made, tmp_path)
-    return gate.vet(source.read(path), path, {})
+    return gate.vet_model(source.read_model_file(path), path, {})
 
 
 def drawn(made, tmp_path, given, seed=0):
     found = vetted(made, tmp_path)
-    return synthesize(found.model.graph, given, found.shapes, seed), found.model.graph
+    return synthesize_weights(found.model.graph, given, found.shapes, seed), found.model.graph
 
 
 def test_numbers_are_normal_enough():
@@ -81,7 +81,7 @@ def test_generators_go_and_shapes_stay(tmp_path):
     assert list(weights) == ["kernel"]
     assert [each.op_type for each in graph.node] == ["ConstantOfShape", "MatMul", "Reshape", "Max"]
     assert [each.name for each in graph.input] == ["x", "kernel"]
-    attach(graph, weights)
+    attach_weights(graph, weights)
     assert run(made_of(graph), {"x": np.ones((2, 3), "f")})[0].shape == (8,)
 
 
@@ -139,7 +139,7 @@ SLOW = ["resnet50", "inception_v2", "zfnet512", "bvlc_alexnet", "vgg19"]
 @pytest.mark.parametrize("name", FAST + [pytest.param(n, marks=pytest.mark.slow) for n in SLOW])
 def test_activations_stay_of_order_one_through_deep_networks(tmp_path, name):
     path = model_path(Model(path=LIGHT.format(name)), tmp_path)
-    imported = load(path, {}, Weights(), None)
+    imported = load_model(path, {}, Weights(), None)
     assert imported.write_reference is not None
     imported.write_reference(tmp_path)
     made, shown = with_activations(tmp_path / "reference.onnx")

@@ -6,7 +6,7 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
@@ -39,7 +39,7 @@ RESIZED = [
 @pytest.mark.parametrize("number", range(len(RESIZED)))
 def test_resized_images_keep_their_digits(number, tmp_path):
     made, feeds = merged(RESIZED[number : number + 1], 19)
-    imported = load(save(made, tmp_path), {}, None, None)
+    imported = load_model(save(made, tmp_path), {}, None, None)
     (found,), (right,) = compiled(imported, feeds), by_onnx(made, feeds)
     assert found.dtype == right.dtype
     np.testing.assert_allclose(found, right, rtol=1e-12)
@@ -48,7 +48,7 @@ def test_resized_images_keep_their_digits(number, tmp_path):
 def test_integers_are_mixed_with_all_their_digits(tmp_path):
     made, feeds = merged([resized(WHOLE, mode="linear", axes=[2, 3])], 19)
     (found,), (right,) = (
-        compiled(load(save(made, tmp_path), {}, None, None), feeds),
+        compiled(load_model(save(made, tmp_path), {}, None, None), feeds),
         by_onnx(made, feeds),
     )
     assert np.abs(found.astype("int64") - right).max() <= 1
@@ -60,7 +60,7 @@ def test_images_of_open_sizes_keep_their_digits(tmp_path):
                  [numpy_helper.from_array(TWICE, "s")])  # fmt: skip
     path = save(made, tmp_path)
     dimensions = {"h": Dimension(max=9, likely=(4,))}
-    imported = load(path, {"x": Input(shape=(1, 2, "h", 6))}, None, None, dimensions)
+    imported = load_model(path, {"x": Input(shape=(1, 2, "h", 6))}, None, None, dimensions)
     main = relax.VirtualMachine(
         tvm.compile(imported.module, target=tvm.target.Target({"kind": "llvm"})), tvm.cpu()
     )["main"]
@@ -83,5 +83,5 @@ def test_a_large_number_that_a_branch_casts_is_that_number(tmp_path):
     path = save(made, tmp_path)
     for condition in (True, False):
         feeds = {"x": np.array([1, 2]), "c": np.array(condition)}
-        (found,) = compiled(load(path, {}, None, None), feeds)
+        (found,) = compiled(load_model(path, {}, None, None), feeds)
         np.testing.assert_array_equal(found, run(path, feeds)[0])

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from tvm import te, tirx
 
 from autopipe.compiler import open_sizes
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import wide
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
 from autopipe.compiler.regions import RegionForm, parse, plain
 from autopipe.compiler.target.target import host
 from autopipe.measure.check import checked
@@ -29,9 +29,9 @@ def form(**changed):
 
 def function(of, count, dtype="float32", attribute=None):
     """Return the function of regions of two images."""
-    shape = [wide(size) for size in (2, HEIGHT, WIDTH, CHANNELS)]
-    count = wide(count)
-    data, boxes = te.placeholder(shape, dtype, "data"), te.placeholder((count, wide(4)), dtype)
+    shape = [as_int64(size) for size in (2, HEIGHT, WIDTH, CHANNELS)]
+    count = as_int64(count)
+    data, boxes = te.placeholder(shape, dtype, "data"), te.placeholder((count, as_int64(4)), dtype)
     images = te.placeholder((count,), "int64")
     made = te.create_prim_func(
         [data, boxes, images, plain(of, data, boxes, images)], index_dtype_override="int64"

@@ -13,14 +13,14 @@ from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx.conversion import relax
 from autopipe.compiler.frontends.onnx.facts.deciding import warn_of_deciding_inputs
 from autopipe.compiler.frontends.onnx.facts.index_limits import find_index_limits
-from autopipe.compiler.frontends.onnx.facts.outputs import misdeclared, outputs_of
+from autopipe.compiler.frontends.onnx.facts.outputs import list_misdeclared, outputs_of
 from autopipe.compiler.frontends.onnx.facts.promises import derive_promises
 from autopipe.compiler.frontends.onnx.facts.reference import write_reference
-from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize
+from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize_weights
 from autopipe.compiler.frontends.onnx.reading import gate, source, tensors
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.recurrent import finite
-from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import number_nodes, read_origins
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
@@ -29,7 +29,7 @@ from autopipe.host.refusal import starved
 from autopipe.processes.bounds import held
 
 
-def load(
+def load_model(
     path: Path,
     inputs: Mapping[str, Input],
     weights: Weights | None,
@@ -38,39 +38,39 @@ def load(
 ) -> Imported:
     """Read a model; raises `ModelError` or `ConfigError`, with the file's path in front."""
     try:
-        return _load(path, inputs, weights, sha256, dimensions)
+        return _load_file(path, inputs, weights, sha256, dimensions)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
 
 
-def _load(
+def _load_file(
     path: Path,
     inputs: Mapping[str, Input],
     weights: Weights | None,
     sha256: str | None,
     dimensions: Mapping[str, Dimension],
 ) -> Imported:
-    data = source.read(path)
-    digest = source.digest(data)
+    data = source.read_model_file(path)
+    digest = source.hash_model(data)
     if sha256 not in {None, digest}:
         raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
-    vetted = gate.admit(data, path, inputs, dimensions)
-    given, warnings = _weights(vetted, path, weights)
-    with _bounded(sum(values.nbytes for values in given.values())):
+    vetted = gate.admit_model(data, path, inputs, dimensions)
+    given, warnings = _read_weights(vetted, path, weights)
+    with _bound_memory(sum(values.nbytes for values in given.values())):
         numbered = type(vetted.model)()
         numbered.CopyFrom(vetted.model)
         nodes = number_nodes(numbered)
-        cleaned, kept = clean(numbered, given)
-        finite.note(cleaned, kept)
+        cleaned, kept = clean_model(numbered, given)
+        finite.note_finite_weights(cleaned, kept)
         origins = read_origins(numbered.graph, cleaned.graph, given)
         module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions, origins)
     # drawn weights may be in bodies and functions, where the original holds its own
-    original = None if weights is not None else gate.original(data, path, inputs, given)
-    if source.digest(source.read(path)) != digest:
+    original = None if weights is not None else gate.read_original(data, path, inputs, given)
+    if source.hash_model(source.read_model_file(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
     graph = vetted.model.graph
     outputs = outputs_of(module, graph, vetted.inputs, dimensions)
-    warnings += (*warn_of_deciding_inputs(graph, vetted.inputs), *misdeclared(outputs, graph))
+    warnings += (*warn_of_deciding_inputs(graph, vetted.inputs), *list_misdeclared(outputs, graph))
     return Imported(
         name=graph.name or "model",
         module=module,
@@ -89,7 +89,7 @@ def _load(
 
 
 @contextmanager
-def _bounded(stored: int) -> Iterator[None]:
+def _bound_memory(stored: int) -> Iterator[None]:
     """Bound what a model takes that passed the gate, and may still unroll and fold to anything."""
     limit = bounds.of_import(stored)
     try:
@@ -101,14 +101,14 @@ def _bounded(stored: int) -> Iterator[None]:
         raise ModelError(f"the model needs more than {limit >> 20} MiB to be imported") from error
 
 
-def _weights(
+def _read_weights(
     vetted: gate.Vetted, path: Path, weights: Weights | None
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Return the weights, read or drawn, and what is to be said of them."""
-    stored = {name: tensors.array(tensor, path) for name, tensor in vetted.weights.items()}
+    stored = {name: tensors.read_array(tensor, path) for name, tensor in vetted.weights.items()}
     graph = vetted.model.graph
     if weights is not None:
-        return synthesize(graph, stored, vetted.shapes, weights.seed), ()
+        return synthesize_weights(graph, stored, vetted.shapes, weights.seed), ()
     warnings = [
         f"weight {name!r} holds numbers that are not finite"
         for name, values in stored.items()

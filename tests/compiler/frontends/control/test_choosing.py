@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import ints, model, node, save, value
 
@@ -34,7 +34,7 @@ def constant(length):
 
 
 def test_a_branch_that_is_never_taken_may_fit_nothing(tmp_path):
-    imported = load(save(choosing(4), tmp_path), {}, None, None)
+    imported = load_model(save(choosing(4), tmp_path), {}, None, None)
     assert "If" not in str(imported.module)
     assert "negative" in str(imported.module)
 
@@ -45,7 +45,7 @@ def test_a_condition_that_is_no_truth_is_left_to_the_checker(tmp_path, condition
     made.graph.node[-1].input[0] = "odd"
     made.graph.initializer.append(numpy_helper.from_array(np.array(condition, bool), "odd"))
     with pytest.raises(ModelError):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 def test_an_if_without_branches_is_refused(tmp_path):
@@ -53,4 +53,4 @@ def test_an_if_without_branches_is_refused(tmp_path):
     del made.graph.node[-1].attribute[:]
     made.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
     with pytest.raises(ModelError):
-        load(save(made, tmp_path), {}, None, None)
+        load_model(save(made, tmp_path), {}, None, None)

@@ -11,8 +11,8 @@ from onnx.backend.test.case import node as node_cases
 
 from autopipe.compiler.frontends.onnx.control import unroll
 from autopipe.compiler.frontends.onnx.reading import gate
-from autopipe.compiler.frontends.onnx.reading.tensors import graphs
-from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean
+from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
+from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from tests.compiler.frontends.control.control_models import (
     branches,
     counted,
@@ -25,9 +25,9 @@ from tests.compiler.frontends.control.control_models import (
 def cleaned(model, tmp_path):
     """Return a model after gate and clean-up, its weights in it again."""
     data = model.SerializeToString()
-    vetted = gate.vet(data, tmp_path / "model.onnx", {})
+    vetted = gate.vet_model(data, tmp_path / "model.onnx", {})
     given = {name: numpy_helper.to_array(tensor) for name, tensor in vetted.weights.items()}
-    slim, weights = clean(vetted.model, given)
+    slim, weights = clean_model(vetted.model, given)
     whole = onnx.ModelProto()
     whole.CopyFrom(slim)
     kept = [value for value in whole.graph.input if value.name not in weights]
@@ -48,7 +48,7 @@ def run(model, inputs):
 def left(model):
     return sorted(
         node.op_type
-        for graph in graphs(model.graph)
+        for graph in list_graphs(model.graph)
         for node in graph.node
         if node.op_type in {"If", "Loop", "Scan"}
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.errors import ModelError
 from tests.compiler.frontends.control.control_models import parsed
 from tests.compiler.frontends.models import save
@@ -89,6 +89,6 @@ def loop(call, body=_SAME, more="", last=""):
 def test_what_can_not_be_compiled_is_told_in_one_line(text, opset, message, tmp_path):
     model = parsed(text, opset)
     with pytest.raises(ModelError) as refused:
-        load(save(model, tmp_path), {}, None, None)
+        load_model(save(model, tmp_path), {}, None, None)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)

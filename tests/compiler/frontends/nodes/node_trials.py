@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.codegen import compile_kernels
-from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.passes.inline_scalars import inline_scalars
 from autopipe.compiler.passes.widen_to_float32 import widen_to_float32
 from autopipe.errors import ModelError
@@ -48,7 +48,7 @@ def try_node(op: str, seed: int, folder: Path) -> Trial:
         kind = helper.np_dtype_to_tensor_dtype(expected.dtype)
         output.type.tensor_type.elem_type = output.type.tensor_type.elem_type or kind
     try:
-        imported = load(save(made, folder), {}, None, None)
+        imported = load_model(save(made, folder), {}, None, None)
     except ModelError as error:
         return Trial("refused", str(error).split("model.onnx: ", 1)[-1], node)
     module = inline_scalars(imported.module)  # as a build does it, and the next

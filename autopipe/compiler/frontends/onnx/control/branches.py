@@ -9,8 +9,8 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
     ControlSite,
-    scalar,
-    told,
+    describe_type,
+    make_scalar,
 )
 from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.errors import ModelError
@@ -18,12 +18,12 @@ from autopipe.errors import ModelError
 # ruff: noqa: ANN401  TVM has no types
 
 
-def convert(functions: BodyFunctions, site: ControlSite) -> Any:
+def convert_if(functions: BodyFunctions, site: ControlSite) -> Any:
     """Return the outputs of an If. Raises ModelError where its branches have different ones."""
     builder, name = site.builder, site.name
     graphs = [site.attributes["then_branch"], site.attributes["else_branch"]]
     around = Around.of(graphs, site.nodes)
-    condition = scalar(builder, site.inputs[0], "bool")
+    condition = make_scalar(builder, site.inputs[0], "bool")
     called = []
     for which, graph in zip(("then", "else"), graphs, strict=True):
         params = around.params()
@@ -37,11 +37,11 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
     then, other = (branch.ty.ret.fields for branch in called)
     for output, (one, two) in enumerate(zip(then, other, strict=False)):
         what = f"output {output} of If {name!r}"
-        known.sizes_of(one, what)
+        known.require_type_shape(one, what)
         if len(then) != len(other) or not tvm_ffi.structural_equal(one, two):
             raise ModelError(
-                f"{what} is {told(one)} in one branch and {told(two)} in the other; "
-                "a model whose shapes depend on data can not be compiled"
+                f"{what} is {describe_type(one)} in one branch and {describe_type(two)} in the "
+                "other; a model whose shapes depend on data can not be compiled"
             )
     whole = [relax.Var("condition", condition.ty), *around.params()]
 

@@ -7,12 +7,16 @@ from onnx import helper
 from onnx.numpy_helper import from_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names, has_control
-from autopipe.compiler.frontends.onnx.control.unroll import branch
+from autopipe.compiler.frontends.onnx.control.unroll import take_branch
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto
-from autopipe.compiler.frontends.onnx.rewriting.constants import Values, evaluate_short, short
+from autopipe.compiler.frontends.onnx.rewriting.constants import (
+    Values,
+    evaluate_short,
+    read_short_lists,
+)
 
 
-def choose(graph: Proto, opset: int) -> None:
+def replace_known_branches(graph: Proto, opset: int) -> None:
     """Put the branch that is taken into the place of each If whose condition is known.
 
     What decides on it becomes constants, too. What is wrong with a node is left to the checker.
@@ -20,17 +24,17 @@ def choose(graph: Proto, opset: int) -> None:
     if not has_control(graph):
         return
     names = Names(graph)
-    known = short(graph)
+    known = read_short_lists(graph)
     waiting, nodes, changed = list(reversed(graph.node)), [], False
     while waiting:
         node = waiting.pop()
-        chosen = _chosen(node, known)
+        chosen = _read_condition(node, known)
         if chosen is None:
             values = evaluate_short(node, known, opset)
             known.update(values)
-            nodes += _stored(values) or [node]
+            nodes += _make_constants(values) or [node]
         else:
-            waiting += reversed(branch(node, names, chosen=chosen))
+            waiting += reversed(take_branch(node, names, chosen=chosen))
             changed = True
     if not changed:
         return
@@ -39,7 +43,7 @@ def choose(graph: Proto, opset: int) -> None:
     graph.node.extend(kept)
 
 
-def _chosen(node: Proto, known: Values) -> bool | None:
+def _read_condition(node: Proto, known: Values) -> bool | None:
     """Return the condition of an If, None where it is not known and for any other node."""
     if node.op_type != "If" or node.domain or len(node.input) != 1:
         return None
@@ -50,7 +54,7 @@ def _chosen(node: Proto, known: Values) -> bool | None:
     return None if value is None or value.size != 1 else bool(value.reshape(-1)[0])
 
 
-def _stored(values: Values) -> list[Proto]:
+def _make_constants(values: Values) -> list[Proto]:
     return [
         helper.make_node("Constant", [], [name], value=from_array(array, name))
         for name, array in values.items()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions, ControlSite
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
 
 # ruff: noqa: ANN401  TVM has no types
 
@@ -18,9 +18,9 @@ HIDDEN_NAMES: Final = {"If": "autopipe_If", "Loop": "autopipe_Loop"}
 """What nodes of control flow are called before TVM sees them."""
 
 
-def hide(model: Proto) -> None:
+def hide_control_nodes(model: Proto) -> None:
     """Give the nodes of control flow their hidden names."""
-    for graph in graphs(model.graph):
+    for graph in list_graphs(model.graph):
         for node in graph.node:
             if node.op_type in HIDDEN_NAMES:
                 node.op_type = HIDDEN_NAMES[node.op_type]

@@ -19,13 +19,13 @@ from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.control.scopes import (
     Names,
-    body,
-    captured,
+    find_body,
+    list_captured,
 )
-from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node
+from autopipe.compiler.frontends.onnx.control.trips import Known, of_node, read_scalars
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
 from autopipe.compiler.frontends.onnx.reading.shapes import of_value
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, called
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, describe_node
 from autopipe.errors import ModelError
 
 _Row = tuple[int, tuple[int, ...]]
@@ -43,51 +43,51 @@ _STATES: Final = 2
 """Inputs of a Loop, and of its body, before the states."""
 
 
-def settle(graph: Proto, opset: int) -> bool:
+def settle_counted_loops(graph: Proto, opset: int) -> bool:
     """Give loops that count themselves their number of rounds; tell whether anything was new.
 
     `graph` says what is known of shapes, and its bodies have no tensors of their own. Raises
     ModelError for a loop that never ends.
     """
-    known, names = constants(graph), Names(graph)
+    known, names = read_scalars(graph), Names(graph)
     changed = False
     for node in [node for node in graph.node if node.op_type == "Loop"]:
         found = of_node(node, known)
         count = found.exactly
         if count is None and found.starts and (found.most is not None or not found.bounded):
-            count = _rounds(node, known, opset, found.most)
+            count = _count_rounds(node, known, opset, found.most)
             if count is not None:
-                _bind(graph, node, count, names)
+                _bind_rounds(graph, node, count, names)
                 changed = True
         if count is not None:
-            changed |= _lengths(graph, node, count, opset)
+            changed |= _note_stack_lengths(graph, node, count, opset)
     return changed
 
 
-def _rounds(node: Proto, known: Known, opset: int, most: int | None) -> int | None:
+def _count_rounds(node: Proto, known: Known, opset: int, most: int | None) -> int | None:
     """Return how often a loop runs that starts, at most `most` times.
 
     None where that is not known, or very often. Raises ModelError for a loop that never ends.
     """
-    found = _condition(node, known)
+    found = _find_condition(node, known)
     if found is None:
         return None
     nodes, states = found
-    inner = body(node)
+    inner = find_body(node)
     names = [value.name for value in inner.input]
     changing = {names[at]: known[node.input[at]] for at in states}
     given = {names[0]: np.asarray(0, np.int64), names[1]: np.ones((), bool), **changing}
     wanted = [inner.output[0].name, *(inner.output[at - 1].name for at in states)]
     fixed = {name: known[name] for each in nodes for name in each.input if name in known}
-    run = _evaluator(nodes, given, wanted, fixed, opset)
+    run = _make_evaluator(nodes, given, wanted, fixed, opset)
     turns = most is None and not any(names[0] in made.input for made in nodes)
-    endless = f"{called(node)} never ends: nothing that its condition reads ever changes"
+    endless = f"{describe_node(node)} never ends: nothing that its condition reads ever changes"
     try:
         for count in range(1, min(MOST if most is None else most, MOST) + 1):
             go, *after = run.run(None, given)
             if not np.all(go):
                 return count
-            if turns and _same(after, [given[name] for name in changing]):
+            if turns and _are_equal(after, [given[name] for name in changing]):
                 raise ModelError(endless)
             given = {**given, names[0]: np.asarray(count, np.int64)}
             given.update(zip(changing, after, strict=True))
@@ -96,16 +96,16 @@ def _rounds(node: Proto, known: Known, opset: int, most: int | None) -> int | No
     return most if most is not None and most <= MOST else None
 
 
-def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
+def _are_equal(one: Sequence[Array], other: Sequence[Array]) -> bool:
     return all(np.array_equal(left, right) for left, right in zip(one, other, strict=True))
 
 
-def _condition(node: Proto, known: Known) -> tuple[list[Proto], list[int]] | None:
+def _find_condition(node: Proto, known: Known) -> tuple[list[Proto], list[int]] | None:
     """Return the nodes that a condition is made of, and the places of the states it reads.
 
     None where it is made of anything that is not known, or of more than single numbers.
     """
-    inner = body(node)
+    inner = find_body(node)
     makers = {name: at for at, made in enumerate(inner.node) for name in made.output}
     places = {value.name: at for at, value in enumerate(inner.input)}
     states: list[int] = []
@@ -128,7 +128,7 @@ def _condition(node: Proto, known: Known) -> tuple[list[Proto], list[int]] | Non
     return [inner.node[at] for at in sorted(chosen)], list(dict.fromkeys(states))
 
 
-def _evaluator(
+def _make_evaluator(
     nodes: Sequence[Proto],
     given: Mapping[str, Array],
     wanted: Sequence[str],
@@ -147,45 +147,45 @@ def _evaluator(
     )
 
 
-def _bind(graph: Proto, node: Proto, count: int, names: Names) -> None:
+def _bind_rounds(graph: Proto, node: Proto, count: int, names: Names) -> None:
     """Give a loop a number of rounds, in the place of its condition."""
     limit = names.fresh("rounds")
     graph.initializer.append(numpy_helper.from_array(np.asarray(count, np.int64), limit))
     node.input[0], node.input[1] = limit, ""
-    inner = body(node)
+    inner = find_body(node)
     always = names.fresh("always")
     inner.node.append(helper.make_node("Identity", [inner.input[1].name], [always]))
     inner.output[0].name = always
 
 
-def _lengths(graph: Proto, node: Proto, count: int, opset: int) -> bool:
+def _note_stack_lengths(graph: Proto, node: Proto, count: int, opset: int) -> bool:
     """Say how long what a loop stacks is; tell whether that was new."""
     states = len(node.input) - _STATES
     if len(node.output) <= states:
         return False
     noted = {value.name: value for value in (*graph.output, *graph.value_info)}
-    rows = _rows(graph, node, opset)
+    rows = _list_row_types(graph, node, opset)
     changed = False
     for row, name in zip(rows, node.output[states:], strict=False):
         if row is None or not name:
             continue
         whole = (row[0], (count, *row[1]))
         told = noted.get(name)
-        if told is None or _row(told) != whole:
+        if told is None or _read_row_type(told) != whole:
             told = graph.value_info.add(name=name) if told is None else told
             told.type.CopyFrom(helper.make_tensor_type_proto(*whole))
             changed = True
     return changed
 
 
-def _rows(graph: Proto, node: Proto, opset: int) -> list[_Row | None]:
+def _list_row_types(graph: Proto, node: Proto, opset: int) -> list[_Row | None]:
     """Return dtype and shape of what each round adds to a stack; None where they are not known.
 
     ONNX's inference forgets the shapes of states, since they may change. Here they are those that
     the loop starts with, and have to come out again.
     """
     inner = type(graph)()
-    inner.CopyFrom(body(node))
+    inner.CopyFrom(find_body(node))
     del inner.value_info[:]
     types = {value.name: value.type for value in (*graph.input, *graph.value_info)}
     stored = {tensor.name: tensor for tensor in graph.initializer}
@@ -198,7 +198,7 @@ def _rows(graph: Proto, node: Proto, opset: int) -> list[_Row | None]:
     given = {value.name: value.type for value in inner.input}
     for value in inner.output:  # what is passed on is an input, too
         value.type.CopyFrom(given.get(value.name, onnx.TypeProto()))
-    for name in captured(inner):
+    for name in list_captured(inner):
         if name in stored:
             inner.initializer.append(stored[name])
         elif name in types:
@@ -209,13 +209,16 @@ def _rows(graph: Proto, node: Proto, opset: int) -> list[_Row | None]:
         found = infer_types(model).graph
     except onnx.shape_inference.InferenceError:
         return []
-    known = {value.name: _row(value) for value in (*found.value_info, *found.output, *found.input)}
+    known = {
+        value.name: _read_row_type(value)
+        for value in (*found.value_info, *found.output, *found.input)
+    }
     states = len(node.input) - _STATES
     before = [known[value.name] for value in found.input[_STATES : states + _STATES]]
     _, *results = [known.get(value.name) for value in found.output]
     return results[states:] if results[:states] == before else []
 
 
-def _row(value: Proto) -> _Row | None:
+def _read_row_type(value: Proto) -> _Row | None:
     dtype, shape = value.type.tensor_type.elem_type, of_value(value)
     return (dtype, shape) if dtype and shape is not None else None

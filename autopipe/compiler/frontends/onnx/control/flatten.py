@@ -5,7 +5,7 @@ from collections.abc import Callable
 import onnx
 
 from autopipe.compiler.frontends.onnx.control import counting, folding, scans
-from autopipe.compiler.frontends.onnx.control.lifting import lift
+from autopipe.compiler.frontends.onnx.control.lifting import lift_tensors
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
 from autopipe.compiler.frontends.onnx.reading import check_operators, memory
@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
 
-def flatten(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
+def flatten_control_flow(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
     """Return the model with known conditions taken, and short loops unrolled.
 
     `simplify` folds constants, so that inner loops may become known once an outer one is unrolled;
@@ -23,26 +23,26 @@ def flatten(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
     """
     if not has_control(model.graph):
         return model
-    opset = check_operators.opset(model.opset_import)
-    scans.check(model.graph, opset)
+    opset = check_operators.read_opset(model.opset_import)
+    scans.check_scans(model.graph, opset)
     unrolling = Unrolling(opset)
     while True:
-        model = _inferred(model)
-        lift(model.graph)
+        model = _infer_model(model)
+        lift_tensors(model.graph)
         changed = (
-            folding.fold(model.graph),
-            counting.settle(model.graph, opset),
+            folding.fold_inner_constants(model.graph),
+            counting.settle_counted_loops(model.graph, opset),
             unrolling.step(model.graph),
         )
         if not any(changed):
             return model
-        graph = _inferred(model).graph
+        graph = _infer_model(model).graph
         stored = {tensor.name for tensor in graph.initializer}
-        memory.check(graph, {value.name for value in graph.input} - stored, stored)
+        memory.check_memory(graph, {value.name for value in graph.input} - stored, stored)
         simplify(model)
 
 
-def _inferred(model: Proto) -> Proto:
+def _infer_model(model: Proto) -> Proto:
     try:
         return infer_types(model)
     except onnx.shape_inference.InferenceError as error:

@@ -21,15 +21,15 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     KINDS,
     Names,
     has_control,
-    redirect,
+    redirect_inputs,
 )
 from autopipe.compiler.frontends.onnx.reading.shapes import of_value
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, bodies
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, list_bodies
 
 _Shapes = Mapping[str, tuple[int, ...]]
 
 
-def fold(graph: Proto) -> bool:
+def fold_inner_constants(graph: Proto) -> bool:
     """Move constant work of inner graphs to the outermost one; tell whether there was any.
 
     `graph` says what is known of shapes, and its bodies have no tensors of their own.
@@ -38,8 +38,8 @@ def fold(graph: Proto) -> bool:
         return False
     folding = _Folding(graph)
     for node in graph.node:
-        for inner in bodies(node):
-            folding.within(inner, _shapes(graph) if node.op_type == "If" else {})
+        for inner in list_bodies(node):
+            folding.within(inner, _read_shapes(graph) if node.op_type == "If" else {})
     kept = list(graph.node)
     del graph.node[:]
     graph.node.extend([*folding.moved, *kept])
@@ -60,13 +60,13 @@ class _Folding:
         `around` are shapes outside of it. There are none for the body of a loop: what its states
         are like may change from round to round.
         """
-        shapes = {**around, **_shapes(graph)} if around else {}
+        shapes = {**around, **_read_shapes(graph)} if around else {}
         results = {value.name for value in graph.output}
         kept: list[Proto] = []
         names: dict[str, str] = {}
         for node in graph.node:
-            redirect(node, names)
-            for inner in bodies(node):
+            redirect_inputs(node, names)
+            for inner in list_bodies(node):
                 self.within(inner, shapes if node.op_type == "If" else {})
             if results.isdisjoint(node.output) and self._moves(node, shapes):
                 names.update(zip(node.output, self._taken(node, shapes), strict=True))
@@ -78,7 +78,7 @@ class _Folding:
     def _moves(self, node: Proto, shapes: _Shapes) -> bool:
         if node.op_type in KINDS or node.op_type == "Dropout":  # which may draw
             return False
-        return _shape(node, shapes) is not None or self._constants.issuperset(
+        return _compute_shape(node, shapes) is not None or self._constants.issuperset(
             filter(None, node.input)
         )
 
@@ -87,7 +87,7 @@ class _Folding:
         self.changed = True
         new = [self._names.fresh(name) if name else "" for name in node.output]
         self._constants.update(new)
-        known = _shape(node, shapes)
+        known = _compute_shape(node, shapes)
         if known is not None:
             self._graph.initializer.append(numpy_helper.from_array(known, new[0]))
             return new
@@ -98,7 +98,7 @@ class _Folding:
         return new
 
 
-def _shape(node: Proto, shapes: _Shapes) -> Array | None:
+def _compute_shape(node: Proto, shapes: _Shapes) -> Array | None:
     """Return what Shape or Size computes of a tensor of known shape; None for all else."""
     if node.op_type not in {"Shape", "Size"} or node.input[0] not in shapes or node.attribute:
         return None
@@ -108,7 +108,7 @@ def _shape(node: Proto, shapes: _Shapes) -> Array | None:
     return np.array(np.prod(shape, dtype=np.int64))
 
 
-def _shapes(graph: Proto) -> _Shapes:
+def _read_shapes(graph: Proto) -> _Shapes:
     """Return the shapes of a graph that are known, by name."""
     values = (*graph.input, *graph.value_info)
     return {value.name: shape for value in values if (shape := of_value(value)) is not None}

@@ -9,7 +9,7 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst, GlobalVar
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.control.scopes import captured
+from autopipe.compiler.frontends.onnx.control.scopes import list_captured
 from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
@@ -33,7 +33,7 @@ class Around:
     @classmethod
     def of(cls, graphs: Sequence[Proto], nodes: Mapping[str, Any]) -> "Around":
         """Find what bodies read, among the values of the graph they stand in."""
-        read = dict.fromkeys(name for graph in graphs for name in captured(graph))
+        read = dict.fromkeys(name for graph in graphs for name in list_captured(graph))
         missing = [name for name in read if name not in nodes]
         if missing:
             raise ModelError(f"a body of If, Loop or Scan reads {missing[0]!r}, which is nowhere")
@@ -130,7 +130,7 @@ class BodyFunctions:
             importer._construct_nodes(graph)
             computed = [importer._nodes[value.name] for value in graph.output]
             for value, made in zip(graph.output, computed, strict=True):
-                known.sizes_of(made.ty, f"result {value.name!r} of a body")
+                known.require_type_shape(made.ty, f"result {value.name!r} of a body")
             return relax.Tuple(results(importer.bb, computed))
 
         return self._add(importer.bb, graph.name or "body", params, emit, pure=True)
@@ -149,7 +149,7 @@ class BodyFunctions:
                 builder.emit_func_output(result)
         finally:
             self._inside = before
-        return self._root.add_func(self._moved(builder.get()), _identifier(name))
+        return self._root.add_func(self._moved(builder.get()), _make_identifier(name))
 
     def _moved(self, module: Any) -> Any:
         """Return the body, what its converters wrote in loops being part of the whole module."""
@@ -165,21 +165,21 @@ class BodyFunctions:
         )
 
 
-def told(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
     """Return a type of a tensor in words."""
     return f"{kind.dtype} {[int(dim) for dim in kind.shape.values]}"
 
 
-def scalar(builder: Any, value: Any, dtype: str) -> Any:
+def make_scalar(builder: Any, value: Any, dtype: str) -> Any:
     """Return a number or a condition without dimensions."""
-    if known.sizes_of(value.ty, "a condition or a number of rounds"):
+    if known.require_type_shape(value.ty, "a condition or a number of rounds"):
         value = builder.normalize(relax.op.reshape(value, ()))
     if str(value.ty.dtype) != dtype:
         value = builder.normalize(relax.op.astype(value, dtype))
     return value
 
 
-def _identifier(name: str) -> str:
+def _make_identifier(name: str) -> str:
     """Return a name that a symbol of a library may have."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:60]
     return f"body_{kept}"

@@ -5,11 +5,21 @@ from collections.abc import Iterator
 
 from onnx import helper
 
-from autopipe.compiler.frontends.onnx.control.scopes import Names, has_control, redirect, rename
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, constant, graphs
+from autopipe.compiler.frontends.onnx.control.scopes import (
+    Names,
+    has_control,
+    redirect_inputs,
+    rename_captured,
+)
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Proto,
+    list_bodies,
+    list_graphs,
+    read_constant,
+)
 
 
-def lift(graph: Proto) -> None:
+def lift_tensors(graph: Proto) -> None:
     """Move all tensors of inner graphs to the outermost graph, equal ones under one name.
 
     A body may read what is around it, so that the model stays the same.
@@ -22,16 +32,16 @@ class _Lifting:
     def __init__(self, graph: Proto) -> None:
         self._outer = graph
         self._names = Names(graph)
-        self._there = {tensor.name: _content(tensor) for tensor in graph.initializer}
+        self._there = {tensor.name: _read_content(tensor) for tensor in graph.initializer}
         others: Counter[str] = Counter()
         stored: dict[str, set[bytes]] = {}
-        for inner in graphs(graph):
+        for inner in list_graphs(graph):
             others.update(value.name for value in inner.input)
             for node in inner.node:
-                if inner is graph or constant(node) is None:
+                if inner is graph or read_constant(node) is None:
                     others.update(node.output)
-            for tensor in _tensors(inner):
-                stored.setdefault(tensor.name, set()).add(_content(tensor))
+            for tensor in _list_tensors(inner):
+                stored.setdefault(tensor.name, set()).add(_read_content(tensor))
             if inner is not graph:
                 others.update(value.name for value in inner.output)  # it is made in the body
         self._kept = {
@@ -42,28 +52,28 @@ class _Lifting:
     def into(self, graph: Proto) -> None:
         """Lift the tensors of the bodies in a graph."""
         for node in graph.node:
-            for inner in bodies(node):
+            for inner in list_bodies(node):
                 self.into(inner)
                 self._lift(inner)
 
     def _lift(self, graph: Proto) -> None:
-        moved = {tensor.name: self._place(tensor) for tensor in _tensors(graph)}
+        moved = {tensor.name: self._place(tensor) for tensor in _list_tensors(graph)}
         del graph.initializer[:]
         for index, node in reversed(list(enumerate(graph.node))):
-            if constant(node) is not None:
+            if read_constant(node) is not None:
                 del graph.node[index]
         for name in dict.fromkeys(value.name for value in graph.output if value.name in moved):
             # a result has to be computed in the body
             inside = self._names.fresh(name)
             for node in graph.node:
-                redirect(node, {name: inside})
+                redirect_inputs(node, {name: inside})
             graph.node.append(helper.make_node("Identity", [inside], [name]))
             moved[inside] = moved.pop(name)
-        rename(graph, moved)
+        rename_captured(graph, moved)
 
     def _place(self, tensor: Proto) -> str:
         """Put a tensor into the outermost graph, if it is not there, and return its name there."""
-        content = _content(tensor)
+        content = _read_content(tensor)
         if tensor.name in self._kept:
             name = str(tensor.name)
         else:
@@ -78,15 +88,15 @@ class _Lifting:
         return name
 
 
-def _tensors(graph: Proto) -> Iterator[Proto]:
+def _list_tensors(graph: Proto) -> Iterator[Proto]:
     """Yield the tensors of a graph, each under its name there."""
     yield from graph.initializer
     for node in graph.node:
-        if (tensor := constant(node)) is not None:
+        if (tensor := read_constant(node)) is not None:
             yield tensor
 
 
-def _content(tensor: Proto) -> bytes:
+def _read_content(tensor: Proto) -> bytes:
     """Return what a tensor holds, without its name."""
     copy = type(tensor)()
     copy.CopyFrom(tensor)

@@ -25,12 +25,12 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
     ControlSite,
-    scalar,
-    told,
+    describe_type,
+    make_scalar,
 )
-from autopipe.compiler.frontends.onnx.control.trips import Trips, trips
+from autopipe.compiler.frontends.onnx.control.trips import Trips, find_trips
 from autopipe.compiler.frontends.onnx.conversion import known
-from autopipe.compiler.frontends.onnx.reading.tensors import uses
+from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.graph.calls import COMPUTED
 from autopipe.errors import ModelError
 
@@ -43,7 +43,7 @@ _LEVELS: Final = 14
 """Functions of a chain without a known end, which is good for 4e12 rounds."""
 
 
-def convert(functions: BodyFunctions, site: ControlSite) -> Any:
+def convert_loop(functions: BodyFunctions, site: ControlSite) -> Any:
     """Return the outputs of a Loop.
 
     Raises ModelError for one without an end, for states that change their shape, and for outputs
@@ -53,11 +53,11 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
     body = site.attributes["body"]
     limit, condition = (*site.inputs, None, None)[:2]
     around = Around.of([body], site.nodes)
-    numbers = ((name, _number(value)) for name, value in around.constants.items())
+    numbers = ((name, _read_number(value)) for name, value in around.constants.items())
     constants = {name: np.asarray(number) for name, number in numbers if number is not None}
-    starts = True if condition is None else _number(condition)
-    most = _number(limit)
-    found = trips(
+    starts = True if condition is None else _read_number(condition)
+    most = _read_number(limit)
+    found = find_trips(
         what,
         (limit is not None, None if most is None else int(most)),
         body,
@@ -85,10 +85,10 @@ class _Loop:
         for value, state in zip(body.input[2:], states, strict=True):
             if state is None:
                 raise ModelError(f"{self._what} is not given its state {value.name!r}")
-            known.sizes_of(state.ty, f"state {value.name!r} of {self._what}")
+            known.require_type_shape(state.ty, f"state {value.name!r} of {self._what}")
         self._states = states
         self._names = [value.name for value in body.input[2:]]
-        self._is_counted = uses(body)[body.input[0].name] > 0
+        self._is_counted = count_uses(body)[body.input[0].name] > 0
         self._invariants = list(around.values)
         self._invariant_names = list(around.names)
 
@@ -118,9 +118,9 @@ class _Loop:
     def numbered(self, limit: Any, condition: Any) -> list[Any]:
         """Return the outputs of a loop whose number of rounds is computed before the first."""
         self._check_outputs()
-        left = scalar(self._builder, limit, "int64")
+        left = make_scalar(self._builder, limit, "int64")
         if condition is not None:
-            starts = scalar(self._builder, condition, "bool")
+            starts = make_scalar(self._builder, condition, "bool")
             none = relax.const(0, "int64")
             left = self._builder.normalize(relax.op.where(starts, left, none))
         chain = [self._round(_states_only)]
@@ -175,10 +175,10 @@ class _Loop:
         self._check_outputs()
         goes = relax.const(True, "bool")  # noqa: FBT003 - a value
         if condition is not None:
-            goes = scalar(self._builder, condition, "bool")
+            goes = make_scalar(self._builder, condition, "bool")
         if found.bounded:
             self._is_counted = True
-            limit = scalar(self._builder, limit, "int64")
+            limit = make_scalar(self._builder, limit, "int64")
             self._invariants.insert(0, limit)
             self._invariant_names.insert(0, "limit")
             some = self._builder.normalize(relax.op.less(relax.const(0, "int64"), limit))
@@ -229,7 +229,7 @@ class _Loop:
         self._limit = fixed[0] if bounded else None
 
         def returned(builder: Any, computed: list[Any]) -> list[Any]:
-            go, rest = scalar(builder, computed[0], "bool"), computed[1:]
+            go, rest = make_scalar(builder, computed[0], "bool"), computed[1:]
             states, rows = rest[: len(self._states)], rest[len(self._states) :]
             self._check(states)
             after = [builder.normalize(relax.op.add(n, relax.const(1, "int64"))) for n in number]
@@ -311,15 +311,15 @@ class _Loop:
         for name, before, after in zip(self._names, self._states, states, strict=True):
             if not tvm_ffi.structural_equal(before.ty, after.ty):
                 raise ModelError(
-                    f"state {name!r} of {self._what} is {told(before.ty)} and comes out as "
-                    f"{told(after.ty)}; a state has to keep its shape and type, unless the loop "
-                    "runs a few times that are known before the model runs"
+                    f"state {name!r} of {self._what} is {describe_type(before.ty)} and comes out "
+                    f"as {describe_type(after.ty)}; a state has to keep its shape and type, unless "
+                    "the loop runs a few times that are known before the model runs"
                 )
 
     def _check_size(self, count: int, rows: Sequence[Any]) -> None:
         for kind in rows:
             size = (
-                int(np.prod(known.sizes_of(kind, "a row"), dtype=object))
+                int(np.prod(known.require_type_shape(kind, "a row"), dtype=object))
                 * np.dtype(str(kind.dtype)).itemsize
             )
             if count * size > BOUNDS.alive:
@@ -337,7 +337,7 @@ def _states_only(_: Any, number: list[Any], __: Any, states: list[Any], ___: Any
     return [*number, *states]
 
 
-def _number(value: Any) -> Any:
+def _read_number(value: Any) -> Any:
     """Return a number that is known, None for any other value."""
     array = value.value.numpy() if isinstance(value, GenericConst) else np.empty(0)
     return array.reshape(-1)[0] if array.size == 1 else None

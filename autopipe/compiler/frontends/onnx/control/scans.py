@@ -15,25 +15,30 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import (
     Names,
-    body,
-    instantiate,
+    find_body,
+    instantiate_body,
 )
-from autopipe.compiler.frontends.onnx.reading.shapes import static
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, called, graphs
+from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Proto,
+    describe_node,
+    list_bodies,
+    list_graphs,
+)
 from autopipe.errors import ModelError
 
 _FIRST: Final = 9
 """Before it, Scan had a batch axis, and lengths as an input."""
 
 
-def check(graph: Proto, opset: int) -> None:
+def check_scans(graph: Proto, opset: int) -> None:
     """Raise ModelError for a Scan of a version that means something else."""
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         for node in inner.node:
             if node.op_type == "Scan" and opset < _FIRST:
                 raise ModelError(
-                    f"{called(node)} is that of opset {opset}, which is not supported; convert the "
-                    f"model to opset {_FIRST} or a later one"
+                    f"{describe_node(node)} is that of opset {opset}, which is not supported; "
+                    f"convert the model to opset {_FIRST} or a later one"
                 )
 
 
@@ -43,10 +48,10 @@ def to_loops(graph: Proto, shapes: Mapping[str, tuple[int, ...]], names: Names) 
     `shapes` are known of what the graph reads from outside. Raises ModelError for a Scan that
     contradicts itself, or scans what has no known shape.
     """
-    shapes = {**shapes, **static(graph)}
+    shapes = {**shapes, **read_static_shapes(graph)}
     nodes: list[Proto] = []
     for node in graph.node:
-        for inner in bodies(node):
+        for inner in list_bodies(node):
             to_loops(inner, shapes, names)
         nodes.extend(_Scan(node, shapes, names).loop() if node.op_type == "Scan" else [node])
     del graph.node[:]
@@ -57,7 +62,7 @@ class _Scan:
     """One Scan; `scanned` are its inputs that are cut into slices."""
 
     def __init__(self, node: Proto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
-        self._node, self._names, self._body = node, names, body(node)
+        self._node, self._names, self._body = node, names, find_body(node)
         self._attributes = {
             attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
         }
@@ -71,17 +76,21 @@ class _Scan:
             or len(self._body.input) != len(node.input)
             or len(self._body.output) < len(node.output)
         ):
-            raise ModelError(f"{called(node)} and its body differ in inputs or outputs")
+            raise ModelError(f"{describe_node(node)} and its body differ in inputs or outputs")
         self._shapes = [self._shape(name, shapes) for name in self._scanned]
         self._nodes: list[Proto] = []
 
     def loop(self) -> list[Proto]:
         """Return the nodes that compute the same."""
         axes = self._list("scan_input_axes", len(self._scanned))
-        axes = [_axis(a, len(s), self._node) for a, s in zip(axes, self._shapes, strict=True)]
+        axes = [
+            _normalize_axis(a, len(s), self._node) for a, s in zip(axes, self._shapes, strict=True)
+        ]
         lengths = {shape[axis] for shape, axis in zip(self._shapes, axes, strict=True)}
         if len(lengths) != 1:
-            raise ModelError(f"{called(self._node)} scans inputs of different lengths: {lengths}")
+            raise ModelError(
+                f"{describe_node(self._node)} scans inputs of different lengths: {lengths}"
+            )
         (length,) = lengths
         inner = self._rounds(axes, length)
         results = list(self._node.output)
@@ -102,10 +111,10 @@ class _Scan:
             nodes.append(helper.make_node("Sub", [last, number], [at[1]]))
         slices = [self._names.fresh(name) for name in self._scanned]
         for name, outer, axis, back in zip(slices, self._scanned, axes, backwards, strict=True):
-            where = at.get(back) or _refuse(self._node, "scan_input_directions")
+            where = at.get(back) or _describe_refusal(self._node, "scan_input_directions")
             nodes.append(helper.make_node("Gather", [outer, where], [name], axis=axis))
         states = [self._names.fresh(name) for name in self._states]
-        computed, results = instantiate(self._body, [*states, *slices], self._names)
+        computed, results = instantiate_body(self._body, [*states, *slices], self._names)
         returned = [self._names.fresh(name) for name in ("goes_on", *results)]
         passed = zip([goes, *results], returned, strict=True)
         nodes += [*computed, *(helper.make_node("Identity", [a], [b]) for a, b in passed)]
@@ -114,8 +123,8 @@ class _Scan:
             helper.make_tensor_value_info(goes, TensorProto.BOOL, []),
         ]
         ends = [helper.make_tensor_value_info(returned[0], TensorProto.BOOL, [])]
-        given = [_named(v, n) for v, n in zip(self._body.input, states, strict=False)]
-        left = [_named(v, n) for v, n in zip(self._body.output, returned[1:], strict=True)]
+        given = [_rename_value(v, n) for v, n in zip(self._body.input, states, strict=False)]
+        left = [_rename_value(v, n) for v, n in zip(self._body.output, returned[1:], strict=True)]
         return helper.make_graph(
             nodes, self._body.name or "body", [*scalars, *given], [*ends, *left]
         )
@@ -132,7 +141,7 @@ class _Scan:
             place = len(self._states) + index
             name = results[place]
             rank = len(self._body.output[place].type.tensor_type.shape.dim) + 1
-            axis = _axis(given, rank, self._node)
+            axis = _normalize_axis(given, rank, self._node)
             if not name or (not axis and not back):
                 continue
             results[place] = made = self._names.fresh(name)
@@ -149,7 +158,7 @@ class _Scan:
     def _list(self, name: str, count: int) -> list[int]:
         given: Any = self._attributes.get(name, [0] * count)
         if len(given) != count:
-            _refuse(self._node, name)
+            _describe_refusal(self._node, name)
         return list(map(int, given))
 
     def _constant(self, value: Any) -> str:  # noqa: ANN401 - an array, or a number of numpy's
@@ -161,23 +170,25 @@ class _Scan:
     def _shape(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
         if not shapes.get(name):
             raise ModelError(
-                f"{called(self._node)} scans {name!r}, whose shape is not known before the model "
-                "runs"
+                f"{describe_node(self._node)} scans {name!r}, whose shape is not known before the "
+                "model runs"
             )
         return shapes[name]
 
 
-def _axis(axis: int, rank: int, node: Proto) -> int:
+def _normalize_axis(axis: int, rank: int, node: Proto) -> int:
     if not -rank <= axis < rank:
-        raise ModelError(f"{called(node)} has the axis {axis} of a tensor with {rank} dimensions")
+        raise ModelError(
+            f"{describe_node(node)} has the axis {axis} of a tensor with {rank} dimensions"
+        )
     return axis % rank
 
 
-def _refuse(node: Proto, attribute: str) -> str:
-    raise ModelError(f"{called(node)} has a wrong attribute {attribute}")
+def _describe_refusal(node: Proto, attribute: str) -> str:
+    raise ModelError(f"{describe_node(node)} has a wrong attribute {attribute}")
 
 
-def _named(value: Proto, name: str) -> Proto:
+def _rename_value(value: Proto, name: str) -> Proto:
     copy = type(value)()
     copy.CopyFrom(value)
     copy.name = name

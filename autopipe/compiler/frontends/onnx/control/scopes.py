@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_bodies, list_graphs
 
 KINDS = frozenset({"If", "Loop", "Scan"})
 """Operators with graphs inside."""
 
 
-def body(node: Proto, name: str = "body") -> Proto:
+def find_body(node: Proto, name: str = "body") -> Proto:
     """Return the graph of a node that is called `name`."""
     return next(attribute.g for attribute in node.attribute if attribute.name == name)
 
@@ -18,19 +18,22 @@ def has_control(graph: Proto) -> bool:
     return any(node.op_type in KINDS for node in graph.node)
 
 
-def captured(graph: Proto) -> list[str]:
+def list_captured(graph: Proto) -> list[str]:
     """Return the names that a graph, or one inside it, reads from outside, in order."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     found: dict[str, None] = {}
     for node in graph.node:
-        read = [*node.input, *(name for inner in bodies(node) for name in captured(inner))]
+        read = [
+            *node.input,
+            *(name for inner in list_bodies(node) for name in list_captured(inner)),
+        ]
         found.update((name, None) for name in read if name and name not in own)
         own.update(node.output)
     found.update((value.name, None) for value in graph.output if value.name not in own)
     return list(found)
 
 
-def rename(graph: Proto, names: Mapping[str, str]) -> None:
+def rename_captured(graph: Proto, names: Mapping[str, str]) -> None:
     """Give other names to what a graph and those inside it read from outside."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own.update(name for node in graph.node for name in node.output)
@@ -38,7 +41,7 @@ def rename(graph: Proto, names: Mapping[str, str]) -> None:
     if not names:
         return
     for node in graph.node:
-        redirect(node, names)
+        redirect_inputs(node, names)
     for value in graph.output:
         value.name = names.get(value.name, value.name)
 
@@ -48,7 +51,7 @@ class Names:
 
     def __init__(self, graph: Proto) -> None:
         self._taken: set[str] = set()
-        for inner in graphs(graph):
+        for inner in list_graphs(graph):
             self._taken.update(value.name for value in (*inner.input, *inner.output))
             self._taken.update(tensor.name for tensor in inner.initializer)
             self._taken.update(name for node in inner.node for name in node.output)
@@ -63,7 +66,9 @@ class Names:
                 return new
 
 
-def instantiate(graph: Proto, inputs: Sequence[str], names: Names) -> tuple[list[Proto], list[str]]:
+def instantiate_body(
+    graph: Proto, inputs: Sequence[str], names: Names
+) -> tuple[list[Proto], list[str]]:
     """Return the nodes of a body for the given inputs, and the names of its results.
 
     What the nodes compute has new names. The body has no tensors of its own.
@@ -73,7 +78,7 @@ def instantiate(graph: Proto, inputs: Sequence[str], names: Names) -> tuple[list
     for original in graph.node:
         node = type(original)()
         node.CopyFrom(original)
-        redirect(node, known)
+        redirect_inputs(node, known)
         if node.name:
             node.name = names.fresh(node.name)
         for index, name in enumerate(node.output):
@@ -83,9 +88,9 @@ def instantiate(graph: Proto, inputs: Sequence[str], names: Names) -> tuple[list
     return nodes, [known.get(value.name, value.name) for value in graph.output]
 
 
-def redirect(node: Proto, names: Mapping[str, str]) -> None:
+def redirect_inputs(node: Proto, names: Mapping[str, str]) -> None:
     """Have a node, and what is inside it, read under other names."""
     for index, name in enumerate(node.input):
         node.input[index] = names.get(name, name)
-    for inner in bodies(node):
-        rename(inner, names)
+    for inner in list_bodies(node):
+        rename_captured(inner, names)

@@ -6,8 +6,13 @@ from typing import Final
 
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx.control.scopes import body
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, called, constant
+from autopipe.compiler.frontends.onnx.control.scopes import find_body
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Array,
+    Proto,
+    describe_node,
+    read_constant,
+)
 from autopipe.errors import ModelError
 
 LONGEST: Final = 2**31
@@ -43,15 +48,17 @@ class Trips:
 def of_node(node: Proto, known: Known) -> Trips:
     """Return what is known of the rounds of a Loop. Raises ModelError, as `trips` does."""
     limit, condition = (*node.input, "", "")[:2]
-    carried, made = len(node.input[2:]), len(body(node).output)
-    if len(body(node).input) != 2 + carried or made < 1 + max(carried, len(node.output)):
-        raise ModelError(f"{called(node)} and its body differ in inputs or outputs")
+    carried, made = len(node.input[2:]), len(find_body(node).output)
+    if len(find_body(node).input) != 2 + carried or made < 1 + max(carried, len(node.output)):
+        raise ModelError(f"{describe_node(node)} and its body differ in inputs or outputs")
     most = int(known[limit].reshape(-1)[0]) if limit in known else None
-    starts = truth(known, condition) if condition else True
-    return trips(called(node), (bool(limit), most), body(node), known, starts=starts)
+    starts = read_truth(known, condition) if condition else True
+    return find_trips(
+        describe_node(node), (bool(limit), most), find_body(node), known, starts=starts
+    )
 
 
-def trips(
+def find_trips(
     what: str,
     limit: tuple[bool, int | None],
     graph: Proto,
@@ -66,7 +73,7 @@ def trips(
     for a loop that never ends.
     """
     bounded, most = limit
-    goes_on = _after(graph, known, starts)
+    goes_on = _find_next_condition(graph, known, starts)
     if not bounded or (most is not None and most > LONGEST):
         if starts and goes_on:
             unbounded = (
@@ -77,32 +84,32 @@ def trips(
     return Trips(bounded, None if most is None else max(most, 0), starts, goes_on)
 
 
-def constants(graph: Proto) -> dict[str, Array]:
+def read_scalars(graph: Proto) -> dict[str, Array]:
     """Return the single numbers of a graph that stand in the model."""
-    found = {tensor.name: to_array(tensor) for tensor in graph.initializer if _single(tensor)}
+    found = {tensor.name: to_array(tensor) for tensor in graph.initializer if _is_scalar(tensor)}
     for node in graph.node:
-        tensor = constant(node)
-        if tensor is not None and _single(tensor):
+        tensor = read_constant(node)
+        if tensor is not None and _is_scalar(tensor):
             found[node.output[0]] = to_array(tensor)
     return found
 
 
-def truth(known: Known, name: str) -> bool | None:
+def read_truth(known: Known, name: str) -> bool | None:
     """Return a condition, or None where it is computed."""
     return bool(known[name].reshape(-1)[0]) if name in known else None
 
 
-def _after(graph: Proto, known: Known, starts: bool | None) -> bool | None:  # noqa: FBT001
+def _find_next_condition(graph: Proto, known: Known, starts: bool | None) -> bool | None:  # noqa: FBT001
     """Return the condition that each round leaves behind."""
     name = graph.output[0].name
     made = {node.output[0]: node for node in graph.node if len(node.output) == 1}
     while name in made and made[name].op_type == "Identity":
         name = made[name].input[0]
     if name in made:
-        tensor = constant(made[name])
-        return bool(to_array(tensor).reshape(-1)[0]) if tensor and _single(tensor) else None
-    return starts if name == graph.input[1].name else truth(known, name)
+        tensor = read_constant(made[name])
+        return bool(to_array(tensor).reshape(-1)[0]) if tensor and _is_scalar(tensor) else None
+    return starts if name == graph.input[1].name else read_truth(known, name)
 
 
-def _single(tensor: Proto) -> bool:
+def _is_scalar(tensor: Proto) -> bool:
     return all(dim == 1 for dim in tensor.dims)

@@ -9,12 +9,17 @@ from onnx import helper, numpy_helper
 from autopipe.compiler.frontends.onnx.control import scans
 from autopipe.compiler.frontends.onnx.control.scopes import (
     Names,
-    body,
+    find_body,
     has_control,
-    instantiate,
+    instantiate_body,
 )
-from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node, truth
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, called, graphs
+from autopipe.compiler.frontends.onnx.control.trips import Known, of_node, read_scalars, read_truth
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Proto,
+    describe_node,
+    list_bodies,
+    list_graphs,
+)
 from autopipe.errors import ModelError
 
 MOST: Final = 256
@@ -44,7 +49,7 @@ class Unrolling:
             return False
         names = Names(graph)
         scans.to_loops(graph, {}, names)
-        return self._within(graph, constants(graph), names)
+        return self._within(graph, read_scalars(graph), names)
 
     def _within(self, graph: Proto, known: Known, names: Names) -> bool:
         nodes: list[Proto] = []
@@ -52,8 +57,8 @@ class Unrolling:
         for node in graph.node:
             plain = self._plain(node, known, names)
             changed |= plain is not None
-            for inner in bodies(node) if plain is None else ():
-                changed |= _chosen(inner, known, names)
+            for inner in list_bodies(node) if plain is None else ():
+                changed |= _take_known_branches(inner, known, names)
             nodes.extend([node] if plain is None else plain)
         del graph.node[:]
         graph.node.extend(nodes)
@@ -62,88 +67,90 @@ class Unrolling:
     def _plain(self, node: Proto, known: Known, names: Names) -> list[Proto] | None:
         """Return what takes the place of a node; None if it stays."""
         if node.op_type == "If":
-            chosen = truth(known, node.input[0])
-            return None if chosen is None else branch(node, names, chosen=chosen)
+            chosen = read_truth(known, node.input[0])
+            return None if chosen is None else take_branch(node, names, chosen=chosen)
         return self._rounds(node, known, names) if node.op_type == "Loop" else None
 
     def _rounds(self, node: Proto, known: Known, names: Names) -> list[Proto] | None:
         count = of_node(node, known).exactly
         if count is None:
             return None
-        cost = count * max(1, sum(len(inner.node) for inner in graphs(body(node))))
+        cost = count * max(1, sum(len(inner.node) for inner in list_graphs(find_body(node))))
         if cost > min(MOST, self._left):
             return None
         self._left -= cost
-        return _unrolled(node, count, names, self._opset)
+        return _unroll_loop(node, count, names, self._opset)
 
 
-def _chosen(graph: Proto, known: Known, names: Names) -> bool:
+def _take_known_branches(graph: Proto, known: Known, names: Names) -> bool:
     """Take the known conditions of an inner graph; tell whether there were any."""
     nodes: list[Proto] = []
     changed = False
     for node in graph.node:
-        chosen = truth(known, node.input[0]) if node.op_type == "If" else None
+        chosen = read_truth(known, node.input[0]) if node.op_type == "If" else None
         if chosen is not None:
-            nodes += branch(node, names, chosen=chosen)
+            nodes += take_branch(node, names, chosen=chosen)
             changed = True
             continue
-        for inner in bodies(node):
-            changed |= _chosen(inner, known, names)
+        for inner in list_bodies(node):
+            changed |= _take_known_branches(inner, known, names)
         nodes.append(node)
     del graph.node[:]
     graph.node.extend(nodes)
     return changed
 
 
-def branch(node: Proto, names: Names, *, chosen: bool) -> list[Proto]:
+def take_branch(node: Proto, names: Names, *, chosen: bool) -> list[Proto]:
     """Return the nodes of the branch of an If that is taken where its condition is `chosen`."""
-    graph = body(node, "then_branch" if chosen else "else_branch")
-    nodes, results = instantiate(graph, [], names)
-    return [*nodes, *_passed(results, node.output)]
+    graph = find_body(node, "then_branch" if chosen else "else_branch")
+    nodes, results = instantiate_body(graph, [], names)
+    return [*nodes, *_pass_values_on(results, node.output)]
 
 
-def _unrolled(node: Proto, count: int, names: Names, opset: int) -> list[Proto]:
-    graph, states = body(node), list(node.input)[2:]
+def _unroll_loop(node: Proto, count: int, names: Names, opset: int) -> list[Proto]:
+    graph, states = find_body(node), list(node.input)[2:]
     stacked: list[list[str]] = [[] for _ in graph.output[1 + len(states) :]]
     nodes: list[Proto] = []
-    goes = _constant(np.ones((), bool), names, nodes)
+    goes = _make_constant(np.ones((), bool), names, nodes)
     for number in range(count):
-        given = [_constant(np.int64(number), names, nodes), goes, *states]
+        given = [_make_constant(np.int64(number), names, nodes), goes, *states]
         if len(graph.input[0].type.tensor_type.shape.dim) == 1:
-            given[0] = _constant(np.array([number]), names, nodes)
-        made, (_, *results) = instantiate(graph, given, names)
+            given[0] = _make_constant(np.array([number]), names, nodes)
+        made, (_, *results) = instantiate_body(graph, given, names)
         nodes += made
         states, slices = results[: len(states)], results[len(states) :]
         for row, name in zip(stacked, slices, strict=True):
             row.append(name)
     wanted = list(node.output) + [""] * (len(graph.output) - 1 - len(node.output))
-    nodes += _passed(states, wanted[: len(states)])
+    nodes += _pass_values_on(states, wanted[: len(states)])
     for name, rows in zip(wanted[len(states) :], stacked, strict=True):
         if name and not rows:
-            raise ModelError(f"{called(node)} does not run, so that its output {name!r} is empty")
+            raise ModelError(
+                f"{describe_node(node)} does not run, so that its output {name!r} is empty"
+            )
         if name:
-            wide = [_row(row, names, nodes, opset) for row in rows]
+            wide = [_add_row(row, names, nodes, opset) for row in rows]
             nodes.append(helper.make_node("Concat", wide, [name], axis=0))
     return nodes
 
 
-def _passed(results: Sequence[str], wanted: Sequence[str]) -> list[Proto]:
+def _pass_values_on(results: Sequence[str], wanted: Sequence[str]) -> list[Proto]:
     pairs = zip(results, wanted, strict=False)
     return [helper.make_node("Identity", [made], [name]) for made, name in pairs if name]
 
 
-def _row(name: str, names: Names, nodes: list[Proto], opset: int) -> str:
+def _add_row(name: str, names: Names, nodes: list[Proto], opset: int) -> str:
     """Return a slice with an axis in front."""
     row = names.fresh(name)
     if opset < _AXES_ARE_INPUTS:
         nodes.append(helper.make_node("Unsqueeze", [name], [row], axes=[0]))
     else:
-        axes = _constant(np.array([0], np.int64), names, nodes)
+        axes = _make_constant(np.array([0], np.int64), names, nodes)
         nodes.append(helper.make_node("Unsqueeze", [name, axes], [row]))
     return row
 
 
-def _constant(value: np.generic | np.ndarray, names: Names, nodes: list[Proto]) -> str:
+def _make_constant(value: np.generic | np.ndarray, names: Names, nodes: list[Proto]) -> str:
     name = names.fresh("constant")
     tensor = numpy_helper.from_array(np.asarray(value), name)
     nodes.append(helper.make_node("Constant", [], [name], value=tensor))

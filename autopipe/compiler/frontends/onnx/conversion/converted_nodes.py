@@ -28,7 +28,7 @@ class ConvertedNodes:
         """Record what the node of these attributes became; what is there already keeps its node."""
         name = attributes.get("tvm_custom", {}).get("name", "")
         if nodes := self._origins.get(name):
-            for value in _values(made):
+            for value in _list_values(made):
                 self._labels.setdefault(value, Label(tuple(sorted(nodes))))
 
     def label(self, module: Any) -> Any:
@@ -44,9 +44,9 @@ class ConvertedNodes:
         return complete_labels(set_labels(module, found), imported=True)
 
 
-def _values(made: Any) -> Iterator[Any]:
+def _list_values(made: Any) -> Iterator[Any]:
     if isinstance(made, relax.Tuple):
         for field in made.fields:
-            yield from _values(field)
+            yield from _list_values(field)
     elif isinstance(made, relax.Call | relax.Var | relax.TupleGetItem):
         yield made

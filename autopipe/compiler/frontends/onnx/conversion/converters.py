@@ -10,7 +10,7 @@ from autopipe.compiler.frontends.onnx.control.converters import (
 )
 from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions
 from autopipe.compiler.frontends.onnx.conversion.converted_nodes import ConvertedNodes
-from autopipe.compiler.frontends.onnx.conversion.named import named
+from autopipe.compiler.frontends.onnx.conversion.named import name_errors
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.dynamic_sizes.node_converter import DynamicConverter
 from autopipe.compiler.frontends.onnx.operator import ONNX
@@ -41,5 +41,5 @@ def install_converters(extents: Extents, converted: ConvertedNodes) -> Iterator[
         if operator.convert_control is not None:
             static = ControlFlowConverter(functions, operator.convert_control)
         converters[HIDDEN_NAMES.get(name, name)] = DynamicConverter(operator, static, extents)
-    with replace_converters(named(converters, converted)):
+    with replace_converters(name_errors(converters, converted)):
         yield

@@ -13,15 +13,15 @@ from autopipe.errors import ModelError
 # ruff: noqa: ANN401  what TVM has no types for
 
 
-def numbers(operand: Any, params: Any, what: str) -> Array:
+def require_values(operand: Any, params: Any, what: str) -> Array:
     """Return the values of an operand; raises `ModelError` with `what` if they are computed."""
-    found = values(operand, params)
+    found = read_values(operand, params)
     if found is None:
         raise ModelError(f"{what} is not constant")
     return found
 
 
-def values(operand: Any, params: Any) -> Array | None:
+def read_values(operand: Any, params: Any) -> Array | None:
     """Return the values of an operand, None if they are computed or come from outside."""
     if operand is None:
         return None
@@ -34,19 +34,19 @@ def values(operand: Any, params: Any) -> Array | None:
     return array
 
 
-def stored(array: Array) -> Any:
+def make_constant(array: Array) -> Any:
     """Return an array as a constant of its dtype; `relax.const` alone makes 32 bits of 64."""
     return relax.const(array, str(array.dtype))
 
 
-def sizes(operand: Any, what: str) -> list[int]:
+def require_shape(operand: Any, what: str) -> list[int]:
     """Return the shape of an operand; raises `ModelError` with `what` if it depends on data."""
-    return sizes_of(operand.ty, what)
+    return require_type_shape(operand.ty, what)
 
 
-def sizes_of(kind: Any, what: str) -> list[int]:
+def require_type_shape(kind: Any, what: str) -> list[int]:
     """Return the shape of a tensor's type; raises `ModelError` with `what` for any other."""
-    found = extents_of(kind, what)
+    found = read_extents(kind, what)
     if -1 in found:
         names = [
             str(variable.name)
@@ -58,7 +58,7 @@ def sizes_of(kind: Any, what: str) -> list[int]:
     return found
 
 
-def extents_of(kind: Any, what: str) -> list[int]:
+def read_extents(kind: Any, what: str) -> list[int]:
     """Return the shape of a tensor's type, -1 where a size is open.
 
     Raises `ModelError` with `what` for a shape that depends on data.
@@ -75,23 +75,23 @@ def is_fixed(kind: Any) -> bool:
     return dims is not None and all(isinstance(dim, tirx.IntImm) for dim in dims)
 
 
-def text(value: bytes | str) -> str:
+def decode_text(value: bytes | str) -> str:
     """Return an attribute that is a word."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def name(attr: Any) -> str:
+def quote_node_name(attr: Any) -> str:
     """Return the name of the node whose attributes TVM gives."""
     return repr(attr["tvm_custom"]["name"])
 
 
 def require_constant(kind: str, operand: Any, attr: Any, params: Any) -> Array:
     """Return an operand that decides a shape; raises `ModelError` if it is computed."""
-    found = values(operand, params)
+    found = read_values(operand, params)
     if found is None:
         raise ModelError(
-            f"the shape of what {kind} {name(attr)} returns depends on what the model is "
-            "given; shapes have to be known before the model runs"
+            f"the shape of what {kind} {quote_node_name(attr)} returns depends on what the model "
+            "is given; shapes have to be known before the model runs"
         )
     return found
 

@@ -47,56 +47,59 @@ class Named:
             except ModelError as error:
                 if _tells_node(str(error), attr):
                     raise
-                raise ModelError(f"{_NODE}{_name(attr)}': {error}") from error
+                raise ModelError(f"{_NODE}{_read_name(attr)}': {error}") from error
             except Exception as error:  # TVM raises what it likes
-                raise NodeError(_said(self._op, given, attr, error)) from error
+                raise NodeError(_describe_failure(self._op, given, attr, error)) from error
             self._converted.record(attr, made)
             return made
 
         return convert
 
 
-def named(converters: Mapping[str, Any], converted: ConvertedNodes) -> dict[str, Any]:
+def name_errors(converters: Mapping[str, Any], converted: ConvertedNodes) -> dict[str, Any]:
     """Return converters by operator, whose errors say which node it was; record what they make."""
     return {op: Named(op, converter, converted) for op, converter in converters.items()}
 
 
-def plain(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the account of an error of TVM as one line, without the trace."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("File ", "[bt]", "Traceback"))]
     return f"{type(error).__name__}: {shown(told[-1] if told else 'no message', _LONGEST)}"
 
 
-def _said(op: str, inputs: Sequence[Any], attr: Mapping[str, Any], error: Exception) -> str:
-    told = [_described(value) for value in islice(inputs, _MOST)]
+def _describe_failure(
+    op: str, inputs: Sequence[Any], attr: Mapping[str, Any], error: Exception
+) -> str:
+    told = [_describe_input(value) for value in islice(inputs, _MOST)]
     told += [f"{len(inputs) - _MOST} more"] if len(inputs) > _MOST else []
-    return f"{_NODE}{_name(attr)}', {op} of {', '.join(told) or 'nothing'}: {plain(error)}"
+    inputs_told = ", ".join(told) or "nothing"
+    return f"{_NODE}{_read_name(attr)}', {op} of {inputs_told}: {describe_error(error)}"
 
 
-def _name(attr: Mapping[str, Any]) -> str:
+def _read_name(attr: Mapping[str, Any]) -> str:
     return shown(attr.get("tvm_custom", {}).get("name", ""))
 
 
 def _tells_node(message: str, attr: Mapping[str, Any]) -> bool:
     """Whether an error of a converter of ours names this node, or one inside it."""
-    return message.startswith(_NODE) or f"'{_name(attr)}'" in message
+    return message.startswith(_NODE) or f"'{_read_name(attr)}'" in message
 
 
-def _described(value: Any) -> str:
+def _describe_input(value: Any) -> str:
     """Say dtype and shape of an input, as far as the importer knows them."""
     if value is None:
         return "none"
     kind = getattr(value, "ty", None)
     if isinstance(kind, relax.TensorType):
         dims = getattr(kind.shape, "values", None)
-        return shown(f"{kind.dtype} {'of unknown shape' if dims is None else shape_told(dims)}")
+        return shown(f"{kind.dtype} {'of unknown shape' if dims is None else describe_shape(dims)}")
     if isinstance(kind, relax.ShapeType):
-        return shown(f"a shape {shape_told(kind.values or ())}")
+        return shown(f"a shape {describe_shape(kind.values or ())}")
     return shown(type(value).__name__)
 
 
-def shape_told(dims: Sequence[Any]) -> str:
+def describe_shape(dims: Sequence[Any]) -> str:
     """Write a shape, open sizes by their names: `[batch, 3, height // 2 + 1]`."""
     told = (_TYPED.sub(r"\1", str(dim)) for dim in dims)
     return f"[{', '.join(told)}]"

@@ -47,7 +47,7 @@ def check_places(name: str, rule: PlaceRule, inputs: Sequence[Any], attr: Attrib
         return
     exceeded = any(size > limit for size, limit in rule.list_limits(shapes, attr))
     if exceeded and math.prod(rule.list_counts(shapes)):
-        raise ModelError(f"{name} {known.name(attr)} {OUTSIDE}")
+        raise ModelError(f"{name} {known.quote_node_name(attr)} {OUTSIDE}")
 
 
 def read_shapes(inputs: Sequence[Any]) -> list[list[Any]] | None:

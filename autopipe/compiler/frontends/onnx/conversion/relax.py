@@ -11,7 +11,7 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx.control.converters import hide
+from autopipe.compiler.frontends.onnx.control.converters import hide_control_nodes
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.conversion.converted_nodes import (
     NO_ORIGINS,
@@ -19,7 +19,7 @@ from autopipe.compiler.frontends.onnx.conversion.converted_nodes import (
     Origins,
 )
 from autopipe.compiler.frontends.onnx.conversion.converters import install_converters
-from autopipe.compiler.frontends.onnx.conversion.named import NodeError, plain
+from autopipe.compiler.frontends.onnx.conversion.named import NodeError, describe_error
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, name_nodes
 from autopipe.compiler.open_sizes import FOUND_SIZES
@@ -53,7 +53,7 @@ def to_relax(
     if has_control(model.graph):
         hidden = type(model)()
         hidden.CopyFrom(model)
-        hide(hidden)
+        hide_control_nodes(hidden)
         model = hidden
     steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}  # as documents have them
     shapes = _given_shapes(inputs, dimensions, steps)
@@ -83,14 +83,14 @@ def _convert_nodes(
     """
     converted = ConvertedNodes(origins)
     try:
-        with _silence(), install_converters(extents, converted):
+        with _silence_importer(), install_converters(extents, converted):
             module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)
     except NodeError as error:
         raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
     except ModelError:  # of a converter of ours
         raise
     except Exception as error:  # TVM raises what it likes
-        raise ModelError(f"TVM can not import the model: {plain(error)}") from error
+        raise ModelError(f"TVM can not import the model: {describe_error(error)}") from error
     return converted.label(module)
 
 
@@ -127,14 +127,14 @@ def _with_sizes(main: Any, inputs: int, steps: Sequence[Any]) -> Any:  # noqa: A
     return relax.Function(params, main.body, result, main.is_pure, main.attrs, main.span)
 
 
-def results(main: Any) -> list[Any]:  # noqa: ANN401
+def list_result_types(main: Any) -> list[Any]:  # noqa: ANN401
     """Return the types of outputs; `main.ret_ty` forgets sizes that are computed inside."""
     result = main.body.body.ty
     return list(result.fields) if isinstance(result, relax.TupleType) else [result]
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def _silence_importer() -> Iterator[None]:
     """Keep the importer's prints and warnings from the user."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, called
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, describe_node
 from autopipe.errors import ModelError
 
 _OUTER = 2
@@ -40,23 +40,23 @@ def check_window(
         reach = (window[axis] - 1) * steps[axis] + 1
         padded = size + pads[axis] + pads[axis + len(sizes)]
         if reach > padded:
-            raise ModelError(f"{called(node)} has a window of {reach} over {padded}")
+            raise ModelError(f"{describe_node(node)} has a window of {reach} over {padded}")
 
 
 def divide_by_stride(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction:  # noqa: ARG001
     """Return by how much a strided window makes a side of an image smaller."""
-    return Fraction(max(1, along(_strides(node), side)))
+    return Fraction(max(1, read_side(_read_strides(node), side)))
 
 
 def multiply_by_stride(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction:  # noqa: ARG001
     """Return the same of a transposed convolution, which makes it larger."""
-    return Fraction(1, max(1, along(_strides(node), side)))
+    return Fraction(1, max(1, read_side(_read_strides(node), side)))
 
 
-def along(values: Sequence[Any], side: int) -> Any:  # noqa: ANN401 - a number of its kind
+def read_side(values: Sequence[Any], side: int) -> Any:  # noqa: ANN401 - a number of its kind
     """Return what a list says of a side; 0 where it says nothing."""
     return values[min(side, len(values) - 1)] if values else 0
 
 
-def _strides(node: Proto) -> list[int]:
+def _read_strides(node: Proto) -> list[int]:
     return next((list(field.ints) for field in node.attribute if field.name == "strides"), [1])

@@ -8,7 +8,12 @@ import numpy as np
 from onnx import TensorProto
 from tvm import tirx
 
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import MOST, ExactPart, Extents, total
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    MOST,
+    ExactPart,
+    Extents,
+    multiply_sizes,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES, Array
 
@@ -20,7 +25,7 @@ _FINEST: Final = 2**16
 """Largest parts of a fraction that a size is multiplied by."""
 
 
-def evaluate(
+def evaluate_node(
     extents: Extents,
     operator: Operator,
     numbers: Numbers,
@@ -58,7 +63,7 @@ def _is_part(array: Array) -> bool:
     return array.size > 0 and isinstance(array.flat[0], ExactPart)
 
 
-def _pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None) -> Any:
+def _apply_pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None) -> Any:
     """Return the rule of an operator on two numbers."""
 
     def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
@@ -77,15 +82,15 @@ def _pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None
     return rule
 
 
-def _simplified(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _simplify_result(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda extents, one, other: extents.simple(function(one, other))
 
 
-def _true(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _decide_result(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda extents, one, other: extents.truth(function(one, other))
 
 
-def _part(extents: Extents, number: Any, over: Fraction) -> ExactPart | None:
+def _multiply_by_fraction(extents: Extents, number: Any, over: Fraction) -> ExactPart | None:
     """Return a number times a fraction, None where that has too many digits."""
     if max(over.denominator, abs(over.numerator)) > _FINEST:
         return None
@@ -93,43 +98,47 @@ def _part(extents: Extents, number: Any, over: Fraction) -> ExactPart | None:
     return ExactPart(made, over.denominator)
 
 
-def _times(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
+def _multiply_parts(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
     if isinstance(other.number, int):
-        return _part(extents, one.number, Fraction(other.number, one.over * other.over))
+        return _multiply_by_fraction(
+            extents, one.number, Fraction(other.number, one.over * other.over)
+        )
     if isinstance(one.number, int):
-        return _times(extents, other, one)
+        return _multiply_parts(extents, other, one)
     return None
 
 
-def _divided(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
+def _divide_parts(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
     if not isinstance(other.number, int) or other.number <= 0:
         return None
-    return _part(extents, one.number, Fraction(other.over, one.over * other.number))
+    return _multiply_by_fraction(extents, one.number, Fraction(other.over, one.over * other.number))
 
 
-def _lesser(one: Any, other: Any) -> Any:
-    return min(one, other) if _fixed(one, other) else tirx.min(*_wide(one, other))
+def _take_lesser(one: Any, other: Any) -> Any:
+    return min(one, other) if _are_fixed(one, other) else tirx.min(*_as_int64(one, other))
 
 
-def _greater(one: Any, other: Any) -> Any:
-    return max(one, other) if _fixed(one, other) else tirx.max(*_wide(one, other))
+def _take_greater(one: Any, other: Any) -> Any:
+    return max(one, other) if _are_fixed(one, other) else tirx.max(*_as_int64(one, other))
 
 
-def _fixed(*numbers: Any) -> bool:
+def _are_fixed(*numbers: Any) -> bool:
     return all(isinstance(number, int) for number in numbers)
 
 
-def _wide(*numbers: Any) -> list[Any]:
+def _as_int64(*numbers: Any) -> list[Any]:
     return [tirx.IntImm("int64", each) if isinstance(each, int) else each for each in numbers]
 
 
-def _remainder(extents: Extents, one: Any, other: Any) -> Any:
+def _find_remainder(extents: Extents, one: Any, other: Any) -> Any:
     if not (extents.truth(one >= 0) and extents.truth(other > 0)):
         return None
-    return extents.simple(one % other if _fixed(one, other) else tirx.floormod(*_wide(one, other)))
+    return extents.simple(
+        one % other if _are_fixed(one, other) else tirx.floormod(*_as_int64(one, other))
+    )
 
 
-def cast(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+def cast_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
     """Compute Cast of numbers to truth values, integers or floats."""
     data, wanted = numbers[0], attr["to"]
     floats = wanted in (TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -146,7 +155,7 @@ def _as_part(number: Any) -> ExactPart:
     return ExactPart(int(number) if isinstance(number, bool) else number)
 
 
-def _rounded(*, up: bool) -> Any:
+def _round_numbers(*, up: bool) -> Any:
     def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
         data = numbers[0]
         if data is None or not _is_part(data):
@@ -167,7 +176,7 @@ def _rounded(*, up: bool) -> Any:
     return rule
 
 
-def choose(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def select_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
     """Compute Where the conditions are known."""
     return extents.apply(lambda condition, yes, no: yes if condition else no, *numbers)
 
@@ -177,18 +186,18 @@ def negate_truth(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) ->
     return extents.apply(lambda truth: not truth, numbers[0])
 
 
-def negate(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def negate_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
     """Compute Neg of whole numbers."""
     data = numbers[0]
     return None if _is_part(data) else extents.apply(lambda one: extents.simple(-one), data)
 
 
-def gather(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def gather_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
     """Compute Gather at places that are known."""
     data, places = numbers
     if not _all_fixed(places) or data.ndim == 0:
         return None
-    return _array(np.take(data, places.astype("int64"), attr.get("axis", 0)))
+    return _make_array(np.take(data, places.astype("int64"), attr.get("axis", 0)))
 
 
 def slice_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
@@ -214,7 +223,7 @@ def slice_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -
     return data
 
 
-def concatenate(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def concatenate_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
     """Compute Concat of numbers of one kind."""
     if (
         any(one is None for one in numbers)
@@ -224,22 +233,22 @@ def concatenate(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> 
     return np.concatenate(numbers, attr["axis"])
 
 
-def _axes(numbers: Numbers, attr: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _read_axes(numbers: Numbers, attr: Mapping[str, Any]) -> tuple[int, ...] | None:
     given = attr.get("axes", numbers[1] if len(numbers) > 1 else None)
     return None if given is None else tuple(int(axis) for axis in np.asarray(given).reshape(-1))
 
 
-def squeeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def squeeze_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
     """Compute Squeeze."""
-    return _array(np.squeeze(numbers[0], _axes(numbers, attr)))
+    return _make_array(np.squeeze(numbers[0], _read_axes(numbers, attr)))
 
 
-def unsqueeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def unsqueeze_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
     """Compute Unsqueeze."""
-    return np.expand_dims(numbers[0], _axes(numbers, attr) or ())
+    return np.expand_dims(numbers[0], _read_axes(numbers, attr) or ())
 
 
-def reshape(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def reshape_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
     """Compute Reshape to sizes that are known."""
     data, shape = numbers
     if not _all_fixed(shape):
@@ -247,20 +256,20 @@ def reshape(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
     return data.reshape([one or data.shape[at] for at, one in enumerate(shape)])
 
 
-def expand(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def expand_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
     """Compute Expand to sizes that are known."""
     data, shape = numbers
-    if not _all_fixed(shape) or total(shape.tolist()) > MOST:
+    if not _all_fixed(shape) or multiply_sizes(shape.tolist()) > MOST:
         return None
     return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
 
 
 def take_product(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
     """Compute ReduceProd of a list."""
-    data, axes = numbers[0], _axes(numbers, attr)
+    data, axes = numbers[0], _read_axes(numbers, attr)
     if _is_part(data) or data.ndim != 1 or axes not in (None, (0,), (-1,)):
         return None
-    made = _array(extents.simple(total(data.tolist())))
+    made = _make_array(extents.simple(multiply_sizes(data.tolist())))
     return made.reshape(1) if attr.get("keepdims", 1) else made
 
 
@@ -273,7 +282,7 @@ def _all_fixed(array: Array | None) -> bool:
     return array is not None and all(isinstance(number, int) for number in array.flat)
 
 
-def _array(value: Any) -> Array:
+def _make_array(value: Any) -> Array:
     """Return a number or an array as an array of objects."""
     if isinstance(value, np.ndarray):
         return value
@@ -282,19 +291,19 @@ def _array(value: Any) -> Array:
     return made
 
 
-add: Final = _pairwise(_simplified(lambda a, b: a + b))
-subtract: Final = _pairwise(_simplified(lambda a, b: a - b))
-multiply: Final = _pairwise(_simplified(lambda a, b: a * b), _times)
-divide: Final = _pairwise(lambda extents, a, b: extents.quotient(a, b), _divided)
-take_remainder: Final = _pairwise(_remainder)
-take_minimum: Final = _pairwise(_simplified(_lesser))
-take_maximum: Final = _pairwise(_simplified(_greater))
-is_equal: Final = _pairwise(_true(lambda a, b: a == b))
-is_less: Final = _pairwise(_true(lambda a, b: a < b))
-is_less_or_equal: Final = _pairwise(_true(lambda a, b: a <= b))
-is_greater: Final = _pairwise(_true(lambda a, b: a > b))
-is_greater_or_equal: Final = _pairwise(_true(lambda a, b: a >= b))
-are_both: Final = _pairwise(lambda _, a, b: bool(a and b))
-is_either: Final = _pairwise(lambda _, a, b: bool(a or b))
-round_down: Final = _rounded(up=False)
-round_up: Final = _rounded(up=True)
+add_numbers: Final = _apply_pairwise(_simplify_result(lambda a, b: a + b))
+subtract_numbers: Final = _apply_pairwise(_simplify_result(lambda a, b: a - b))
+multiply_numbers: Final = _apply_pairwise(_simplify_result(lambda a, b: a * b), _multiply_parts)
+divide_numbers: Final = _apply_pairwise(lambda extents, a, b: extents.quotient(a, b), _divide_parts)
+take_remainder: Final = _apply_pairwise(_find_remainder)
+take_minimum: Final = _apply_pairwise(_simplify_result(_take_lesser))
+take_maximum: Final = _apply_pairwise(_simplify_result(_take_greater))
+is_equal: Final = _apply_pairwise(_decide_result(lambda a, b: a == b))
+is_less: Final = _apply_pairwise(_decide_result(lambda a, b: a < b))
+is_less_or_equal: Final = _apply_pairwise(_decide_result(lambda a, b: a <= b))
+is_greater: Final = _apply_pairwise(_decide_result(lambda a, b: a > b))
+is_greater_or_equal: Final = _apply_pairwise(_decide_result(lambda a, b: a >= b))
+are_both: Final = _apply_pairwise(lambda _, a, b: bool(a and b))
+is_either: Final = _apply_pairwise(lambda _, a, b: bool(a or b))
+round_down: Final = _round_numbers(up=False)
+round_up: Final = _round_numbers(up=True)

@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 # ruff: noqa: ANN401, SLF001  TVM's importer has no types, and no public interface
 
 
-def taken(
+def convert_taken_branch(
     builder: Any, condition: Array | None, attr: Any, nodes: Mapping[str, Any], opset: int
 ) -> Any:
     """Return the outputs of the branch that an If takes, None where that is not known.

@@ -28,12 +28,12 @@ def guard_empty_reduction(
     empty_result, is_refused = operator.empty_result, operator.has(Trait.REFUSES_NO_ROWS)
     if empty_result is None and not is_refused:
         return made
-    kept = _sizes(extents, made)
+    kept = _list_sizes(extents, made)
     reduced = [
         size
         for value in inputs
         if not isinstance(value, ir.GenericConst)  # it has elements, or lists axes
-        for size in _sizes(extents, value)
+        for size in _list_sizes(extents, value)
         if extents.bounds(size)[0] <= 0 and not any(extents.equal(size, other) for other in kept)
     ]
     if not reduced:
@@ -41,7 +41,7 @@ def guard_empty_reduction(
     if empty_result is None:
         raise ModelError(f"{operator.name} adds up rows of which there may be none")
     dtype = str(made.ty.dtype)
-    number = _number(empty_result, dtype)
+    number = _make_number(empty_result, dtype)
 
     def compute(made: Any, *sizes: Any) -> Any:
         some = tirx.all(*(size > 0 for size in sizes))
@@ -52,14 +52,14 @@ def guard_empty_reduction(
     return bb.emit_te(compute, made, *reduced, primfunc_name_hint="some")
 
 
-def _number(value: float, dtype: str) -> Any:
+def _make_number(value: float, dtype: str) -> Any:
     """Return a constant; infinity as the largest or smallest integer of an integer dtype."""
     if math.isinf(value) and not dtype.startswith("float"):
         return tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
     return tirx.const(value, dtype)
 
 
-def _sizes(extents: Extents, value: Any) -> list[Any]:
+def _list_sizes(extents: Extents, value: Any) -> list[Any]:
     """Return the sizes of a tensor; an empty list where they are unknown."""
     if not isinstance(getattr(value, "ty", None), relax.TensorType):
         return []

@@ -50,7 +50,7 @@ def decide_condition(condition: Any, ranges: Mapping[str, tuple[int, int]]) -> b
     if prod(last - first + 1 for first, last in sizes) > _MOST:
         return None
     grids = np.meshgrid(*(np.arange(first, last + 1) for first, last in sizes), indexing="ij")
-    truths = _evaluate(condition, dict(zip(names, grids, strict=True)))
+    truths = _evaluate_expression(condition, dict(zip(names, grids, strict=True)))
     if truths is None:
         return None
     if truths.all():
@@ -58,19 +58,19 @@ def decide_condition(condition: Any, ranges: Mapping[str, tuple[int, int]]) -> b
     return None if truths.any() else False
 
 
-def _evaluate(number: Any, sizes: Mapping[str, Any]) -> Any:
+def _evaluate_expression(number: Any, sizes: Mapping[str, Any]) -> Any:
     """Return the values of an expression for all sizes; None if an operation is not supported."""
     if isinstance(number, tirx.IntImm):
         return np.int64(int(number))
     if isinstance(number, tirx.Var):
         return sizes[str(number.name)]
     if isinstance(number, tirx.Not):
-        inner = _evaluate(number.a, sizes)
+        inner = _evaluate_expression(number.a, sizes)
         return None if inner is None else np.logical_not(inner)
     operation = _OPERATIONS.get(type(number))
     if operation is None:
         return None
-    one, other = _evaluate(number.a, sizes), _evaluate(number.b, sizes)
+    one, other = _evaluate_expression(number.a, sizes), _evaluate_expression(number.b, sizes)
     if (
         one is None
         or other is None

@@ -58,7 +58,7 @@ class Extents:
             dimension = dimensions[name]
             first, last = (end // dimension.multiple for end in (dimension.first, dimension.last))
             self._analyzer.bind(
-                step, ir.Range.from_min_extent(whole(first), whole(last - first + 1))
+                step, ir.Range.from_min_extent(as_integer(first), as_integer(last - first + 1))
             )
             self._ranges[name] = (first, last)
         self._kept: dict[Any, Array] = {}
@@ -100,7 +100,7 @@ class Extents:
 
     def bind_found(self, size: Any, most: int) -> None:
         """Note that a size that the model computes is from 0 to its most."""
-        self._analyzer.bind(size, ir.Range.from_min_extent(whole(0), whole(most + 1)))
+        self._analyzer.bind(size, ir.Range.from_min_extent(as_integer(0), as_integer(most + 1)))
 
     def of(self, value: Any, params: Any) -> Array | None:
         """Return the numbers in a tensor, None if they depend on data or are many."""
@@ -108,11 +108,11 @@ class Extents:
             return None
         if (kept := self.kept(value)) is not None:
             return kept
-        values = known.values(value, params)
+        values = known.read_values(value, params)
         if values is None or values.size > MOST:
             return None
         if values.dtype.kind == "f":
-            return _parts(values)
+            return _make_parts(values)
         return values.astype(object) if values.dtype.kind in "iub" else None
 
     def kept(self, value: Any) -> Array | None:
@@ -121,7 +121,7 @@ class Extents:
 
     def put(self, bb: Any, numbers: Array, dtype: str) -> Any:
         """Return a tensor of numbers, a constant if they are fixed, and record them."""
-        made = _tensor(bb, numbers, dtype)
+        made = _make_tensor(bb, numbers, dtype)
         self._kept[made] = numbers
         return made
 
@@ -157,7 +157,7 @@ class Extents:
             allowed = _is_addressable(bb, flat)
         if allowed is not None:  # a last number that has to be 1
             truth = bb.emit(relax.op.astype(allowed, "int64"))
-            flat, matched = bb.emit(relax.op.concat([flat, truth], 0)), [*matched, whole(1)]
+            flat, matched = bb.emit(relax.op.concat([flat, truth], 0)), [*matched, as_integer(1)]
         self._match(bb, flat, matched)
         self._kept[value] = sizes if value.ty.ndim else sizes.reshape(())
         return self._kept[value]
@@ -178,11 +178,11 @@ class Extents:
         unclear = [pair for pair in limits if self.truth(pair[0] <= pair[1]) is not True]
         if not unclear:
             return
-        excess = sum(tirx.max(wide(size - limit), whole(0)) for size, limit in unclear)
+        excess = sum(tirx.max(as_int64(size - limit), as_integer(0)) for size, limit in unclear)
         for size in free:
-            excess *= tirx.min(wide(size), whole(1))
+            excess *= tirx.min(as_int64(size), as_integer(1))
         number = bb.emit(relax.op.shape_to_tensor(shape_of([excess])))
-        self._match(bb, number, [whole(0)])
+        self._match(bb, number, [as_integer(0)])
 
     def _match(self, bb: Any, numbers: Any, sizes: Sequence[Any]) -> None:
         """Match a tensor of numbers with sizes: new ones, and those that it has to have."""
@@ -231,7 +231,7 @@ class Extents:
         return made
 
 
-def whole(number: int) -> Any:
+def as_integer(number: int) -> Any:
     """Return a number as TVM's sizes are."""
     return tirx.IntImm("int64", number)
 
@@ -241,7 +241,7 @@ def is_open(numbers: Iterable[Any]) -> bool:
     return any(not isinstance(number, int) for number in numbers)
 
 
-def names(numbers: Iterable[Any]) -> list[str]:
+def list_dimensions(numbers: Iterable[Any]) -> list[str]:
     """Return the dimensions that numbers follow from."""
     found = {}
     for number in numbers:
@@ -251,19 +251,19 @@ def names(numbers: Iterable[Any]) -> list[str]:
     return list(found)
 
 
-def advice(numbers: Iterable[Any]) -> str:
+def advise_on_sizes(numbers: Iterable[Any]) -> str:
     """Return what to do where open sizes can not be taken."""
-    return f"write a number for {' and '.join(names(numbers)) or 'it'} in the pipeline"
+    return f"write a number for {' and '.join(list_dimensions(numbers)) or 'it'} in the pipeline"
 
 
-def total(sizes: Sequence[Any]) -> Any:
+def multiply_sizes(sizes: Sequence[Any]) -> Any:
     """Return the product of sizes."""
     return prod(sizes, start=1)
 
 
 def shape_of(sizes: Iterable[Any]) -> Any:
     """Return sizes as a shape of TVM."""
-    return relax.ShapeExpr([whole(size) if isinstance(size, int) else size for size in sizes])
+    return relax.ShapeExpr([as_integer(size) if isinstance(size, int) else size for size in sizes])
 
 
 def _is_addressable(bb: Any, sizes: Any) -> Any:
@@ -273,7 +273,7 @@ def _is_addressable(bb: Any, sizes: Any) -> Any:
     return bb.emit(relax.op.less_equal(product, relax.const(MOST_ELEMENTS, "float64")))
 
 
-def _tensor(bb: Any, numbers: Array, dtype: str) -> Any:
+def _make_tensor(bb: Any, numbers: Array, dtype: str) -> Any:
     over = 1
     if numbers.size and isinstance(numbers.flat[0], ExactPart):
         over = max(part.over for part in numbers.flat)
@@ -292,7 +292,7 @@ def _tensor(bb: Any, numbers: Array, dtype: str) -> Any:
     return made
 
 
-def _parts(values: Array) -> Array | None:
+def _make_parts(values: Array) -> Array | None:
     """Return floats as parts, None where one is no number."""
     made = np.empty(values.shape, object)
     for index in np.ndindex(values.shape):
@@ -303,6 +303,6 @@ def _parts(values: Array) -> Array | None:
     return made
 
 
-def wide(number: Any) -> Any:
+def as_int64(number: Any) -> Any:
     """Return a number as TVM's sizes are, whether it is fixed or not."""
-    return whole(number) if isinstance(number, int) else number
+    return as_integer(number) if isinstance(number, int) else number

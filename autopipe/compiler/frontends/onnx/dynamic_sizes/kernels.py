@@ -11,7 +11,7 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import wide
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
 
 # ruff: noqa: ANN401  what TVM has no types for
 
@@ -21,39 +21,39 @@ CHUNK: Final = 1024
 _FULL: Final = "int64"
 
 
-def counted(flat: Any, size: Any) -> Any:
+def count_nonzero(flat: Any, size: Any) -> Any:
     """Count what is not 0 in each chunk of a flat tensor.
 
     Example: of 2,500 elements, the three counts are of [0:1024], [1024:2048] and [2048:2500].
     """
     dtype = str(flat.dtype)
-    within = te.reduce_axis((wide(0), wide(CHUNK)), "within")
+    within = te.reduce_axis((as_int64(0), as_int64(CHUNK)), "within")
 
     def count(chunk: Any) -> Any:
         place = chunk * CHUNK + within
         found = tirx.if_then_else(
             place < size,
-            tirx.Cast(_FULL, _differs(flat[place], dtype)),
-            wide(0),
+            tirx.Cast(_FULL, _is_nonzero(flat[place], dtype)),
+            as_int64(0),
         )
         return te.sum(found, axis=within)
 
-    return te.compute([_chunks(size)], count, name="counted")
+    return te.compute([_count_chunks(size)], count, name="counted")
 
 
-def number(counts: Any) -> Any:
+def sum_counts(counts: Any) -> Any:
     """Return the sum of counts: [1]. A sum of TVM has no value where there is nothing to add."""
 
     def write(counts: Any, out: Any) -> None:
-        with T.serial(wide(0), wide(1)) as at:
-            out[at] = wide(0)
-            with T.serial(wide(0), counts.shape[0]) as place:
+        with T.serial(as_int64(0), as_int64(1)) as at:
+            out[at] = as_int64(0)
+            with T.serial(as_int64(0), counts.shape[0]) as place:
                 out[at] = out[at] + counts[place]
 
-    return extern(write, [counts], [([1], _FULL)], "number")[0]
+    return build_extern(write, [counts], [([1], _FULL)], "number")[0]
 
 
-def placed(flat: Any, ends: Any, size: Any, found: Any) -> Any:
+def list_nonzero_places(flat: Any, ends: Any, size: Any, found: Any) -> Any:
     """Return the places of what is not 0: `found` numbers, in order.
 
     `ends` says for each chunk how many there are up to its end.
@@ -61,30 +61,32 @@ def placed(flat: Any, ends: Any, size: Any, found: Any) -> Any:
     dtype = str(flat.dtype)
 
     def write(flat: Any, ends: Any, out: Any) -> None:
-        with T.parallel(wide(0), _chunks(size)) as chunk:
-            row = _number()
-            row[0] = tirx.if_then_else(chunk == 0, wide(0), ends[tirx.max(chunk - 1, wide(0))])
-            with T.serial(wide(0), wide(CHUNK)) as within:
+        with T.parallel(as_int64(0), _count_chunks(size)) as chunk:
+            row = _make_number()
+            row[0] = tirx.if_then_else(
+                chunk == 0, as_int64(0), ends[tirx.max(chunk - 1, as_int64(0))]
+            )
+            with T.serial(as_int64(0), as_int64(CHUNK)) as within:
                 place = chunk * CHUNK + within
                 # a place outside is never read: this is no `place < size and ...`
-                inside, there = T.If(place < size), T.If(_differs(flat[place], dtype))
+                inside, there = T.If(place < size), T.If(_is_nonzero(flat[place], dtype))
                 with inside, T.Then(), there, T.Then():
                     out[row[0]] = place
-                    row[0] = row[0] + wide(1)
+                    row[0] = row[0] + as_int64(1)
 
-    return extern(write, [flat, ends], [([found], _FULL)], "placed")[0]
+    return build_extern(write, [flat, ends], [([found], _FULL)], "placed")[0]
 
 
-def _differs(value: Any, dtype: str) -> Any:
+def _is_nonzero(value: Any, dtype: str) -> Any:
     """Tell whether an element is not 0."""
     return value if dtype == "bool" else value != tirx.const(0, dtype)
 
 
-def _chunks(size: Any) -> Any:
-    return tirx.floordiv(wide(size) + (CHUNK - 1), wide(CHUNK))
+def _count_chunks(size: Any) -> Any:
+    return tirx.floordiv(as_int64(size) + (CHUNK - 1), as_int64(CHUNK))
 
 
-def _number() -> Any:
+def _make_number() -> Any:
     return T.buffer_proxy(T.alloc_buffer((1,), _FULL, scope="local"))
 
 
@@ -92,7 +94,9 @@ Written = Sequence[tuple[Sequence[Any], str]]
 """Shape and dtype of each output."""
 
 
-def extern(write: Callable[..., None], given: Sequence[Any], made: Written, name: str) -> list[Any]:
+def build_extern(
+    write: Callable[..., None], given: Sequence[Any], made: Written, name: str
+) -> list[Any]:
     """Return the outputs of loops that `write` writes of buffers: the inputs, then the outputs."""
 
     def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
@@ -100,7 +104,7 @@ def extern(write: Callable[..., None], given: Sequence[Any], made: Written, name
             write(*(T.buffer_proxy(buffer) for buffer in (*inputs, *outputs)))
         return builder.get()
 
-    shapes = [[wide(size) for size in shape] for shape, _ in made]
+    shapes = [[as_int64(size) for size in shape] for shape, _ in made]
     dtypes = [dtype for _, dtype in made]
     results = te.extern(
         shapes,

@@ -12,11 +12,16 @@ from tvm import ir, relax
 from tvm.relax.analysis import tir_vars_in_type
 
 from autopipe.compiler.frontends.onnx.conversion import known
-from autopipe.compiler.frontends.onnx.conversion.named import shape_told
+from autopipe.compiler.frontends.onnx.conversion.named import describe_shape
 from autopipe.compiler.frontends.onnx.conversion.place_limits import OUTSIDE, read_shapes
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic, choosing
 from autopipe.compiler.frontends.onnx.dynamic_sizes.empty_reductions import guard_empty_reduction
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents, advice, names, total
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    Extents,
+    advise_on_sizes,
+    list_dimensions,
+    multiply_sizes,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
@@ -38,7 +43,7 @@ class DynamicConverter:
             made = self._evaluate(bb, inputs, attr, params)
             if made is None and self._operator.name == "If":
                 condition = self._extents.of(inputs[0], params)
-                made = choosing.taken(bb, condition, attr, params[0], opset)
+                made = choosing.convert_taken_branch(bb, condition, attr, params[0], opset)
             if made is not None:
                 return made
             if self._is_static(inputs):
@@ -88,7 +93,7 @@ class DynamicConverter:
         self._extents.require(
             bb,
             rule.list_limits(sizes, attr),
-            f"{self._operator.name} {known.name(attr)} {OUTSIDE}",
+            f"{self._operator.name} {known.quote_node_name(attr)} {OUTSIDE}",
             rule.list_counts(sizes),
         )
 
@@ -107,12 +112,12 @@ class DynamicConverter:
             and isinstance(value.ty.shape, relax.ShapeExpr)
         ]
         sizes = [size for shape in given for size in shape]
-        if len(given) < sum(value is not None for value in inputs) or not names(sizes):
+        if len(given) < sum(value is not None for value in inputs) or not list_dimensions(sizes):
             return made
-        told = ", ".join(map(shape_told, given))
+        told = ", ".join(map(describe_shape, given))
         raise ModelError(
-            f"{self._operator.name} {known.name(attr)} of {told}: what comes out has a size that is not known, "
-            f"or fits at some sizes only; {advice(sizes)}, or a multiple"
+            f"{self._operator.name} {known.quote_node_name(attr)} of {told}: what comes out has a size that is not known, "
+            f"or fits at some sizes only; {advise_on_sizes(sizes)}, or a multiple"
         )
 
     def _evaluate(self, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
@@ -128,18 +133,18 @@ class DynamicConverter:
         ):
             return None
         dtypes = ["" if value is None else str(value.ty.dtype) for value in inputs]
-        made = arithmetic.evaluate(self._extents, self._operator, numbers, dtypes, attr)
+        made = arithmetic.evaluate_node(self._extents, self._operator, numbers, dtypes, attr)
         return None if made is None else self._extents.put(bb, *made)
 
     def _evaluate_shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
-        sizes = self._extents.shape(data, f"{self._operator.name} {known.name(attr)}")
+        sizes = self._extents.shape(data, f"{self._operator.name} {known.quote_node_name(attr)}")
         numbers: Array = np.empty(len(sizes), object)
         numbers[:] = sizes
         if self._operator.name == "Shape":
             numbers = numbers[slice(attr.get("start"), attr.get("end"))]
         else:
             numbers = np.empty((), object)
-            numbers[()] = self._extents.simple(total(sizes))
+            numbers[()] = self._extents.simple(multiply_sizes(sizes))
         return self._extents.put(bb, numbers, "int64")
 
 

@@ -8,11 +8,11 @@ from tvm import relax
 from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
+    multiply_sizes,
     shape_of,
-    total,
-    wide,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import emit
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import emit_kernel
 
 # ruff: noqa: ANN401  TVM's converters have no types, and all of these have one signature
 
@@ -21,21 +21,23 @@ def find_nonzero_places(
     extents: Extents, bb: Any, data: Any, sizes: Sequence[Any], name: str
 ) -> Any:
     """Return the places of what is not 0 in the flat data."""
-    size = extents.simple(total(sizes))
+    size = extents.simple(multiply_sizes(sizes))
     flat = bb.emit(relax.op.reshape(data, shape_of([size])))
-    counts = emit(bb, lambda flat, size: kernels.counted(flat, size[0]), flat, [size], "counted")
+    counts = emit_kernel(
+        bb, lambda flat, size: kernels.count_nonzero(flat, size[0]), flat, [size], "counted"
+    )
     ends, found = sum_counts(extents, bb, counts, name, size)
 
     def compute(flat: Any, ends: Any, size: Any, found: Any) -> Any:
-        return kernels.placed(flat, ends, size, found)
+        return kernels.list_nonzero_places(flat, ends, size, found)
 
-    return bb.emit_te(compute, flat, ends, wide(size), found, primfunc_name_hint="placed")
+    return bb.emit_te(compute, flat, ends, as_int64(size), found, primfunc_name_hint="placed")
 
 
 def sum_counts(extents: Extents, bb: Any, counts: Any, name: str, most: Any) -> tuple[Any, Any]:
     """Return how many there are up to the end of each count, and how many there are at all."""
     ends = bb.emit(relax.op.cumsum(counts, axis=0, dtype="int64"))
-    number = bb.emit_te(kernels.number, counts, primfunc_name_hint="number")
+    number = bb.emit_te(kernels.sum_counts, counts, primfunc_name_hint="number")
     (found,) = extents.read(bb, number, name, extents.bounds(most)[1])
     return ends, found
 

@@ -11,12 +11,12 @@ from tvm import te, tirx
 from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
-    advice,
+    advise_on_sizes,
+    as_int64,
+    as_integer,
     is_open,
-    whole,
-    wide,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import emit
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import emit_kernel
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
@@ -26,8 +26,6 @@ _MOST_SIZES: Final = 2**20
 """Sizes of a dimension that a scale is tried on."""
 _FINEST: Final = 1000
 """Divisor of the fraction that a scale may be meant as."""
-_CUBIC: Final = 4
-_MEANT_FOR_FIXED: Final = ("antialias", "exclude_outside", "keep_aspect_ratio_policy")
 
 
 WIDE_DTYPES: Final = ("float64", "int32", "int64", "uint32", "uint64")
@@ -49,7 +47,7 @@ def convert_dynamic_resize(
     extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
 ) -> Any:
     """Resize, where a size is open; None where all are fixed."""
-    what = f"Resize {known.name(attr)}"
+    what = f"Resize {known.quote_node_name(attr)}"
     sizes = extents.shape(inputs[0], what)
     given = [*numbers, None, None, None][:4]
     if len(inputs) < 3:  # noqa: PLR2004 - as it was first defined
@@ -59,32 +57,32 @@ def convert_dynamic_resize(
         return None
     if not is_open([*sizes, *(() if given[3] is None else given[3])]):
         return None
-    axes = _axes(extents, sizes, given[2], given[3], attr, what)
-    return _moved(extents, bb, inputs[0], axes, attr, what)
+    axes = _list_axes(extents, sizes, given[2], given[3], attr, what)
+    return _resize_axes(extents, bb, inputs[0], axes, attr, what)
 
 
 def convert_dynamic_upsample(
     extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
 ) -> Any:
     """Upsample, which Resize has taken the place of."""
-    what = f"Upsample {known.name(attr)}"
+    what = f"Upsample {known.quote_node_name(attr)}"
     sizes = extents.shape(inputs[0], what)
     if not is_open(sizes):
         return None
     scales = np.array(attr["scales"], "float32") if "scales" in attr else numbers[1]
     attr = {**attr, "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
-    axes = _axes(extents, sizes, scales, None, attr, what)
-    return _moved(extents, bb, inputs[0], axes, attr, what)
+    axes = _list_axes(extents, sizes, scales, None, attr, what)
+    return _resize_axes(extents, bb, inputs[0], axes, attr, what)
 
 
-def _axes(
+def _list_axes(
     extents: Extents, sizes: list[Any], scales: Any, wanted: Any, attr: Mapping[str, Any], what: str
 ) -> list[_OpenAxis]:
     places = [axis % len(sizes) for axis in attr.get("axes", range(len(sizes)))]
     if scales is None or not len(scales):
         if wanted is None:
             raise ModelError(
-                f"{what} by scales that are computed is not supported with open sizes; {advice(sizes)}"
+                f"{what} by scales that are computed is not supported with open sizes; {advise_on_sizes(sizes)}"
             )
         found = [
             _by_size(extents, at, sizes[at], size) for at, size in zip(places, wanted, strict=True)
@@ -116,18 +114,22 @@ def _by_scale(extents: Extents, axis: int, before: Any, scale: Any, what: str) -
         exact = Fraction(float(scale))
     if exact is None or exact <= 0:
         raise ModelError(
-            f"{what} by a scale that is computed is not supported with open sizes; {advice([before])}"
+            f"{what} by a scale that is computed is not supported with open sizes; {advise_on_sizes([before])}"
         )
     meant = exact.limit_denominator(_FINEST)
-    after = extents.simple(tirx.floordiv(wide(before * meant.numerator), whole(meant.denominator)))
-    if meant.denominator > 1 and not _agrees(extents, before, meant, np.float32(float(exact))):
+    after = extents.simple(
+        tirx.floordiv(as_int64(before * meant.numerator), as_integer(meant.denominator))
+    )
+    if meant.denominator > 1 and not _has_scale_sizes(
+        extents, before, meant, np.float32(float(exact))
+    ):
         raise ModelError(
-            f"{what} by {float(exact)} rounds differently at some sizes; {advice([before])}"
+            f"{what} by {float(exact)} rounds differently at some sizes; {advise_on_sizes([before])}"
         )
     return _OpenAxis(axis, before, after, meant.numerator, meant.denominator)
 
 
-def _agrees(extents: Extents, before: Any, meant: Fraction, scale: Any) -> bool:
+def _has_scale_sizes(extents: Extents, before: Any, meant: Fraction, scale: Any) -> bool:
     """Whether a fraction leads to the sizes that the scale in single precision does."""
     first, last = extents.bounds(before)
     if last - first > _MOST_SIZES:
@@ -137,7 +139,7 @@ def _agrees(extents: Extents, before: Any, meant: Fraction, scale: Any) -> bool:
     return bool((products == sizes * meant.numerator // meant.denominator).all())
 
 
-def _moved(
+def _resize_axes(
     extents: Extents,
     bb: Any,
     data: Any,
@@ -145,14 +147,14 @@ def _moved(
     attr: Mapping[str, Any],
     what: str,
 ) -> Any:
-    mode = _text(attr, "mode") or "nearest"
-    way = _text(attr, "coordinate_transformation_mode") or "half_pixel"
+    mode = _read_text(attr, "mode") or "nearest"
+    way = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
     place = _PLACES.get(way)
-    policy = _text(attr, "keep_aspect_ratio_policy") or "stretch"
+    policy = _read_text(attr, "keep_aspect_ratio_policy") or "stretch"
     if place is None or attr.get("antialias") or attr.get("exclude_outside") or policy != "stretch":
         raise ModelError(
             f"{what} as {way}, with antialias, exclude_outside or keep_aspect_ratio_policy, is not "
-            f"supported with open sizes; {advice([one.before for one in axes] or extents.shape(data, what))}"
+            f"supported with open sizes; {advise_on_sizes([one.before for one in axes] or extents.shape(data, what))}"
         )
     if not axes:
         return data
@@ -160,43 +162,51 @@ def _moved(
         extents.require(bb, [(1, axis.before)], f"{what} makes something of nothing", [axis.after])
     sizes = extents.shape(data, what)
     if mode == "nearest":
-        rounding = _ROUNDINGS[_text(attr, "nearest_mode") or "round_prefer_floor"]
-        return _gathered(bb, data, sizes, axes, (place, rounding))
-    taps = _linear if mode == "linear" else _cubic(attr.get("cubic_coeff_a", -0.75))
+        rounding = _ROUNDINGS[_read_text(attr, "nearest_mode") or "round_prefer_floor"]
+        return _take_nearest(bb, data, sizes, axes, (place, rounding))
+    taps = (
+        _weigh_linearly
+        if mode == "linear"
+        else _make_cubic_weights(attr.get("cubic_coeff_a", -0.75))
+    )
     for axis in axes:
-        data = _mixed(bb, data, sizes, axis, (place, taps))
+        data = _mix_neighbours(bb, data, sizes, axis, (place, taps))
         sizes[axis.axis] = axis.after
     return data
 
 
-def _gathered(
+def _take_nearest(
     bb: Any, data: Any, sizes: list[Any], axes: Sequence[_OpenAxis], rules: tuple[Any, Any]
 ) -> Any:
     """Return the nearest neighbours."""
     place, rounding = rules
 
     def compute(data: Any, given: Any) -> Any:
-        after, known = list(given[: len(sizes)]), _read(axes, given[len(sizes) :])
+        after, known = list(given[: len(sizes)]), _read_axes(axes, given[len(sizes) :])
 
         def at(*index: Any) -> Any:
             found = list(index)
             for axis in known:
                 number, over = place(axis, index[axis.axis].astype("int64"))
-                found[axis.axis] = _clipped(rounding(number, over), axis.before)
+                found[axis.axis] = _clip_place(rounding(number, over), axis.before)
             return data[tuple(found)]
 
         return te.compute(after, at, name="resize")
 
-    return emit(bb, compute, data, [*_after(sizes, axes), *_told(axes)], "resize")
+    return emit_kernel(
+        bb, compute, data, [*_list_resized_sizes(sizes, axes), *_list_given_sizes(axes)], "resize"
+    )
 
 
-def _mixed(bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[Any, Any]) -> Any:
+def _mix_neighbours(
+    bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[Any, Any]
+) -> Any:
     """Return sums of neighbours along an axis."""
     dtype, (place, taps) = str(data.ty.dtype), rules
     wider = sum_dtype(dtype)
 
     def compute(data: Any, given: Any) -> Any:
-        (known,) = _read([axis], given[len(sizes) :])
+        (known,) = _read_axes([axis], given[len(sizes) :])
 
         def at(*index: Any) -> Any:
             number, over = place(known, index[axis.axis].astype("int64"))
@@ -205,33 +215,39 @@ def _mixed(bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[A
             total = tirx.const(0.0, wider)
             for step, weight in taps(part):
                 there = list(index)
-                there[axis.axis] = _clipped(first + step, known.before)
+                there[axis.axis] = _clip_place(first + step, known.before)
                 total = total + weight * data[tuple(there)].astype(wider)
             return total.astype(dtype)
 
         return te.compute(list(given[: len(sizes)]), at, name="resize")
 
-    return emit(bb, compute, data, [*_after(sizes, [axis]), *_told([axis])], "resize")
+    return emit_kernel(
+        bb,
+        compute,
+        data,
+        [*_list_resized_sizes(sizes, [axis]), *_list_given_sizes([axis])],
+        "resize",
+    )
 
 
-def _after(sizes: list[Any], axes: Sequence[_OpenAxis]) -> list[Any]:
+def _list_resized_sizes(sizes: list[Any], axes: Sequence[_OpenAxis]) -> list[Any]:
     by_axis = {axis.axis: axis.after for axis in axes}
     return [by_axis.get(at, size) for at, size in enumerate(sizes)]
 
 
-def _told(axes: Sequence[_OpenAxis]) -> list[Any]:
+def _list_given_sizes(axes: Sequence[_OpenAxis]) -> list[Any]:
     return [number for axis in axes for number in (axis.before, axis.after, axis.up, axis.down)]
 
 
-def _read(axes: Sequence[_OpenAxis], given: Any) -> list[_OpenAxis]:
+def _read_axes(axes: Sequence[_OpenAxis], given: Any) -> list[_OpenAxis]:
     return [_OpenAxis(axis.axis, *given[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)]
 
 
-def _linear(part: Any) -> list[tuple[int, Any]]:
+def _weigh_linearly(part: Any) -> list[tuple[int, Any]]:
     return [(0, tirx.const(1.0, part.ty) - part), (1, part)]
 
 
-def _cubic(sharpness: float) -> Callable[[Any], list[tuple[int, Any]]]:
+def _make_cubic_weights(sharpness: float) -> Callable[[Any], list[tuple[int, Any]]]:
     """Return the weights of four neighbours (Keys, 1981)."""
     a = float(sharpness)
 
@@ -248,31 +264,31 @@ def _cubic(sharpness: float) -> Callable[[Any], list[tuple[int, Any]]]:
     return taps
 
 
-def _clipped(place: Any, size: Any) -> Any:
-    return tirx.max(tirx.min(place, wide(size - 1)), whole(0))
+def _clip_place(place: Any, size: Any) -> Any:
+    return tirx.max(tirx.min(place, as_int64(size - 1)), as_integer(0))
 
 
-def _asymmetric(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
-    return index * axis.down, wide(axis.up)
+def _find_asymmetric_place(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+    return index * axis.down, as_int64(axis.up)
 
 
 def _half_pixel(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
-    return (index * 2 + 1) * axis.down - axis.up, wide(axis.up * 2)
+    return (index * 2 + 1) * axis.down - axis.up, as_int64(axis.up * 2)
 
 
-def _pytorch(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+def _find_pytorch_place(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     number, over = _half_pixel(axis, index)
-    return tirx.Select(wide(axis.after) > 1, number, whole(0)), over
+    return tirx.Select(as_int64(axis.after) > 1, number, as_integer(0)), over
 
 
 def _align_corners(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
-    return index * (axis.before - 1), tirx.max(wide(axis.after - 1), whole(1))
+    return index * (axis.before - 1), tirx.max(as_int64(axis.after - 1), as_integer(1))
 
 
 _PLACES: Final[Mapping[str, Any]] = {
-    "asymmetric": _asymmetric,
+    "asymmetric": _find_asymmetric_place,
     "half_pixel": _half_pixel,
-    "pytorch_half_pixel": _pytorch,
+    "pytorch_half_pixel": _find_pytorch_place,
     "align_corners": _align_corners,
 }
 """Where an element of the result is in the input, as a number and what it is to be divided by."""
@@ -285,8 +301,8 @@ _ROUNDINGS: Final[Mapping[str, Any]] = {
 }
 
 
-def _text(attr: Mapping[str, Any], name: str) -> str:
-    return known.text(attr.get(name, b""))
+def _read_text(attr: Mapping[str, Any], name: str) -> str:
+    return known.decode_text(attr.get(name, b""))
 
 
 def sum_dtype(dtype: str) -> str:

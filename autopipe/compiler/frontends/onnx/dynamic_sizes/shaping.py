@@ -8,9 +8,9 @@ from tvm import relax
 from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
+    as_integer,
     shape_of,
-    whole,
-    wide,
 )
 
 # ruff: noqa: ANN401, PLR0913, PLR0917  TVM's converters have no types, and all of these have one signature
@@ -21,9 +21,9 @@ def is_number(size: Any, number: int) -> bool:
     return isinstance(size, int) and size == number
 
 
-def emit(bb: Any, compute: Any, data: Any, sizes: Sequence[Any], hint: str) -> Any:
+def emit_kernel(bb: Any, compute: Any, data: Any, sizes: Sequence[Any], hint: str) -> Any:
     """Return what is computed of data and sizes; a function of TVM knows no size but these."""
-    return bb.emit_te(compute, data, [wide(size) for size in sizes], primfunc_name_hint=hint)
+    return bb.emit_te(compute, data, [as_int64(size) for size in sizes], primfunc_name_hint=hint)
 
 
 def take_part(
@@ -34,16 +34,21 @@ def take_part(
     if step > 0:
         return bb.emit(
             relax.op.strided_slice(
-                data, [axis], [wide(first)], [wide(end)], [whole(step)], assume_inbound=True
+                data,
+                [axis],
+                [as_int64(first)],
+                [as_int64(end)],
+                [as_integer(step)],
+                assume_inbound=True,
             )
         )
-    places = bb.emit(relax.op.arange(whole(0), wide(count), whole(1), "int64"))
+    places = bb.emit(relax.op.arange(as_integer(0), as_int64(count), as_integer(1), "int64"))
     places = bb.emit(relax.op.multiply(places, relax.const(step, "int64")))
     start = bb.emit(relax.op.shape_to_tensor(shape_of([first])))
     places = bb.emit(relax.op.add(places, start))
     return bb.emit(relax.op.take(data, places, axis))
 
 
-def called(kind: str, attr: Any) -> str:
+def describe_node(kind: str, attr: Any) -> str:
     """Return what errors call a node."""
-    return f"{kind} {known.name(attr)}"
+    return f"{kind} {known.quote_node_name(attr)}"

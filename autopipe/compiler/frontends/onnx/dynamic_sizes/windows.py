@@ -7,12 +7,12 @@ from tvm import tirx
 from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
-    advice,
+    advise_on_sizes,
+    as_int64,
+    as_integer,
     is_open,
-    whole,
-    wide,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001, PLR0913, PLR0917  TVM's converters have no types, and all of these have one signature
@@ -25,45 +25,45 @@ def make_window_rule(kind: str) -> Any:
     """Return the rule of a window: its pads as numbers, told to the converter by the attributes."""
 
     def rule(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
-        wish = known.text(attr.get("auto_pad", b"NOTSET"))
+        wish = known.decode_text(attr.get("auto_pad", b"NOTSET"))
         if wish.startswith("SAME_") or attr.get("ceil_mode", 0):
-            what = called(kind, attr)
+            what = describe_node(kind, attr)
             sizes = extents.shape(inputs[0], what)[_OUTER:]
             if is_open(sizes):
                 weight = inputs[1] if len(inputs) > 1 else None
-                _settle(extents, sizes, attr, weight, what)
+                _settle_pads(extents, sizes, attr, weight, what)
 
     return rule
 
 
-def _settle(extents: Extents, sizes: list[Any], attr: Any, weight: Any, what: str) -> None:
+def _settle_pads(extents: Extents, sizes: list[Any], attr: Any, weight: Any, what: str) -> None:
     window = attr.get("kernel_shape")
     if window is None:
         window = [int(size) for size in weight.ty.shape.values[_OUTER:]]
     ones = [1] * len(sizes)
     strides, gaps = attr.get("strides", ones), attr.get("dilations", ones)
     reaches = [(size - 1) * gap + 1 for size, gap in zip(window, gaps, strict=True)]
-    wish = known.text(attr.pop("auto_pad", b"NOTSET"))
+    wish = known.decode_text(attr.pop("auto_pad", b"NOTSET"))
     if wish.startswith("SAME_"):
-        attr["pads"] = _same(extents, sizes, strides, reaches, wish, what)
+        attr["pads"] = _pad_to_same_size(extents, sizes, strides, reaches, wish, what)
     elif wish == "VALID":
         attr["pads"] = [0] * 2 * len(sizes)
     if attr.pop("ceil_mode", 0):
-        attr["pads"] = _up(extents, sizes, strides, reaches, attr, what)
+        attr["pads"] = _pad_to_round_up(extents, sizes, strides, reaches, attr, what)
 
 
-def _same(
+def _pad_to_same_size(
     extents: Extents, sizes: list[Any], strides: Any, reaches: Any, wish: str, what: str
 ) -> list[int]:
     """Return pads for as many results as strides fit."""
     first, last = [], []
     for size, stride, reach in zip(sizes, strides, reaches, strict=True):
-        steps = tirx.floordiv(wide(size + (stride - 1)), whole(stride)) - 1
-        total = extents.simple(tirx.max(steps * stride + reach - size, whole(0)))
+        steps = tirx.floordiv(as_int64(size + (stride - 1)), as_integer(stride)) - 1
+        total = extents.simple(tirx.max(steps * stride + reach - size, as_integer(0)))
         if not isinstance(total, int):
             raise ModelError(
                 f"{what} with auto_pad {wish} pads by another number at each size; write a number "
-                f"for it in the pipeline, or a multiple of {stride}; {advice([size])}"
+                f"for it in the pipeline, or a multiple of {stride}; {advise_on_sizes([size])}"
             )
         half = total // 2
         first.append(half if wish == "SAME_UPPER" else total - half)
@@ -71,7 +71,7 @@ def _same(
     return first + last
 
 
-def _up(
+def _pad_to_round_up(
     extents: Extents, sizes: list[Any], strides: Any, reaches: Any, attr: Any, what: str
 ) -> list[int]:
     """Return pads with which a number of results that is rounded down is what ceil_mode means."""
@@ -80,16 +80,16 @@ def _up(
     if attr.get("count_include_pad", 0):
         raise ModelError(
             f"{what} with ceil_mode and count_include_pad is not supported with open sizes; "
-            f"{advice(sizes)}"
+            f"{advise_on_sizes(sizes)}"
         )
     for at, (size, stride, reach) in enumerate(zip(sizes, strides, reaches, strict=True)):
         more = stride - 1
         span = size + pads[at] + pads[rank + at] + more - reach
-        start = tirx.floordiv(wide(span), whole(stride)) * stride
-        if extents.truth(start < wide(size + pads[at])) is not True:
+        start = tirx.floordiv(as_int64(span), as_integer(stride)) * stride
+        if extents.truth(start < as_int64(size + pads[at])) is not True:
             raise ModelError(
                 f"{what} with ceil_mode begins a window behind the image at some sizes; "
-                f"{advice([size])}"
+                f"{advise_on_sizes([size])}"
             )
         pads[rank + at] += more
     return pads

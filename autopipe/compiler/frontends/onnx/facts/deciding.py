@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait, named_inputs
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
 
 
 def warn_of_deciding_inputs(graph: Proto, inputs: Sequence[Value]) -> Iterator[str]:
@@ -18,9 +18,9 @@ def warn_of_deciding_inputs(graph: Proto, inputs: Sequence[Value]) -> Iterator[s
     single = [one.name for one in inputs if not one.dimensions and math.prod(one.shape) == 1]
     found: dict[str, str] = {}
     carried = {name: {name} for name in single}
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         for node in inner.node:
-            for name in _deciding(node, carried):
+            for name in _list_deciding_inputs(node, carried):
                 found.setdefault(name, f"{node.op_type} {node.name or node.output[0]!r}")
             if has_trait(node, Trait.COMPUTES_SIZES):
                 values = set[str]().union(*(carried.get(given, set()) for given in node.input))
@@ -32,7 +32,7 @@ def warn_of_deciding_inputs(graph: Proto, inputs: Sequence[Value]) -> Iterator[s
         )
 
 
-def _deciding(node: Proto, carried: Mapping[str, set[str]]) -> Iterator[str]:
+def _list_deciding_inputs(node: Proto, carried: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield the inputs of the model that decide a shape in a node."""
     operator = find_operator(node)
     for name in named_inputs(node, () if operator is None else operator.deciding):

@@ -28,22 +28,22 @@ class SizeHints:
     """Rows of the smallest table of which a computed part is taken, such as positions."""
 
 
-def hints(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> SizeHints:
+def find_size_hints(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> SizeHints:
     """Return what a checked graph says; `shapes` are the static shapes of its values."""
     images = {value.name for value in graph.input if _is_image(value)}
-    signals = {value.name for value in graph.input if _open(value)} - images
-    bound = min(_bounds(graph, shapes), default=None)
-    sides = (_multiple(graph, images, 0), _multiple(graph, images, 1))
-    return SizeHints(sides, _multiple(graph, signals, 0), bound)
+    signals = {value.name for value in graph.input if _is_open(value)} - images
+    bound = min(_list_table_limits(graph, shapes), default=None)
+    sides = (_find_multiple(graph, images, 0), _find_multiple(graph, images, 1))
+    return SizeHints(sides, _find_multiple(graph, signals, 0), bound)
 
 
-def _multiple(graph: Proto, inputs: set[str], side: int) -> int:
+def _find_multiple(graph: Proto, inputs: set[str], side: int) -> int:
     """Follow sizes through the graph: a stride makes them smaller, a resize larger again."""
     stored = {tensor.name: tensor for tensor in graph.initializer}
     smaller = {name: Fraction(1) for name in inputs}
     for node in graph.node:
         given = [smaller[name] for name in node.input if name in smaller]
-        factor = _factor(node, stored, side)
+        factor = _find_size_factor(node, stored, side)
         if not given or factor is None or has_trait(node, Trait.ENDS_IMAGE):
             continue
         for name in node.output:
@@ -58,7 +58,7 @@ def _is_image(value: Proto) -> bool:
     return len(dims) >= _IMAGE and any(not dim.HasField("dim_value") for dim in dims[2:])
 
 
-def _factor(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction | None:
+def _find_size_factor(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction | None:
     """Return by how much a node makes a side of an image smaller; None where it is not known."""
     operator = find_operator(node)
     if operator is None or operator.size_factor is None:
@@ -66,12 +66,12 @@ def _factor(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction | N
     return operator.size_factor(node, stored, side)
 
 
-def _bounds(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
+def _list_table_limits(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
     """Yield the rows of constant tables of which sizes say the part that is taken."""
     constant = {tensor.name for tensor in graph.initializer}
     constant |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
-    constant |= shapes.keys() - _computed(graph)
-    counted = _counted(graph, constant)
+    constant |= shapes.keys() - _list_computed(graph)
+    counted = _list_counted(graph, constant)
     for node in graph.node:
         table = node.input[0] if node.input else ""
         rows = shapes.get(table, ())
@@ -84,17 +84,17 @@ def _bounds(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int
                 yield limit
 
 
-def _computed(graph: Proto) -> set[str]:
+def _list_computed(graph: Proto) -> set[str]:
     """Return names of inputs of the graph and of what its nodes compute."""
     made = {name for node in graph.node for name in node.output}
-    return made | {value.name for value in graph.input if _open(value)}
+    return made | {value.name for value in graph.input if _is_open(value)}
 
 
-def _open(value: Proto) -> bool:
+def _is_open(value: Proto) -> bool:
     return any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
 
 
-def _counted(graph: Proto, constant: set[str]) -> set[str]:
+def _list_counted(graph: Proto, constant: set[str]) -> set[str]:
     """Return values that are made of sizes and constants alone, and of some size."""
     counted = set[str]()
     for node in graph.node:

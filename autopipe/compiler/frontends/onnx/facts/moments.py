@@ -5,21 +5,21 @@ from collections.abc import Mapping
 from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait, count_matrix_products
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 _SHIFT_SQUARE = 0.01
 
 
-def roles(
+def find_roles(
     graph: Proto, weights: frozenset[str], shapes: Shapes, scalars: Mapping[str, float]
 ) -> dict[str, Role]:
     """Return the role of each weight that has one; `scalars` are the constants of the graph."""
     found: dict[str, Role] = {}
     origin = {name: name for name in weights}
     moments = {name: Moments(value, value * value) for name, value in scalars.items()}
-    for node in (node for inner in graphs(graph) for node in inner.node):
+    for node in (node for inner in list_graphs(graph) for node in inner.node):
         operator, inputs = find_operator(node), list(node.input)
         if inputs and inputs[0] in origin and has_trait(node, Trait.KEEPS_WEIGHTS):
             origin[node.output[0]] = origin[inputs[0]]
@@ -33,11 +33,13 @@ def roles(
         for slot, kind in slots.items():
             role = Role(kind, data[0] if data else NORMAL, _fan_in(node, slot, shapes))
             found.setdefault(origin[inputs[slot]], role)
-        moments.update(dict.fromkeys(node.output, _after(node, data, slots, shapes)))
+        moments.update(dict.fromkeys(node.output, _find_result_moments(node, data, slots, shapes)))
     return found
 
 
-def _after(node: Proto, data: list[Moments], slots: Mapping[int, Kind], shapes: Shapes) -> Moments:
+def _find_result_moments(
+    node: Proto, data: list[Moments], slots: Mapping[int, Kind], shapes: Shapes
+) -> Moments:
     """Return the moments of a node's output from those of its inputs but weights."""
     shift = _SHIFT_SQUARE if "shift" in slots.values() else 0.0
     if not data or "kernel" in slots.values() or has_trait(node, Trait.NORMALIZES):

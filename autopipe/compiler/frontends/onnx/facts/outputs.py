@@ -8,7 +8,7 @@ from tvm import relax, tirx
 from autopipe.artifacts.signature import MOST_ELEMENTS
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.conversion import known
-from autopipe.compiler.frontends.onnx.conversion.relax import open_shape, results
+from autopipe.compiler.frontends.onnx.conversion.relax import list_result_types, open_shape
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, dtype_name
 from autopipe.compiler.open_sizes import FOUND_SIZES
@@ -30,7 +30,7 @@ def outputs_of(
     main = module["main"]
     kinds = [param.ty for param in main.params if isinstance(param.ty, relax.ShapeType)]
     steps = {str(step.name): step for kind in kinds for step in kind.values}
-    extents = _bounded(main, Extents(steps, dimensions))
+    extents = _bound_sizes(main, Extents(steps, dimensions))
     named = {
         name: size
         for value in inputs
@@ -38,15 +38,15 @@ def outputs_of(
         if name
     }
     return tuple(
-        _output(declared, kind, extents, named)
-        for declared, kind in zip(graph.output, results(main), strict=True)
+        _describe_output(declared, kind, extents, named)
+        for declared, kind in zip(graph.output, list_result_types(main), strict=True)
     )
 
 
-def _bounded(main: Any, extents: Extents) -> Extents:
+def _bound_sizes(main: Any, extents: Extents) -> Extents:
     """Return what is known of sizes, with those that the model computes in its outputs."""
     most = {str(name): int(number) for name, number in (main.attrs or {}).get(FOUND_SIZES, ())}
-    for kind in results(main):
+    for kind in list_result_types(main):
         for size in getattr(getattr(kind, "shape", None), "values", None) or ():
             for variable in tirx.analysis.undefined_vars(size):
                 if str(variable.name) in most:
@@ -54,11 +54,13 @@ def _bounded(main: Any, extents: Extents) -> Extents:
     return extents
 
 
-def _output(declared: Proto, kind: Any, extents: Extents, named: Mapping[str, Any]) -> Value:
+def _describe_output(
+    declared: Proto, kind: Any, extents: Extents, named: Mapping[str, Any]
+) -> Value:
     what = f"output {declared.name!r}"
     if isinstance(kind, relax.ShapeType):
         raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
-    shape = tuple(known.extents_of(kind, what))
+    shape = tuple(known.read_extents(kind, what))
     stated, dtype = declared.type.tensor_type, str(kind.dtype)
     if stated.elem_type and dtype_name(stated.elem_type, what) != dtype:
         raise ModelError(
@@ -86,7 +88,7 @@ def range_of(size: Any, extents: Extents) -> tuple[int, int] | None:
     return (max(least, 0), most) if 0 <= most <= MOST_ELEMENTS else None
 
 
-def misdeclared(values: Sequence[Value], graph: Proto) -> list[str]:
+def list_misdeclared(values: Sequence[Value], graph: Proto) -> list[str]:
     """Say which outputs have another shape than the model declares, a line each.
 
     Published models are wrong about that, and onnxruntime computes them all the same.

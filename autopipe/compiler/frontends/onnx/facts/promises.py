@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromises
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, list_graphs
 
 _FLOAT16_TYPES: Final = {10, 16}
 """ONNX's numbers of float16 and bfloat16."""
@@ -40,7 +40,7 @@ def derive_promises(
     `weights` are the tensors that are not stored in the graph.
     """
     indexed = _IndexedGraph.of(graph, weights)
-    traits = [indexed.traits_of(node) for inner in graphs(graph) for node in inner.node]
+    traits = [indexed.traits_of(node) for inner in list_graphs(graph) for node in inner.node]
     floors = {name: indexed.error_floor(name, dtype) for name, dtype in output_dtypes.items()}
     exact = COMMON_CASES if any(map(indexed.cancels, graph.node)) else SPECIAL_CASES
     some = reduce(or_, traits, Trait.NONE)
@@ -60,7 +60,7 @@ def _keeps_error(node: Proto) -> bool:
     return has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_ERROR)
 
 
-def _slope(node: Proto) -> float:
+def _read_slope(node: Proto) -> float:
     """Return the slope of a function that saturates, 0 for others."""
     operator = find_operator(node)
     return 0.0 if operator is None else operator.saturation_slope
@@ -156,7 +156,7 @@ class _IndexedGraph:
         if node.op_type == "DequantizeLinear":
             scale = self._largest_magnitude(node.input[1])
             return _QUANTIZATION_STEPS * scale if math.isfinite(scale) else 0.0
-        if slope := _slope(node):
+        if slope := _read_slope(node):
             return unit + slope * operands[0]
         if node.op_type == "Mul":
             left, right = (self._largest_magnitude(name) for name in node.input)
@@ -186,4 +186,4 @@ def _error_operands(node: Proto) -> list[str]:
     """Return the operands whose errors are in a node's result."""
     if node.op_type == "Mul" or has_trait(node, Trait.ADDS | Trait.SELECTS):
         return list(node.input)
-    return list(node.input[:1]) if _keeps_error(node) or _slope(node) else []
+    return list(node.input[:1]) if _keeps_error(node) or _read_slope(node) else []

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
-from autopipe.compiler.frontends.onnx.reading.weights import undeclare
+from autopipe.compiler.frontends.onnx.reading.weights import undeclare_inputs
 
 _ALIGNMENT: Final = 64
 _MODEL: Final = "reference.onnx"
@@ -33,7 +33,7 @@ def write_reference(
             written = onnx.ModelProto()
             written.CopyFrom(made)
             written.ir_version = min(written.ir_version, _IR_VERSION)
-            undeclare(written.graph, weights.keys())
+            undeclare_inputs(written.graph, weights.keys())
             written.graph.initializer.extend(tensors)
             (folder / name).write_bytes(written.SerializeToString(deterministic=True))
 

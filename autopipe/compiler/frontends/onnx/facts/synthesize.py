@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 _MASK = 100.0
 
 
-def synthesize(
+def synthesize_weights(
     graph: Proto, weights: Mapping[str, Array], shapes: Shapes, seed: int
 ) -> dict[str, Array]:
     """Return weights with every one that has a role in a layer drawn anew.
@@ -23,10 +23,10 @@ def synthesize(
     """
     candidates = {
         name: values
-        for name, values in {**weights, **_generated(graph, shapes)}.items()
+        for name, values in {**weights, **_find_generated(graph, shapes)}.items()
         if values.dtype.kind == "f" and abs(values.flat[0]) < _MASK
     }
-    plan = moments.roles(graph, frozenset(candidates), shapes, _scalars(graph))
+    plan = moments.find_roles(graph, frozenset(candidates), shapes, _read_scalars(graph))
     for index, node in reversed(list(enumerate(graph.node))):
         name = node.output[0]
         if name in plan:
@@ -42,13 +42,13 @@ def synthesize(
 
 def all_constant(graph: Proto, weights: Mapping[str, Array], shapes: Shapes) -> bool:
     """Whether each kernel of the model holds one value only, so that comparing proves nothing."""
-    candidates = {**weights, **_generated(graph, shapes)}
-    plan = moments.roles(graph, frozenset(candidates), shapes, {})
+    candidates = {**weights, **_find_generated(graph, shapes)}
+    plan = moments.find_roles(graph, frozenset(candidates), shapes, {})
     kernels = [candidates[name] for name, role in plan.items() if role.kind == "kernel"]
     return bool(kernels) and all((values == values.flat[0]).all() for values in kernels)
 
 
-def _generated(graph: Proto, shapes: Shapes) -> dict[str, Array]:
+def _find_generated(graph: Proto, shapes: Shapes) -> dict[str, Array]:
     """Return what ConstantOfShape nodes generate, without the memory for it."""
     found = {}
     for node in graph.node:
@@ -62,7 +62,7 @@ def _generated(graph: Proto, shapes: Shapes) -> dict[str, Array]:
     return found
 
 
-def _scalars(graph: Proto) -> dict[str, float]:
+def _read_scalars(graph: Proto) -> dict[str, float]:
     stored = {tensor.name: tensor for tensor in graph.initializer if math.prod(tensor.dims) == 1}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].HasField("t"):

@@ -36,7 +36,7 @@ class Cast(onnx_frontend.Cast):
     def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, dtype = inputs[0], onnx_frontend.get_type(attr["to"])
         if dtype in _FOUR_BITS:
-            rounded = [_rounded(bb, data)]
+            rounded = [_round_floats(bb, data)]
             wide = cls._impl_v13(bb, rounded, {**attr, "to": TensorProto.INT8}, params)
             return _low_bits(bb, bb.normalize(wide), dtype)
         if not isinstance(data.ty, relax.TensorType) or dtype not in _THROUGH:
@@ -44,7 +44,7 @@ class Cast(onnx_frontend.Cast):
         if not str(data.ty.dtype).startswith("float"):
             return super()._impl_v13(bb, inputs, attr, params)
         if isinstance(data, GenericConst):
-            return known.stored(_integers(data.value.numpy(), dtype))
+            return known.make_constant(_convert_to_integers(data.value.numpy(), dtype))
         through = _THROUGH[dtype]
         least = float(np.iinfo(through).min)
         if str(data.ty.dtype) == "float16":
@@ -59,7 +59,7 @@ class Cast(onnx_frontend.Cast):
         return whole if through == dtype else relax.op.astype(whole, dtype)
 
 
-def _rounded(bb: Any, data: Any) -> Any:
+def _round_floats(bb: Any, data: Any) -> Any:
     """Return floats as the nearest integers, halves away from 0, as onnxruntime has four bits."""
     if not str(data.ty.dtype).startswith("float"):
         return data
@@ -79,7 +79,7 @@ def _low_bits(bb: Any, data: Any, dtype: str) -> Any:
     return relax.op.subtract(bb.normalize(relax.op.bitwise_xor(low, sign)), sign)
 
 
-def _integers(values: Array, dtype: str) -> Array:
+def _convert_to_integers(values: Array, dtype: str) -> Array:
     """Return floats as integers as `Cast` computes them."""
     through = _THROUGH[dtype]
     least = float(np.iinfo(through).min)
@@ -93,7 +93,7 @@ OPERATORS: Final = (
         name="Cast",
         since=28,
         converter=Cast,
-        compute_sizes=arithmetic.cast,
+        compute_sizes=arithmetic.cast_numbers,
         size_dtype=arithmetic.cast_dtype,
         traits=Trait.FOLDABLE
         | Trait.KEEPS_WEIGHTS

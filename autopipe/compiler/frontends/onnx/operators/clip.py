@@ -21,7 +21,9 @@ class Clip(onnx_frontend.Clip):
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
         ends = np.finfo("float32")
         given = (attr.get("min", ends.min), attr.get("max", ends.max))
-        return _clipped(bb, inputs[0], *(relax.const(bound, inputs[0].ty.dtype) for bound in given))
+        return _clip_values(
+            bb, inputs[0], *(relax.const(bound, inputs[0].ty.dtype) for bound in given)
+        )
 
     @classmethod
     def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
@@ -31,27 +33,27 @@ class Clip(onnx_frontend.Clip):
             ends = np.finfo(str(data.ty.dtype))
             low = relax.const(ends.min, data.ty.dtype) if low is None else low
             high = relax.const(ends.max, data.ty.dtype) if high is None else high
-        if _unusual(low) or _unusual(high):
+        if _is_unusual(low) or _is_unusual(high):
             given = onnx_frontend.onnx_input([data, low, high])
             return super()._impl_v13(bb, given, attr, params)
-        return _clipped(bb, data, low, high)
+        return _clip_values(bb, data, low, high)
 
 
 def _read_scalar(bound: Any) -> Any:
     """Return a bound that is known as a scalar; PaddlePaddle writes a list of one number."""
     if isinstance(bound, GenericConst) and bound.value.numpy().shape == (1,):
-        return known.stored(bound.value.numpy().reshape(()))
+        return known.make_constant(bound.value.numpy().reshape(()))
     return bound
 
 
-def _unusual(bound: Any) -> bool:
+def _is_unusual(bound: Any) -> bool:
     """Whether a bound is computed, or is not a number, which onnxruntime takes for no bound."""
     if bound is None:
         return False
     return not isinstance(bound, GenericConst) or bool(np.isnan(bound.value.numpy()).any())
 
 
-def _clipped(bb: Any, data: Any, low: Any, high: Any) -> Any:
+def _clip_values(bb: Any, data: Any, low: Any, high: Any) -> Any:
     if low is not None:
         data = bb.normalize(relax.op.maximum(data, low))
     if high is not None:

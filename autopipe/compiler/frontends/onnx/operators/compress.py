@@ -9,14 +9,14 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx.conversion.known import require_constant
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    multiply_sizes,
     shape_of,
-    total,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
     node_name,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -42,11 +42,11 @@ def convert_dynamic_compress(
     data, condition = inputs[:2]
     if isinstance(condition, ir.GenericConst):
         return None
-    what = called("Compress", attr)
+    what = describe_node("Compress", attr)
     axis, sizes = attr.get("axis"), extents.shape(data, what)
     if axis is None:
-        data = bb.emit(relax.op.reshape(data, shape_of([total(sizes)])))
-        axis, sizes = 0, [total(sizes)]
+        data = bb.emit(relax.op.reshape(data, shape_of([multiply_sizes(sizes)])))
+        axis, sizes = 0, [multiply_sizes(sizes)]
     asked = extents.shape(condition, what)
     if extents.truth(asked[0] <= sizes[int(axis)]) is not True:
         raise ModelError(f"{what}: the condition may be longer than the axis")

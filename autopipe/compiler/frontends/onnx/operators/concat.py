@@ -13,7 +13,7 @@ OPERATORS: Final = (
         name="Concat",
         since=13,
         converter=onnx_frontend.Concat,
-        compute_sizes=arithmetic.concatenate,
+        compute_sizes=arithmetic.concatenate_numbers,
         moments=rules.mixed,
         traits=Trait.FOLDABLE
         | Trait.COMPUTES_SIZES

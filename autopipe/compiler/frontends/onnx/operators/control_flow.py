@@ -9,12 +9,12 @@ OPERATORS: Final = (
     Operator(
         name="If",
         since=25,
-        convert_control=branches.convert,
+        convert_control=branches.convert_if,
     ),
     Operator(
         name="Loop",
         since=25,
-        convert_control=loops.convert,
+        convert_control=loops.convert_loop,
     ),
     Operator(
         name="Scan",

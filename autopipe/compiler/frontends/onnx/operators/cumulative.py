@@ -17,7 +17,9 @@ class CumProd(onnx_frontend.OnnxOpConverter):
     @classmethod
     def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data = inputs[0]
-        axis = int(known.numbers(inputs[1], params, f"axis of {known.name(attr)}").item())
+        axis = int(
+            known.require_values(inputs[1], params, f"axis of {known.quote_node_name(attr)}").item()
+        )
         if attr.get("reverse", 0):
             data = bb.normalize(relax.op.flip(data, axis))
         product = bb.normalize(

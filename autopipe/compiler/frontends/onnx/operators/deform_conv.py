@@ -19,16 +19,16 @@ class DeformConv(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v19(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        what = f"DeformConv {known.name(attr)}"
+        what = f"DeformConv {known.quote_node_name(attr)}"
         data, weight, offset, bias, mask = [*inputs, None, None][:5]
         if data.ty.ndim != 4:  # noqa: PLR2004
             raise ModelError(f"{what} is of {data.ty.ndim - 2} dimensions; 2 are supported")
-        batch, channels, *_ = known.sizes(data, what)
-        outputs, _, *window = known.sizes(weight, what)
-        places = known.sizes(offset, what)[2:]
+        batch, channels, *_ = known.require_shape(data, what)
+        outputs, _, *window = known.require_shape(weight, what)
+        places = known.require_shape(offset, what)[2:]
         groups = int(attr.get("group", 1))
         read = bb.emit_te(
-            _sampler(attr, window), data, offset, *[mask] * (mask is not None),
+            _make_sampler(attr, window), data, offset, *[mask] * (mask is not None),
             primfunc_name_hint="deformed",
         )  # fmt: skip
         rows = channels // groups * math.prod(window)
@@ -42,7 +42,7 @@ class DeformConv(onnx_frontend.OnnxOpConverter):
         return bb.normalize(relax.op.add(product, bias))
 
 
-def _sampler(attr: Any, window: list[int]) -> Any:
+def _make_sampler(attr: Any, window: list[int]) -> Any:
     """Return what reads an image between its pixels; outside of it everything is 0."""
     strides, dilations = (attr.get(key, [1, 1]) for key in ("strides", "dilations"))
     pads, groups = attr.get("pads", [0] * 4), int(attr.get("offset_group", 1))

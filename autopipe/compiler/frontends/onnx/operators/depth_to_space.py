@@ -8,12 +8,12 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
+    as_integer,
     is_open,
     shape_of,
-    whole,
-    wide,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
@@ -43,15 +43,17 @@ def convert_dynamic_space_to_depth(
 ) -> Any:
     """SpaceToDepth."""
     data, block = inputs[0], int(attr["blocksize"])
-    batch, channels, *image = extents.shape(data, called("SpaceToDepth", attr))
+    batch, channels, *image = extents.shape(data, describe_node("SpaceToDepth", attr))
     if not is_open([batch, *image]):
         return None
-    rows, columns = (extents.simple(tirx.floordiv(wide(size), whole(block))) for size in image)
+    rows, columns = (
+        extents.simple(tirx.floordiv(as_int64(size), as_integer(block))) for size in image
+    )
     parts = bb.emit(
         relax.op.reshape(data, shape_of([batch, channels, rows, block, columns, block]))
     )
     convert_dynamic_reverse_sequence = bb.emit(
-        relax.op.permute_dims(parts, _ORDERS[known.text(attr.get("mode", b"DCR"))])
+        relax.op.permute_dims(parts, _ORDERS[known.decode_text(attr.get("mode", b"DCR"))])
     )
     return relax.op.reshape(
         convert_dynamic_reverse_sequence, shape_of([batch, channels * block * block, rows, columns])

@@ -22,10 +22,11 @@ class Det(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        size = known.sizes(inputs[0], f"input of Det {known.name(attr)}")[-1]
+        size = known.require_shape(inputs[0], f"input of Det {known.quote_node_name(attr)}")[-1]
         if not 1 <= size <= _LARGEST:
             raise ModelError(
-                f"Det {known.name(attr)} is of {size} rows; up to {_LARGEST} are supported"
+                f"Det {known.quote_node_name(attr)} is of {size} rows; up to {_LARGEST} are "
+                "supported"
             )
 
         def determinant(data: Any) -> Any:
@@ -35,7 +36,7 @@ class Det(onnx_frontend.OnnxOpConverter):
                     product = data[*index, 0, columns[0]]
                     for row, column in list(enumerate(columns))[1:]:
                         product = product * data[*index, row, column]
-                    total = total + product if _even(columns) else total - product
+                    total = total + product if _is_even(columns) else total - product
                 return total
 
             return te.compute(data.shape[:-2], at, name="det")
@@ -43,7 +44,7 @@ class Det(onnx_frontend.OnnxOpConverter):
         return bb.emit_te(determinant, inputs[0], primfunc_name_hint="det")
 
 
-def _even(order: tuple[int, ...]) -> bool:
+def _is_even(order: tuple[int, ...]) -> bool:
     return sum(a > b for a, b in itertools.combinations(order, 2)) % 2 == 0
 
 

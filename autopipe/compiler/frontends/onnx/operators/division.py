@@ -50,7 +50,7 @@ OPERATORS: Final = (
         name="Div",
         since=14,
         converter=Div,
-        compute_sizes=arithmetic.divide,
+        compute_sizes=arithmetic.divide_numbers,
         moments=rules.quotient,
         traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),

@@ -24,18 +24,18 @@ class Dropout(onnx_frontend.Dropout):
     @classmethod
     def _impl_v12(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         _, ratio, training = (*inputs, None, None)[:3]
-        if not (_is(training, 0, params) or _is(ratio, 0, params)):
+        if not (_is_number(training, 0, params) or _is_number(ratio, 0, params)):
             raise ModelError("Dropout with training_mode is not supported")
         if attr["tvm_custom"]["num_outputs"] == 1:
             return super()._impl_v12(bb, inputs, attr, params)
         return _all_kept(bb, inputs[0])
 
 
-def _is(value: Any, number: int, params: Any) -> bool:
+def _is_number(value: Any, number: int, params: Any) -> bool:
     """Whether an input is this number; one that is left out counts as 0, except for a ratio."""
     if value is None:
         return number == 0
-    found = known.values(value, params)
+    found = known.read_values(value, params)
     return found is not None and found.item() == number
 
 

@@ -21,7 +21,7 @@ class Elu(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return _elu(bb, inputs[0], float(attr.get("alpha", 1.0)), 1.0)
+        return _compute_elu(bb, inputs[0], float(attr.get("alpha", 1.0)), 1.0)
 
 
 class Celu(onnx_frontend.OnnxOpConverter):
@@ -43,10 +43,10 @@ class Selu(onnx_frontend.OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         alpha = float(attr.get("alpha", _SELU_ALPHA))
-        return _elu(bb, inputs[0], alpha, float(attr.get("gamma", _SELU_GAMMA)))
+        return _compute_elu(bb, inputs[0], alpha, float(attr.get("gamma", _SELU_GAMMA)))
 
 
-def _elu(bb: Any, data: Any, alpha: float, gamma: float) -> Any:
+def _compute_elu(bb: Any, data: Any, alpha: float, gamma: float) -> Any:
     number = scalar_maker(data)
     below = relax.op.subtract(bb.normalize(relax.op.exp(data)), number(1.0))
     below = bb.normalize(relax.op.multiply(below, number(alpha * gamma)))

@@ -9,10 +9,14 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
     shape_of,
-    wide,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, emit, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import (
+    describe_node,
+    emit_kernel,
+    is_number,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -22,18 +26,18 @@ def convert_dynamic_expand(extents: Extents, bb: Any, inputs: Any, numbers: Any,
     """Expand; a size that may be 1 is looked at when the model runs."""
     if numbers[1] is None:
         return None
-    what = called("Expand", attr)
+    what = describe_node("Expand", attr)
     sizes, wanted = extents.shape(inputs[0], what), list(numbers[1])
     rank = max(len(sizes), len(wanted))
     sizes, wanted = ([1] * (rank - len(one)) + list(one) for one in (sizes, wanted))
-    made = [_broadcast(extents, *pair) for pair in zip(sizes, wanted, strict=True)]
+    made = [_broadcast_size(extents, *pair) for pair in zip(sizes, wanted, strict=True)]
     if all(extents.equal(*pair) for pair in zip(sizes, made, strict=True)):
         data = inputs[0]
         return data if data.ty.ndim == rank else relax.op.reshape(data, shape_of(made))
-    return spread(extents, bb, inputs[0], made)
+    return spread_data(extents, bb, inputs[0], made)
 
 
-def _broadcast(extents: Extents, one: Any, other: Any) -> Any:
+def _broadcast_size(extents: Extents, one: Any, other: Any) -> Any:
     """Return the size of two that are broadcast to each other."""
     if is_number(one, 1) or extents.equal(one, other):
         return other
@@ -42,10 +46,10 @@ def _broadcast(extents: Extents, one: Any, other: Any) -> Any:
     for size in (one, other):
         if extents.truth(size != 1):
             return size
-    return extents.simple(tirx.max(wide(one), wide(other)))
+    return extents.simple(tirx.max(as_int64(one), as_int64(other)))
 
 
-def spread(extents: Extents, bb: Any, data: Any, wanted: Sequence[Any]) -> Any:
+def spread_data(extents: Extents, bb: Any, data: Any, wanted: Sequence[Any]) -> Any:
     """Return data broadcast to sizes; an axis of one element repeats it."""
     before = extents.shape(data, "the input")
     shift = len(wanted) - len(before)
@@ -72,7 +76,7 @@ def spread(extents: Extents, bb: Any, data: Any, wanted: Sequence[Any]) -> Any:
     for size, other in zip(before, wanted[shift:], strict=True):  # it repeats, or is the same
         why = f"{size} elements do not spread to {other}"
         extents.require(bb, [(size, other), (other, size)], why, [size - 1])
-    return emit(bb, compute, data, wanted, "spread")
+    return emit_kernel(bb, compute, data, wanted, "spread")
 
 
 OPERATORS: Final = (
@@ -81,7 +85,7 @@ OPERATORS: Final = (
         since=13,
         converter=onnx_frontend.Expand,
         convert_dynamic=convert_dynamic_expand,
-        compute_sizes=arithmetic.expand,
+        compute_sizes=arithmetic.expand_numbers,
         deciding=(1,),
         read_sizes=(1,),
         traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS | Trait.EXACT_SPECIALS,

@@ -40,8 +40,8 @@ class Gather(onnx_frontend.Gather):
         axis, data = int(attr.get("axis", 0)), inputs[0]
         sizes = read_sizes(data) if isinstance(data.ty, relax.TensorType) else None
         extent = sizes[axis] if sizes and not isinstance(data, GenericConst) else None
-        places = known.values(inputs[1], params)
-        even = _evenly(places, extent) if isinstance(extent, int) else None
+        places = known.read_values(inputs[1], params)
+        even = _find_even_places(places, extent) if isinstance(extent, int) else None
         if places is None or even is None:
             return super()._impl_v13(bb, inputs, attr, params)
         (first, last, step), axes = even, [axis % data.ty.ndim]
@@ -49,7 +49,7 @@ class Gather(onnx_frontend.Gather):
         return part if places.ndim else relax.op.squeeze(bb.normalize(part), axes)
 
 
-def _evenly(places: Any, extent: int) -> tuple[int, int, int] | None:
+def _find_even_places(places: Any, extent: int) -> tuple[int, int, int] | None:
     """Return the first and last of places along an axis, and their distance, if that is one."""
     if places is None or places.ndim > 1 or places.size == 0:
         return None
@@ -77,7 +77,7 @@ OPERATORS: Final = (
         since=13,
         places=_ROWS,
         converter=PlacesConverter("Gather", _ROWS, Gather, limit_along_axis),
-        compute_sizes=arithmetic.gather,
+        compute_sizes=arithmetic.gather_numbers,
         table_limit=_limit_rows,
         weights={0: "table"},
         traits=Trait.FOLDABLE

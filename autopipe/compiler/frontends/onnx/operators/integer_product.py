@@ -39,7 +39,7 @@ class _Bytes:
     @property
     def shape(self) -> list[int]:
         """Return the sizes, -1 where one is open."""
-        return known.extents_of(self.values.ty, "an operand of bytes")
+        return known.read_extents(self.values.ty, "an operand of bytes")
 
 
 class MatMulInteger(onnx_frontend.MatMulInteger):
@@ -49,22 +49,24 @@ class MatMulInteger(onnx_frontend.MatMulInteger):
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         if min(each.ty.ndim for each in inputs[:2]) == 1:
             return super()._impl_v10(bb, inputs, attr, params)
-        points = _points(inputs)
+        points = _list_zero_points(inputs)
         if points[0] is not None and points[0].ty.ndim == 1:  # one a row
             points[0] = bb.normalize(relax.op.expand_dims(points[0], -1))
-        left = _operand(bb, inputs[0], points[0], "uint8")
-        right = _operand(bb, inputs[1], points[1], "int8")
+        left = _make_operand(bb, inputs[0], points[0], "uint8")
+        right = _make_operand(bb, inputs[1], points[1], "int8")
         depth = left.shape[-1]
         if depth < 0:
-            raise ModelError(f"MatMulInteger {known.name(attr)} sums over an axis that is open")
+            raise ModelError(
+                f"MatMulInteger {known.quote_node_name(attr)} sums over an axis that is open"
+            )
         short = (0, -depth % _GROUP)
         sums = relax.op.matmul(
-            _padded(bb, replace(left, zero=None), {len(left.shape) - 1: short}),
-            _padded(bb, replace(right, zero=None), {len(right.shape) - 2: short}),
+            _pad_operand(bb, replace(left, zero=None), {len(left.shape) - 1: short}),
+            _pad_operand(bb, replace(right, zero=None), {len(right.shape) - 2: short}),
             out_dtype="int32",
         )
-        terms = (_sum(bb, left.values, -1), _sum(bb, right.values, -2), depth)
-        return _corrected(bb, sums, (left.zero, right.zero), terms)
+        terms = (_sum_axes(bb, left.values, -1), _sum_axes(bb, right.values, -2), depth)
+        return _correct_zero_points(bb, sums, (left.zero, right.zero), terms)
 
 
 class ConvInteger(onnx_frontend.OnnxOpConverter):
@@ -72,59 +74,59 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        points = _points(inputs)
-        data = _operand(bb, inputs[0], points[0], "uint8")
-        kernel = _operand(bb, inputs[1], points[1], "int8")
+        points = _list_zero_points(inputs)
+        data = _make_operand(bb, inputs[0], points[0], "uint8")
+        kernel = _make_operand(bb, inputs[1], points[1], "int8")
         groups, (channels, *window) = int(attr.get("group", 1)), kernel.shape[1:]
         short = (0, -channels % _GROUP if groups == 1 else 0)
-        pads = _pads(data.shape[2:], window, attr)
+        pads = _read_pads(data.shape[2:], window, attr)
         around: Mapping[int, tuple[int, int]] = {}
         if data.zero is not None:  # a convolution pads with zeros
             around, pads = dict(enumerate(pads, 2)), [(0, 0)] * len(pads)
-        image = _padded(bb, data, {1: short, **around})
+        image = _pad_operand(bb, data, {1: short, **around})
         steps = {
             "strides": attr.get("strides", 1), "dilation": attr.get("dilations", 1),
             "padding": [side for sides in zip(*pads, strict=True) for side in sides],
         }  # fmt: skip
-        convolved = partial(_convolved, bb, image, steps)
-        sums = convolved(_padded(bb, replace(kernel, zero=None), {1: short}), groups)
+        convolved = partial(_convolve_bytes, bb, image, steps)
+        sums = convolved(_pad_operand(bb, replace(kernel, zero=None), {1: short}), groups)
         per_channel = [-1] + [1] * len(window)
         zero = kernel.zero
         of_kernel = relax.op.reshape(
-            _sum(bb, kernel.values, *range(1, 2 + len(window))), per_channel
+            _sum_axes(bb, kernel.values, *range(1, 2 + len(window))), per_channel
         )
         of_window = None
         if zero is not None:
             zero = relax.op.reshape(zero, per_channel)
             ones = np.zeros((groups, channels + short[1], *window), "int8")
             ones[:, :channels] = 1
-            of_window = convolved(known.stored(ones), groups)
+            of_window = convolved(known.make_constant(ones), groups)
             of_window = relax.op.repeat(of_window, kernel.shape[0] // groups, 1)
         terms = (of_window, of_kernel, channels * math.prod(window))
-        return _corrected(bb, sums, (data.zero, zero), terms)
+        return _correct_zero_points(bb, sums, (data.zero, zero), terms)
 
 
-def signed(bb: Any, values: Any, zero: Any) -> _Bytes:
+def make_signed(bb: Any, values: Any, zero: Any) -> _Bytes:
     """Return bytes as signed ones, their zero point moved with them."""
-    return _operand(bb, values, zero, "int8")
+    return _make_operand(bb, values, zero, "int8")
 
 
-def _operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
+def _make_operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
     """Return an operand as bytes of the wanted kind, its zero point moved with them."""
     dtype = str(values.ty.dtype)
     shift = _SHIFT[dtype] - _SHIFT[wanted]
     if shift:
         wide = relax.op.add(relax.op.astype(values, "int16"), relax.const(shift, "int16"))
-        values = _narrowed(bb, wide, wanted)
+        values = _cast_narrow(bb, wide, wanted)
     if zero is None or isinstance(zero, GenericConst):
         points = np.int32(0) if zero is None else zero.value.numpy().astype("int32")
         points = points + np.int32(shift)
-        return _Bytes(values, known.stored(np.asarray(points)) if points.any() else None)
+        return _Bytes(values, known.make_constant(np.asarray(points)) if points.any() else None)
     zero = relax.op.astype(zero, "int32")
     return _Bytes(values, bb.normalize(relax.op.add(zero, relax.const(shift, "int32"))))
 
 
-def _padded(bb: Any, operand: _Bytes, widths: Mapping[int, tuple[int, int]]) -> Any:
+def _pad_operand(bb: Any, operand: _Bytes, widths: Mapping[int, tuple[int, int]]) -> Any:
     """Return the bytes with some more of those that stand for zero around them, axis by axis."""
     width = [side for axis in range(len(operand.shape)) for side in widths.get(axis, (0, 0))]
     values, zero = operand.values, operand.zero
@@ -137,10 +139,12 @@ def _padded(bb: Any, operand: _Bytes, widths: Mapping[int, tuple[int, int]]) -> 
     zero = bb.normalize(relax.op.astype(zero, "int16"))
     shifted = relax.op.subtract(relax.op.astype(values, "int16"), zero)
     padded = relax.op.nn.pad(bb.normalize(shifted), width)
-    return _narrowed(bb, relax.op.add(padded, zero), str(values.ty.dtype))
+    return _cast_narrow(bb, relax.op.add(padded, zero), str(values.ty.dtype))
 
 
-def _corrected(bb: Any, sums: Any, zeros: tuple[Any, Any], terms: tuple[Any, Any, int]) -> Any:
+def _correct_zero_points(
+    bb: Any, sums: Any, zeros: tuple[Any, Any], terms: tuple[Any, Any, int]
+) -> Any:
     """Account for the zero points of both operands, given the sums over each and their length."""
     (left, right), (of_left, of_right, depth) = zeros, terms
     if right is not None:
@@ -152,7 +156,7 @@ def _corrected(bb: Any, sums: Any, zeros: tuple[Any, Any], terms: tuple[Any, Any
     return bb.normalize(sums)
 
 
-def _convolved(bb: Any, image: Any, steps: Mapping[str, Any], kernel: Any, groups: int) -> Any:
+def _convolve_bytes(bb: Any, image: Any, steps: Mapping[str, Any], kernel: Any, groups: int) -> Any:
     """Return the sums of products; `steps` has strides, dilation and padding for Relax."""
     name, data_layout, kernel_layout = _LAYOUTS[image.ty.ndim]
     convolution = getattr(relax.op.nn, name)(
@@ -167,7 +171,7 @@ def _convolved(bb: Any, image: Any, steps: Mapping[str, Any], kernel: Any, group
     return bb.normalize(convolution)
 
 
-def _pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[tuple[int, int]]:
+def _read_pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[tuple[int, int]]:
     """Return the padding before and after each axis of an image."""
     rank = len(sizes)
     mode = attr.get("auto_pad", b"NOTSET").decode()
@@ -183,15 +187,15 @@ def _pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[tuple[
     return found
 
 
-def _sum(bb: Any, values: Any, *axes: int) -> Any:
+def _sum_axes(bb: Any, values: Any, *axes: int) -> Any:
     return bb.normalize(relax.op.sum(relax.op.astype(values, "int32"), list(axes), keepdims=True))
 
 
-def _narrowed(bb: Any, values: Any, dtype: str) -> Any:
+def _cast_narrow(bb: Any, values: Any, dtype: str) -> Any:
     return bb.normalize(relax.op.astype(values, dtype))
 
 
-def _points(inputs: Any) -> list[Any]:
+def _list_zero_points(inputs: Any) -> list[Any]:
     """Return the zero points that were given, None for others."""
     given = list(inputs)[2:4]
     return given + [None] * (2 - len(given))

@@ -24,7 +24,7 @@ class LayerNormalization(onnx_frontend.LayerNormalization):
         normalized = _layer_normal(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
         if attr["tvm_custom"]["num_outputs"] == 1:
             return normalized
-        moments = _moments(bb, data, axes, attr.get("epsilon", 1e-5))
+        moments = _compute_moments(bb, data, axes, attr.get("epsilon", 1e-5))
         return relax.Tuple([normalized, *(relax.op.astype(one, "float32") for one in moments)])
 
 
@@ -42,7 +42,7 @@ class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
         count = attr["tvm_custom"]["num_outputs"]
         if count == 1:
             return normalized
-        return relax.Tuple([normalized, *_moments(bb, total, axes, epsilon), total][:count])
+        return relax.Tuple([normalized, *_compute_moments(bb, total, axes, epsilon), total][:count])
 
 
 class RMSNormalization(onnx_frontend.RMSNormalization):
@@ -74,7 +74,7 @@ def _last_axes(data: Any, attr: Any) -> list[int]:
 def _has_shape_of(parameter: Any, data: Any, axes: list[int]) -> bool:
     """Whether a parameter has just the sizes that the data has along some axes."""
     sizes = [
-        known.extents_of(value.ty, "an operand of a normalization") for value in (parameter, data)
+        known.read_extents(value.ty, "an operand of a normalization") for value in (parameter, data)
     ]
     return sizes[0] == [sizes[1][axis] for axis in axes] and -1 not in sizes[0]
 
@@ -88,7 +88,7 @@ def _layer_normal(bb: Any, operands: tuple[Any, Any, Any], axes: list[int], epsi
         shift = relax.op.zeros(scale.ty.shape, dtype) if bias is None else bias
         return bb.normalize(relax.op.nn.layer_norm(data, scale, bb.normalize(shift), axes, epsilon))
     if dtype == "float64":
-        mean, inverse = _moments(bb, data, axes, epsilon)
+        mean, inverse = _compute_moments(bb, data, axes, epsilon)
         centred = bb.normalize(relax.op.subtract(data, mean))
         made = bb.normalize(relax.op.multiply(centred, inverse))
     else:
@@ -99,7 +99,7 @@ def _layer_normal(bb: Any, operands: tuple[Any, Any, Any], axes: list[int], epsi
     return made if bias is None else bb.normalize(relax.op.add(made, bias))
 
 
-def _moments(bb: Any, data: Any, axes: list[int], epsilon: float) -> list[Any]:
+def _compute_moments(bb: Any, data: Any, axes: list[int], epsilon: float) -> list[Any]:
     """Return mean and inverse deviation over axes: of float64 in float64, of others in float32."""
     compute = "float64" if str(data.ty.dtype) == "float64" else "float32"
     wide = bb.normalize(relax.op.astype(data, compute))

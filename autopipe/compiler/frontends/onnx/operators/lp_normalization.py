@@ -25,7 +25,9 @@ class LpNormalization(onnx_frontend.OnnxOpConverter):
             square = bb.normalize(relax.op.multiply(data, data))
             norm = relax.op.sqrt(bb.normalize(relax.op.sum(square, axis, keepdims=True)))
         else:
-            raise ModelError(f"{known.name(attr)} has p = {power}; 1 and 2 are supported")
+            raise ModelError(
+                f"{known.quote_node_name(attr)} has p = {power}; 1 and 2 are supported"
+            )
         norm = bb.normalize(norm)
         none = relax.const(0, data.ty.dtype)
         quotient = bb.normalize(relax.op.divide(data, norm))

@@ -8,12 +8,12 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it  # no
 
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
-    total,
-    wide,
+    as_int64,
+    multiply_sizes,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import extern
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import build_extern
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name, sum_counts
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -37,7 +37,7 @@ def convert_dynamic_non_max_suppression(
     extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
 ) -> Any:
     """NonMaxSuppression."""
-    what = called("NonMaxSuppression", attr)
+    what = describe_node("NonMaxSuppression", attr)
     given, scores, most, overlap, least = [*inputs, None, None, None][:5]
     images, classes, count = extents.shape(scores, what)
     if any(str(one.ty.dtype) != "float32" for one in (given, scores)):
@@ -47,9 +47,9 @@ def convert_dynamic_non_max_suppression(
             raise ModelError(f"{what}: boxes and scores are not of the same images and boxes")
     order = bb.emit(relax.op.argsort(scores, axis=2, descending=True, dtype="int64"))
     single = [
-        _single(bb, most, "int64", 0),
-        _single(bb, overlap, "float32", 0.0),
-        *([] if least is None else [_single(bb, least, "float32", 0.0)]),
+        _make_single(bb, most, "int64", 0),
+        _make_single(bb, overlap, "float32", 0.0),
+        *([] if least is None else [_make_single(bb, least, "float32", 0.0)]),
     ]
     centered = bool(attr.get("center_point_box", 0))
 
@@ -62,16 +62,18 @@ def convert_dynamic_non_max_suppression(
     limit = 0 if most is None else None if numbers[2] is None else int(numbers[2].reshape(-1)[0])
     of_class = count if limit is None else min(extents.bounds(count)[1], max(limit, 0))
     ends, found = sum_counts(
-        extents, bb, counts, node_name(attr), total([images, classes, of_class])
+        extents, bb, counts, node_name(attr), multiply_sizes([images, classes, of_class])
     )
 
     def listed(kept: Any, counts: Any, ends: Any, found: Any, classes: Any) -> Any:
         return list_boxes(kept, counts, ends, classes, found)
 
-    return bb.emit_te(listed, kept, counts, ends, found, wide(classes), primfunc_name_hint="listed")
+    return bb.emit_te(
+        listed, kept, counts, ends, found, as_int64(classes), primfunc_name_hint="listed"
+    )
 
 
-def _single(bb: Any, value: Any, dtype: str, default: float) -> Any:
+def _make_single(bb: Any, value: Any, dtype: str, default: float) -> Any:
     """Return one number as a tensor [1]."""
     if value is None:
         return relax.const([default], dtype)
@@ -101,27 +103,29 @@ def pick_boxes(
     def write(*buffers: Any) -> None:
         *given, kept, counts = buffers
         boxes, scores, order, most, overlap, *rest = given
-        with T.parallel(wide(0), jobs) as job:
+        with T.parallel(as_int64(0), jobs) as job:
             image, kind = tirx.floordiv(job, classes), tirx.floormod(job, classes)
-            number, good = _variable(), _variable()
-            number[0] = wide(0)
-            with T.serial(wide(0), count) as rank:
+            number, good = _make_variable(), _make_variable()
+            number[0] = as_int64(0)
+            with T.serial(as_int64(0), count) as rank:
                 box = tirx.Cast("int64", order[image, kind, rank])
                 wanted = number[0] < most[0]
                 if rest:
                     wanted = tirx.all(wanted, scores[image, kind, box] > rest[0][0])
                 with T.If(wanted), T.Then():
-                    _mark(good, (boxes, image, kept, job), number[0], box, overlap[0], centered)
-                    with T.If(good[0] == wide(1)), T.Then():
+                    _mark_good_boxes(
+                        good, (boxes, image, kept, job), number[0], box, overlap[0], centered
+                    )
+                    with T.If(good[0] == as_int64(1)), T.Then():
                         kept[job, number[0]] = box
-                        number[0] = number[0] + wide(1)
+                        number[0] = number[0] + as_int64(1)
             counts[job] = number[0]
 
     given = [boxes, scores, order, most, overlap, *([] if least is None else [least])]
-    return extern(write, given, [([jobs, count], "int64"), ([jobs], "int64")], "picked")
+    return build_extern(write, given, [([jobs, count], "int64"), ([jobs], "int64")], "picked")
 
 
-def _mark(
+def _mark_good_boxes(
     good: Any,
     kept: tuple[Any, Any, Any, Any],
     number: Any,
@@ -131,36 +135,39 @@ def _mark(
 ) -> None:
     """Write loops that leave 1 in `good` if a box overlaps none of those that are picked yet."""
     boxes, image, places, job = kept
-    other = _variable()
-    other[0] = wide(0)
-    good[0] = wide(1)
-    with T.While(tirx.all(other[0] < number, good[0] == wide(1))):
-        one = _corners(boxes, image, places[job, other[0]], centered=centered)
-        two = _corners(boxes, image, box, centered=centered)
-        with T.If(_overlaps(one, two, most)), T.Then():
-            good[0] = wide(0)
-        other[0] = other[0] + wide(1)
+    other = _make_variable()
+    other[0] = as_int64(0)
+    good[0] = as_int64(1)
+    with T.While(tirx.all(other[0] < number, good[0] == as_int64(1))):
+        one = _find_corners(boxes, image, places[job, other[0]], centered=centered)
+        two = _find_corners(boxes, image, box, centered=centered)
+        with T.If(_is_overlapping(one, two, most)), T.Then():
+            good[0] = as_int64(0)
+        other[0] = other[0] + as_int64(1)
 
 
 def list_boxes(kept: Any, counts: Any, ends: Any, classes: Any, found: Any) -> Any:
     """Return image, class and box of each that was picked: [found, 3]."""
 
     def write(kept: Any, counts: Any, ends: Any, out: Any) -> None:
-        with T.parallel(wide(0), counts.shape[0]) as job, T.serial(wide(0), counts[job]) as at:
+        with (
+            T.parallel(as_int64(0), counts.shape[0]) as job,
+            T.serial(as_int64(0), counts[job]) as at,
+        ):
             row = ends[job] - counts[job] + at
-            out[row, wide(0)] = tirx.floordiv(job, classes)
-            out[row, wide(1)] = tirx.floormod(job, classes)
-            out[row, wide(2)] = kept[job, at]
+            out[row, as_int64(0)] = tirx.floordiv(job, classes)
+            out[row, as_int64(1)] = tirx.floormod(job, classes)
+            out[row, as_int64(2)] = kept[job, at]
 
-    return extern(write, [kept, counts, ends], [([found, 3], "int64")], "listed")[0]
+    return build_extern(write, [kept, counts, ends], [([found, 3], "int64")], "listed")[0]
 
 
-def _variable() -> Any:
+def _make_variable() -> Any:
     return T.buffer_proxy(T.alloc_buffer((1,), "int64", scope="local"))
 
 
-def _corners(boxes: Any, image: Any, box: Any, *, centered: bool) -> _Corners:
-    first, second, third, fourth = (boxes[image, box, wide(number)] for number in range(4))
+def _find_corners(boxes: Any, image: Any, box: Any, *, centered: bool) -> _Corners:
+    first, second, third, fourth = (boxes[image, box, as_int64(number)] for number in range(4))
     if centered:
         half = tirx.const(2.0, _BOX)
         return (
@@ -173,7 +180,7 @@ def _corners(boxes: Any, image: Any, box: Any, *, centered: bool) -> _Corners:
     )  # fmt: skip
 
 
-def _overlaps(one: _Corners, two: _Corners, most: Any) -> Any:
+def _is_overlapping(one: _Corners, two: _Corners, most: Any) -> Any:
     """Whether two boxes have more in common than allowed, as a part of what both cover."""
     zero = tirx.const(0.0, _BOX)
     sides = [tirx.min(one[at + 1], two[at + 1]) - tirx.max(one[at], two[at]) for at in (0, 2)]

@@ -9,14 +9,14 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx.conversion.known import require_constant
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
     shape_of,
-    wide,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
     node_name,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
@@ -39,22 +39,22 @@ def convert_dynamic_non_zero(
     data = inputs[0]
     if isinstance(data, ir.GenericConst):
         return None
-    sizes = extents.shape(data, called("NonZero", attr)) or [1]
+    sizes = extents.shape(data, describe_node("NonZero", attr)) or [1]
     found = find_nonzero_places(extents, bb, data, sizes, node_name(attr))
     if len(sizes) == 1:
         return relax.op.reshape(found, shape_of([1, *extents.shape(found, "places")]))
 
     def compute(places: Any, *sizes: Any) -> Any:
         def at(axis: Any, place: Any) -> Any:
-            value, rest = wide(0), places[place]
+            value, rest = as_int64(0), places[place]
             for number in reversed(range(len(sizes))):
                 value = tirx.if_then_else(axis == number, tirx.floormod(rest, sizes[number]), value)
                 rest = tirx.floordiv(rest, sizes[number])
             return value
 
-        return te.compute([wide(len(sizes)), places.shape[0]], at, name="unravelled")
+        return te.compute([as_int64(len(sizes)), places.shape[0]], at, name="unravelled")
 
-    return bb.emit_te(compute, found, *map(wide, sizes), primfunc_name_hint="unravelled")
+    return bb.emit_te(compute, found, *map(as_int64, sizes), primfunc_name_hint="unravelled")
 
 
 OPERATORS: Final = (

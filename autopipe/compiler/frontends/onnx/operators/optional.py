@@ -17,7 +17,7 @@ class OptionalHasElement(onnx_frontend.OptionalHasElement):
     @classmethod
     def _impl_v15(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         if not any(value is not None for value in inputs):
-            return known.stored(np.zeros((), "bool"))
+            return known.make_constant(np.zeros((), "bool"))
         return super()._impl_v15(bb, inputs, attr, params)
 
     _impl_v18 = _impl_v28 = _impl_v15

@@ -8,12 +8,17 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import known
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents, is_open, whole, wide
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    Extents,
+    as_int64,
+    as_integer,
+    is_open,
+)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
-from autopipe.compiler.frontends.onnx.reading.tensors import called as tell_node
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node as tell_node
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -27,15 +32,15 @@ class Pad(onnx_frontend.Pad):
         given = list(inputs)
         if _is_computed(inputs, params):
             given[2] = None
-        known.numbers(given[1], params, "what Pad adds")
+        known.require_values(given[1], params, "what Pad adds")
         return super()._parse_pads_and_axes(onnx_frontend.onnx_input(given), params)
 
     @classmethod
     def _lower_pad(cls, bb: Any, inputs: Any, attr: Any, params: Any, allowed_modes: Any) -> Any:
-        mode = known.text(attr.get("mode", b"constant"))
+        mode = known.decode_text(attr.get("mode", b"constant"))
         before, after, _ = cls._parse_pads_and_axes(inputs, params)
         if mode != "constant":
-            cropped = _cropped(bb, inputs[0], before, after)
+            cropped = _crop_data(bb, inputs[0], before, after)
             widths = [max(width, 0) for width in (*before, *after)]
             if mode == "reflect":
                 _check_reflection(cropped, widths, attr)
@@ -62,7 +67,7 @@ class Pad(onnx_frontend.Pad):
         return bb.emit_te(pad, inputs[0], number, primfunc_name_hint="pad")
 
 
-def _cropped(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) -> Any:
+def _crop_data(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) -> Any:
     """Return data without the elements that negative widths take away.
 
     They go first: what is put around the rest is taken from the rest.
@@ -70,7 +75,7 @@ def _cropped(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) ->
     axes = [axis for axis, widths in enumerate(zip(before, after, strict=True)) if min(widths) < 0]
     if not axes:
         return data
-    sizes = known.sizes(data, "what Pad takes elements away from")
+    sizes = known.require_shape(data, "what Pad takes elements away from")
     firsts = [max(-before[axis], 0) for axis in axes]
     ends = [sizes[axis] - max(-after[axis], 0) for axis in axes]
     return bb.normalize(relax.op.strided_slice(data, axes, firsts, ends))
@@ -78,26 +83,28 @@ def _cropped(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) ->
 
 def _check_reflection(data: Any, widths: Sequence[int], attr: Any) -> None:
     """Refuse a border that reflects more than there is; the first element is not repeated."""
-    sizes = known.extents_of(data.ty, f"input of Pad {known.name(attr)}")
+    sizes = known.read_extents(data.ty, f"input of Pad {known.quote_node_name(attr)}")
     for size, *borders in zip(sizes, widths[: len(sizes)], widths[len(sizes) :], strict=True):
         if 0 <= size <= max(borders):
-            raise ModelError(f"Pad {known.name(attr)} reflects {max(borders)} of {size} elements")
+            raise ModelError(
+                f"Pad {known.quote_node_name(attr)} reflects {max(borders)} of {size} elements"
+            )
 
 
 def _is_computed(inputs: Any, params: Any) -> bool:
     """Whether the number that is put around the data is not known before the model runs."""
     number = (*inputs, None, None)[2]
-    return number is not None and known.values(number, params) is None
+    return number is not None and known.read_values(number, params) is None
 
 
 def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
     """Pad of an open size, or by one."""
-    what = called("Pad", attr)
+    what = describe_node("Pad", attr)
     sizes = extents.shape(inputs[0], what)
-    before, after = _pads(inputs, [*numbers, None, None, None][:4], attr, len(sizes), what)
+    before, after = _read_pads(inputs, [*numbers, None, None, None][:4], attr, len(sizes), what)
     if not is_open([*sizes, *before, *after]):
         return None
-    mode = known.text(attr.get("mode", b"constant"))
+    mode = known.decode_text(attr.get("mode", b"constant"))
     made = [extents.simple(sum(three)) for three in zip(before, sizes, after, strict=True)]
     number = inputs[2] if len(inputs) > 2 else None  # noqa: PLR2004
     dtype = str(inputs[0].ty.dtype)
@@ -106,7 +113,7 @@ def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, at
     number = bb.emit(relax.op.reshape(number, []))
     rank = len(sizes)
     if mode != "constant":
-        needed = _needed(extents, mode, zip(sizes, before, after, strict=True))
+        needed = _list_needed_elements(extents, mode, zip(sizes, before, after, strict=True))
         extents.require(bb, needed, f"{what} in mode {mode} adds more than there is")
 
     def compute(data: Any, number: Any, given: Any) -> Any:
@@ -129,28 +136,30 @@ def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, at
 
         return te.compute(list(given[:rank]), at, name="pad")
 
-    pads = [not (_none(low) and _none(high)) for low, high in zip(before, after, strict=True)]
+    pads = [not (_is_none(low) and _is_none(high)) for low, high in zip(before, after, strict=True)]
     if mode not in _PLACES and mode != "constant":
         raise ModelError(f"{what} in mode {mode} is not supported")
-    sizes_of = [wide(size) for size in (*made, *before)]
+    sizes_of = [as_int64(size) for size in (*made, *before)]
     return bb.emit_te(compute, inputs[0], number, sizes_of, primfunc_name_hint="pad")
 
 
-def _needed(extents: Extents, mode: str, axes: Iterable[Any]) -> list[tuple[Any, Any]]:
+def _list_needed_elements(
+    extents: Extents, mode: str, axes: Iterable[Any]
+) -> list[tuple[Any, Any]]:
     """Return how many elements a border is taken from, and how many there are, by axis."""
     pairs = []
     for size, low, high in axes:
-        if not (_none(low) and _none(high)):
-            widest = extents.simple(tirx.max(wide(low), wide(high)))
+        if not (_is_none(low) and _is_none(high)):
+            widest = extents.simple(tirx.max(as_int64(low), as_int64(high)))
             pairs.append((widest + 1 if mode == "reflect" else 1, size))
     return pairs
 
 
-def _none(number: Any) -> bool:
+def _is_none(number: Any) -> bool:
     return isinstance(number, int) and number == 0
 
 
-def _pads(
+def _read_pads(
     inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any], rank: int, what: str
 ) -> tuple[list[Any], list[Any]]:
     given = attr.get("pads", numbers[1])
@@ -169,18 +178,18 @@ def _pads(
     return before, after
 
 
-def _edge(place: Any, size: Any) -> Any:
-    return tirx.max(tirx.min(place, size - 1), whole(0))
+def _find_edge_place(place: Any, size: Any) -> Any:
+    return tirx.max(tirx.min(place, size - 1), as_integer(0))
 
 
-def _reflected(place: Any, size: Any) -> Any:
+def _find_reflected_place(place: Any, size: Any) -> Any:
     front = tirx.if_then_else(place < 0, -place, place)
     return tirx.if_then_else(front >= size, 2 * size - 2 - front, front)
 
 
 _PLACES: Final[Mapping[str, Any]] = {
-    "edge": _edge,
-    "reflect": _reflected,
+    "edge": _find_edge_place,
+    "reflect": _find_reflected_place,
     "wrap": tirx.floormod,
 }
 """What is read where the result is beyond the image."""

@@ -27,12 +27,12 @@ class MaxPool(onnx_frontend.MaxPool):
 
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        attr = _padded(inputs[0], attr)
+        attr = _pad_attributes(inputs[0], attr)
         pooled = super()._impl_v1(bb, inputs, attr, params)
         if attr["tvm_custom"]["num_outputs"] == 1:
             return pooled
         pooled = bb.normalize(pooled)
-        return relax.Tuple([pooled, _places(bb, inputs[0], pooled, attr)])
+        return relax.Tuple([pooled, _find_maximum_places(bb, inputs[0], pooled, attr)])
 
 
 class AveragePool(onnx_frontend.AveragePool):
@@ -40,7 +40,7 @@ class AveragePool(onnx_frontend.AveragePool):
 
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return super()._impl_v1(bb, inputs, _padded(inputs[0], attr), params)
+        return super()._impl_v1(bb, inputs, _pad_attributes(inputs[0], attr), params)
 
 
 class LpPool(onnx_frontend.LpPool):
@@ -53,7 +53,7 @@ class LpPool(onnx_frontend.LpPool):
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, power = inputs[0], int(attr.get("p", 2))
         number = partial(relax.const, dtype=str(data.ty.dtype))
-        attr = _filled_up(data, _padded(data, attr))
+        attr = _filled_up(data, _pad_attributes(data, attr))
         powers = bb.normalize(relax.op.abs(data))
         if power == 2:  # noqa: PLR2004 - the square is a product
             powers = bb.normalize(relax.op.multiply(data, data))
@@ -75,9 +75,9 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
 
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        what = f"MaxUnpool {known.name(attr)}"
+        what = f"MaxUnpool {known.quote_node_name(attr)}"
         data, places, wanted = [*inputs, None][:3]
-        sizes, window = known.sizes(data, f"input of {what}"), list(attr["kernel_shape"])
+        sizes, window = known.require_shape(data, f"input of {what}"), list(attr["kernel_shape"])
         rank = len(window)
         strides, pads = attr.get("strides", [1] * rank), attr.get("pads", [0] * 2 * rank)
         inner = [
@@ -85,7 +85,7 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
             for i, size in enumerate(sizes[_OUTER:])
         ]
         shape = [*sizes[:_OUTER], *inner]
-        if wanted is not None and known.numbers(wanted, params, what).tolist() != shape:
+        if wanted is not None and known.require_values(wanted, params, what).tolist() != shape:
             raise ModelError(f"{what} to another shape than {shape} is not supported")
         flat = bb.normalize(relax.op.zeros([math.prod(shape)], data.ty.dtype))
         places = limit_to_extents(bb, places, [math.prod(shape)], params, f"the places of {what}")
@@ -94,12 +94,12 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
         return relax.op.reshape(spread, shape)
 
 
-def _padded(data: Any, attr: Any) -> Any:
+def _pad_attributes(data: Any, attr: Any) -> Any:
     """Return the attributes with pads in place of the wish for as many results as strides fit."""
-    wish = known.text(attr.get("auto_pad", b"NOTSET"))
+    wish = known.decode_text(attr.get("auto_pad", b"NOTSET"))
     if not wish.startswith("SAME_"):
         return attr
-    sizes = known.sizes(data, f"input of {known.name(attr)}")[_OUTER:]
+    sizes = known.require_shape(data, f"input of {known.quote_node_name(attr)}")[_OUTER:]
     ones = [1] * len(sizes)
     strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
     first, last = [], []
@@ -118,9 +118,12 @@ def _filled_up(data: Any, attr: Any) -> Any:
 
     A window that would begin in the padding at the end is left out.
     """
-    if not attr.get("ceil_mode", 0) or known.text(attr.get("auto_pad", b"NOTSET")) == "VALID":
+    if (
+        not attr.get("ceil_mode", 0)
+        or known.decode_text(attr.get("auto_pad", b"NOTSET")) == "VALID"
+    ):
         return attr
-    sizes = known.sizes(data, f"input of {known.name(attr)}")[_OUTER:]
+    sizes = known.require_shape(data, f"input of {known.quote_node_name(attr)}")[_OUTER:]
     rank = len(sizes)
     strides, dilations = attr.get("strides", [1] * rank), attr.get("dilations", [1] * rank)
     pads = [int(width) for width in attr.get("pads") or [0] * 2 * rank]
@@ -133,10 +136,10 @@ def _filled_up(data: Any, attr: Any) -> Any:
     return {**attr, "pads": pads}
 
 
-def _places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:
+def _find_maximum_places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:
     """Return where the first maximum of each window is, counted through the whole input."""
-    what = f"MaxPool {known.name(attr)}"
-    sizes, results = known.sizes(data, what), known.sizes(pooled, what)
+    what = f"MaxPool {known.quote_node_name(attr)}"
+    sizes, results = known.require_shape(data, what), known.require_shape(pooled, what)
     inner = sizes[_OUTER:]
 
     def whole(data: Any) -> Any:
@@ -163,7 +166,7 @@ def _window_places(attr: Any, inner: list[int]) -> Any:
     strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
     pads = attr.get("pads") or [0] * 2 * len(inner)
     steps = [te.reduce_axis((0, size), f"k{i}") for i, size in enumerate(attr["kernel_shape"])]
-    first = te.comm_reducer(_later, _none, name="first_largest")
+    first = te.comm_reducer(_choose_larger, _make_least, name="first_largest")
 
     def pool(data: Any, index: Any) -> Any:
         there = [
@@ -185,7 +188,7 @@ def _window_places(attr: Any, inner: list[int]) -> Any:
     return pool
 
 
-def _later(one: Any, other: Any) -> Any:
+def _choose_larger(one: Any, other: Any) -> Any:
     """Choose between two places with their values: the larger, of equal ones the first."""
     equal = tirx.all(other[1] == one[1], other[0] < one[0])
     better = tirx.any(one[0] < 0, other[1] > one[1], equal)
@@ -193,7 +196,7 @@ def _later(one: Any, other: Any) -> Any:
     return tuple(tirx.Select(taken, b, a) for a, b in zip(one, other, strict=True))
 
 
-def _none(place: Any, value: Any) -> Any:
+def _make_least(place: Any, value: Any) -> Any:
     return tirx.const(-1, place), tirx.min_value(value)
 
 

@@ -28,15 +28,15 @@ class Pow(onnx_frontend.Pow):
                 return super()._impl_v7(bb, inputs, attr, params)
             exponent = bb.normalize(relax.op.astype(exponent, of_base))
             return super()._impl_v7(bb, [base, exponent], attr, params)
-        if (times := _count(exponent)) is not None:
+        if (times := _read_exponent(exponent)) is not None:
             ones = list(range(exponent.ty.ndim - base.ty.ndim))  # axes that only the exponent has
             base = bb.normalize(relax.op.expand_dims(base, ones)) if ones else base
-            return _product(bb, base, times)
+            return _multiply_repeatedly(bb, base, times)
         wide = [bb.normalize(relax.op.astype(value, "float64")) for value in inputs]
         return relax.op.astype(relax.op.power(*wide), of_base)
 
 
-def _count(exponent: Any) -> int | None:
+def _read_exponent(exponent: Any) -> int | None:
     """Return a constant exponent that is one small number, None for others."""
     if not isinstance(exponent, GenericConst):
         return None
@@ -45,7 +45,7 @@ def _count(exponent: Any) -> int | None:
     return int(values.item()) if small and values.item() == int(values.item()) else None
 
 
-def _product(bb: Any, base: Any, times: int) -> Any:
+def _multiply_repeatedly(bb: Any, base: Any, times: int) -> Any:
     result = base
     for _ in range(times - 1):
         result = bb.normalize(relax.op.multiply(result, base))

@@ -6,7 +6,7 @@ from typing import Final
 from onnx import TensorProto, helper
 
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import called
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node
 from autopipe.compiler.frontends.onnx.rewriting.body_writer import BodyWriter, write_body
 
 _ONE_AXIS: Final = 13
@@ -28,14 +28,14 @@ def _write_pool(kind: str, names: tuple[str, ...], body: BodyWriter) -> None:
     if not body.attributes.get(_CHANNELS_LAST):
         body.end_quantized(body.add(kind, [data], **body.pick_attributes(*names)), 3)
         return
-    rank = len(body.operands[0].shape(f"input of {called(body.node)}"))
+    rank = len(body.operands[0].shape(f"input of {describe_node(body.node)}"))
     data = body.add("Transpose", [data], perm=[0, rank - 1, *range(1, rank - 1)])
     pooled = body.add(kind, [data], **body.pick_attributes(*names))
     body.end_quantized(body.add("Transpose", [pooled], perm=[0, *range(2, rank), 1]), 3)
 
 
 def _write_softmax(body: BodyWriter) -> None:
-    rank = len(body.operands[0].shape(f"input of {called(body.node)}"))
+    rank = len(body.operands[0].shape(f"input of {describe_node(body.node)}"))
     axis = body.attributes.get("axis", -1) % rank
     if body.attributes.get("opset", 13) < _ONE_AXIS and axis != rank - 1:
         raise body.refuse("softmax over several axes is not supported")
@@ -75,18 +75,18 @@ def _write_dynamic_matmul(body: BodyWriter) -> None:
         helper.make_node("DynamicQuantizeLinear", [body.name_input(0)], ["bytes", "scale", "zero"])
     )
     sums = body.add("MatMulInteger", ["bytes", body.name_input(1), "zero", body.name_input(3)])
-    _scaled(body, sums, body.add("Mul", ["scale", body.name_input(2)]), body.name_input(4))
+    _end_scaled(body, sums, body.add("Mul", ["scale", body.name_input(2)]), body.name_input(4))
 
 
 def _write_matmul_to_float(body: BodyWriter) -> None:
     """MatMulIntegerToFloat: bytes multiplied, and the sums scaled."""
     sums = body.add("MatMulInteger", [body.name_input(at) for at in (0, 1, 4, 5)])
-    _scaled(
+    _end_scaled(
         body, sums, body.add("Mul", [body.name_input(2), body.name_input(3)]), body.name_input(6)
     )
 
 
-def _scaled(body: BodyWriter, sums: str, scale: str, bias: str) -> None:
+def _end_scaled(body: BodyWriter, sums: str, scale: str, bias: str) -> None:
     product = [body.add("Cast", [sums], to=TensorProto.FLOAT), scale]
     if bias:
         body.end("Add", [body.add("Mul", product), bias])

@@ -34,9 +34,9 @@ class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, none, most, one = inputs[0], *map(_single, (0.0, 255.0, 1.0))
-        high = relax.op.maximum(none, _extreme(bb, relax.op.max, data))
-        low = relax.op.minimum(none, _extreme(bb, relax.op.min, data))
+        data, none, most, one = inputs[0], *map(_make_single, (0.0, 255.0, 1.0))
+        high = relax.op.maximum(none, _reduce_to_extreme(bb, relax.op.max, data))
+        low = relax.op.minimum(none, _reduce_to_extreme(bb, relax.op.min, data))
         span = bb.normalize(relax.op.subtract(high, low))
         empty = relax.op.equal(span, none)
         scale = relax.op.where(empty, one, relax.op.divide(span, most))
@@ -48,7 +48,7 @@ class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
         return relax.Tuple([steps, scale, zero])
 
 
-def _extreme(bb: Any, op: Any, data: Any) -> Any:
+def _reduce_to_extreme(bb: Any, op: Any, data: Any) -> Any:
     """Reduce to one number, over neighbours in memory last: till then, vectors stay whole."""
     rank = data.ty.ndim
     last = 1 if rank in _IMAGES else rank - 1  # the channels, last in the layout of processors
@@ -63,29 +63,29 @@ def _quantize(bb: Any, given: list[Any], wanted: str | None, dtypes: tuple[str, 
     if dtype not in dtypes or str(data.ty.dtype) != "float32":
         return None
     steps, bounds = relax.op.round(relax.op.divide(data, scale)), np.iinfo(dtype)
-    known_zero = _number(zero)
+    known_zero = _read_zero_point(zero)
     if known_zero is None:
         steps = relax.op.add(steps, relax.op.astype(zero, "float32"))
-        return bb.normalize(relax.op.astype(_within(steps, bounds.min, bounds.max), dtype))
+        return bb.normalize(relax.op.astype(_clip_values(steps, bounds.min, bounds.max), dtype))
     # Rounded within constants and then made whole, which processors do at once: see `elementary`.
-    steps = _within(steps, bounds.min - known_zero, bounds.max - known_zero)
+    steps = _clip_values(steps, bounds.min - known_zero, bounds.max - known_zero)
     steps = relax.op.astype(steps, _SUMS)
     if known_zero:
         steps = relax.op.add(steps, relax.const(known_zero, _SUMS))
     return bb.normalize(relax.op.astype(steps, dtype))
 
 
-def _within(values: Any, least: int, most: int) -> Any:
+def _clip_values(values: Any, least: int, most: int) -> Any:
     """Return values within two bounds. No layout gets past `clip`."""
-    values = relax.op.maximum(values, _single(least))
-    return relax.op.minimum(values, _single(most))
+    values = relax.op.maximum(values, _make_single(least))
+    return relax.op.minimum(values, _make_single(most))
 
 
-def _single(value: float) -> Any:
+def _make_single(value: float) -> Any:
     return relax.const(float(value), "float32")
 
 
-def _number(zero: Any) -> int | None:
+def _read_zero_point(zero: Any) -> int | None:
     """Return a zero point that is one constant, 0 if there is none; None for another."""
     if zero is None:
         return 0
@@ -117,7 +117,7 @@ def _replace_steps(converter: Any, steps: Steps) -> Any:
                 return _in_blocks(bb, inputs, attr, converter.__name__, steps)
             made = None
             if not attr.get("output_dtype"):
-                laid = _aligned(bb, inputs, int(attr.get("axis", 1)))
+                laid = _align_operands(bb, inputs, int(attr.get("axis", 1)))
                 made = steps(bb, laid, None, _BYTES)
             return original(bb, inputs, attr, params) if made is None else made
 
@@ -128,7 +128,7 @@ def _replace_steps(converter: Any, steps: Steps) -> Any:
     return type(converter.__name__, (converter,), versions)
 
 
-def _aligned(bb: Any, inputs: Any, axis: int) -> list[Any]:
+def _align_operands(bb: Any, inputs: Any, axis: int) -> list[Any]:
     """Return data, scale and zero point, the latter two laid along the axis they are for."""
     data, *others = [*inputs, None][:3]
     rank = data.ty.ndim
@@ -138,7 +138,7 @@ def _aligned(bb: Any, inputs: Any, axis: int) -> list[Any]:
             return values
         one = int(values.ty.shape.values[0]) == 1
         if _is_one(values):
-            return known.stored(values.value.numpy().reshape(()))
+            return known.make_constant(values.value.numpy().reshape(()))
         shape = [] if one else [-1 if at == axis % rank else 1 for at in range(rank)]
         return bb.normalize(relax.op.reshape(values, shape))
 
@@ -148,27 +148,29 @@ def _aligned(bb: Any, inputs: Any, axis: int) -> list[Any]:
 def _in_blocks(bb: Any, inputs: Any, attr: Any, kind: str, steps: Steps) -> Any:
     """Convert where a scale is for some elements in a row; raise `ModelError` for other types."""
     wanted = attr.get("output_dtype")
-    dtype = dtype_name(wanted, f"what {known.name(attr)} returns") if wanted else None
-    made = steps(bb, _spread(bb, inputs, attr), dtype, _IN_BLOCKS)
+    dtype = dtype_name(wanted, f"what {known.quote_node_name(attr)} returns") if wanted else None
+    made = steps(bb, _spread_blocks(bb, inputs, attr), dtype, _IN_BLOCKS)
     if made is None or attr.get("precision"):
-        raise ModelError(f"{kind} {known.name(attr)} in blocks of such types is not supported")
+        raise ModelError(
+            f"{kind} {known.quote_node_name(attr)} in blocks of such types is not supported"
+        )
     return made
 
 
-def _spread(bb: Any, inputs: Any, attr: Any) -> list[Any]:
+def _spread_blocks(bb: Any, inputs: Any, attr: Any) -> list[Any]:
     """Return data, scale and zero point, the latter two once for each element of a block."""
     data, *others = [*inputs, None][:3]
     axis, block = int(attr.get("axis", 1)) % data.ty.ndim, int(attr["block_size"])
-    what = f"data of {known.name(attr)}"
-    size = known.sizes(data, what)[axis]
+    what = f"data of {known.quote_node_name(attr)}"
+    size = known.require_shape(data, what)[axis]
 
     def repeated(values: Any) -> Any:
         if values is None:
             return None
-        sizes = known.sizes(values, what)
+        sizes = known.require_shape(values, what)
         if block < 1 or len(sizes) != data.ty.ndim or sizes[axis] != -(-size // block):
             raise ModelError(f"{what} has {size} elements, which are not the blocks of its scale")
-        blocks = known.stored(np.arange(size) // block)
+        blocks = known.make_constant(np.arange(size) // block)
         return bb.normalize(relax.op.take(values, blocks, axis))
 
     return [data, *map(repeated, others)]

@@ -8,13 +8,13 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     ExactPart,
     Extents,
-    advice,
+    advise_on_sizes,
+    as_int64,
+    as_integer,
     is_open,
-    whole,
-    wide,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -38,14 +38,14 @@ def _count_between_known_numbers(
         return None
     if not isinstance(step, int) or step == 0:
         raise ModelError(
-            f"{called('Range', attr)} counts by steps or parts that are open; "
-            f"{advice((start, limit, step))}"
+            f"{describe_node('Range', attr)} counts by steps or parts that are open; "
+            f"{advise_on_sizes((start, limit, step))}"
         )
     span = limit - start if step > 0 else start - limit
-    count = extents.simple(tirx.floordiv(wide(span + (abs(step) - 1)), whole(abs(step))))
+    count = extents.simple(tirx.floordiv(as_int64(span + (abs(step) - 1)), as_integer(abs(step))))
     if not extents.truth(count >= 0):
-        count = extents.simple(tirx.max(wide(count), whole(0)))
-    places = bb.emit(relax.op.arange(whole(0), wide(count), whole(1), "int64"))
+        count = extents.simple(tirx.max(as_int64(count), as_integer(0)))
+    places = bb.emit(relax.op.arange(as_integer(0), as_int64(count), as_integer(1), "int64"))
     if step != 1:
         places = bb.emit(relax.op.multiply(places, relax.const(step, "int64")))
     if not is_number(start, 0):

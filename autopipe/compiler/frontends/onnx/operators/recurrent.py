@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
-from autopipe.compiler.frontends.onnx.operators.integer_product import MatMulInteger, signed
+from autopipe.compiler.frontends.onnx.operators.integer_product import MatMulInteger, make_signed
 from autopipe.compiler.frontends.onnx.operators.quantize_linear import DynamicQuantizeLinear
 from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
@@ -69,7 +69,7 @@ class _Layer:
                 if name in given:
                     self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
         shapes = {
-            name: tuple(known.extents_of(value.ty, f"{kind}: input {name}"))
+            name: tuple(known.read_extents(value.ty, f"{kind}: input {name}"))
             for name, value in self._given.items()
         }
         x = self._given["X"].ty.shape.values
@@ -201,7 +201,7 @@ class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
         weights = {}
         for name in _BYTES:
             scale, zero = given.pop(f"{name}_scale"), given.pop(f"{name}_zero_point")
-            weights[name] = _weights(bb, name, given[name], scale, zero)
+            weights[name] = _read_weights(bb, name, given[name], scale, zero)
             given[name] = weights[name].values
         return _ByteLayer(bb, weights, given, attr).convert()
 
@@ -231,7 +231,7 @@ class _ByteLayer(_Layer):
         form, weights = self._form, self._weights["W"]
         columns = self._emit(relax.op.reshape(weights.values, [form.columns, -1]))
         columns = self._emit(relax.op.permute_dims(columns, [1, 0]))
-        scale, zero = (_laid(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
+        scale, zero = (_lay_out(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
         values, step, point = DynamicQuantizeLinear._impl_v11(
             self._bb, [self._given["X"]], {}, None
         )
@@ -246,7 +246,7 @@ class _ByteLayer(_Layer):
 
     def _recurrent(self) -> dict[str, Any]:
         weights = self._weights["R"]
-        bytes_ = signed(self._bb, weights.values, weights.zero)
+        bytes_ = make_signed(self._bb, weights.values, weights.zero)
         zero = bytes_.zero
         if zero is None:
             ways = len(self._form.directions)
@@ -258,11 +258,11 @@ class _ByteLayer(_Layer):
         return {"r": values, "scale": weights.scale, "zero": zero, "total": total}
 
 
-def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> _ByteWeights:
+def _read_weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> _ByteWeights:
     """Return weights of bytes [directions, inputs, columns] as a layer takes them."""
-    shape = tuple(known.sizes(values, f"DynamicQuantizeLSTM: input {name}"))
+    shape = tuple(known.require_shape(values, f"DynamicQuantizeLSTM: input {name}"))
     for what, tensor in (("scale", scale), ("zero_point", zero)):
-        sizes = tuple(known.sizes(tensor, f"DynamicQuantizeLSTM: input {name}_{what}"))
+        sizes = tuple(known.require_shape(tensor, f"DynamicQuantizeLSTM: input {name}_{what}"))
         if sizes not in {shape[:1], (shape[0], shape[-1])}:
             raise ModelError(
                 f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
@@ -270,18 +270,18 @@ def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> _ByteWei
             )
     ways, _, columns = shape
     laid = [
-        _laid(bb, _laid(bb, tensor, [ways, -1]), [ways, columns], wide=True)
+        _lay_out(bb, _lay_out(bb, tensor, [ways, -1]), [ways, columns], wide=True)
         for tensor in (scale, zero)
     ]
     return _ByteWeights(bb.emit(relax.op.permute_dims(values, [0, 2, 1])), *laid)
 
 
-def _laid(bb: Any, tensor: Any, shape: list[int], *, wide: bool = False) -> Any:
+def _lay_out(bb: Any, tensor: Any, shape: list[int], *, wide: bool = False) -> Any:
     """Return a tensor in another shape, repeated if that is `wide`; a constant stays one."""
     if isinstance(tensor, GenericConst):
         values = tensor.value.numpy()
         values = np.broadcast_to(values, shape) if wide else values.reshape(shape)
-        return known.stored(np.ascontiguousarray(values))
+        return known.make_constant(np.ascontiguousarray(values))
     lay = relax.op.broadcast_to if wide else relax.op.reshape
     return bb.emit(lay(tensor, shape))
 

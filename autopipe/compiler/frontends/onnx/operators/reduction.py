@@ -40,15 +40,15 @@ class OnnxReduction:
     """The result of each element where no axis is reduced."""
 
 
-def _square(bb: Any, data: Any) -> Any:
+def _square_elements(bb: Any, data: Any) -> Any:
     return bb.normalize(relax.op.multiply(data, data))
 
 
-def _absolute(bb: Any, data: Any) -> Any:
+def _take_absolutes(bb: Any, data: Any) -> Any:
     return bb.normalize(relax.op.abs(data))
 
 
-def _logarithm(bb: Any, data: Any) -> Any:
+def _take_logarithms(bb: Any, data: Any) -> Any:
     return bb.normalize(relax.op.log(data))
 
 
@@ -62,31 +62,35 @@ def _square_root(bb: Any, data: Any) -> Any:
 
 
 KINDS: Final = {
-    "ReduceL1": OnnxReduction(_SUM, 0, prepare=_absolute, unreduced=_absolute),
-    "ReduceL2": OnnxReduction(_SUM, 0, prepare=_square, finish=_square_root, unreduced=_absolute),
-    "ReduceLogSum": OnnxReduction(_SUM, -_INF, finish=_logarithm, unreduced=_logarithm),
+    "ReduceL1": OnnxReduction(_SUM, 0, prepare=_take_absolutes, unreduced=_take_absolutes),
+    "ReduceL2": OnnxReduction(
+        _SUM, 0, prepare=_square_elements, finish=_square_root, unreduced=_take_absolutes
+    ),
+    "ReduceLogSum": OnnxReduction(_SUM, -_INF, finish=_take_logarithms, unreduced=_take_logarithms),
     "ReduceLogSumExp": OnnxReduction(_SUM, -_INF),
     "ReduceMax": OnnxReduction(relax.op.max, -_INF),
     "ReduceMean": OnnxReduction(relax.op.mean, 0),
     "ReduceMin": OnnxReduction(relax.op.min, _INF),
     "ReduceProd": OnnxReduction(relax.op.prod, 1),
     "ReduceSum": OnnxReduction(_SUM, 0),
-    "ReduceSumSquare": OnnxReduction(_SUM, 0, prepare=_square, unreduced=_square),
+    "ReduceSumSquare": OnnxReduction(_SUM, 0, prepare=_square_elements, unreduced=_square_elements),
 }
 """Reductions by operator. The mean of no elements is left open; onnxruntime has 0."""
 
 
-def _convert(op: str, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+def _convert_reduction(op: str, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
     kind, data = KINDS[op], inputs[0]
     dtype = str(data.ty.dtype)
     if op in _LOGARITHMS and not dtype.startswith("float"):
-        raise ModelError(f"{op} {known.name(attr)} is of {dtype}: put a Cast to float before")
-    axes = _axes(inputs, attr, params)
+        raise ModelError(
+            f"{op} {known.quote_node_name(attr)} is of {dtype}: put a Cast to float before"
+        )
+    axes = _read_axes(inputs, attr, params)
     if not axes and attr.get("noop_with_empty_axes", 0):
         return kind.unreduced(bb, data)
     keepdims = bool(attr.get("keepdims", 1))
     if (empty := _of_nothing(data, axes, keepdims=keepdims)) is not None:
-        return relax.op.full(empty, _number(kind.identity, dtype), dtype)
+        return relax.op.full(empty, _make_number(kind.identity, dtype), dtype)
     if op == "ReduceLogSumExp":
         return _log_of_sum(bb, data, axes, keepdims=keepdims)
     if dtype == "bool":
@@ -102,18 +106,18 @@ def _make_converter(op: str) -> Any:
     """Return a converter of all definitions, which differ in where the axes are."""
 
     def convert(_: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return _convert(op, bb, inputs, attr, params)
+        return _convert_reduction(op, bb, inputs, attr, params)
 
     return type(op, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
 
 
-def _axes(inputs: Any, attr: Any, params: Any) -> list[int] | None:
+def _read_axes(inputs: Any, attr: Any, params: Any) -> list[int] | None:
     """Return the axes that are named, None if none are."""
     if (given := (*inputs, None)[1]) is None:
         axes: Sequence[int] = attr.get("axes") or ()
     else:
-        what = f"what says which axes {known.name(attr)} reduces"
-        axes = known.numbers(given, params, what).reshape(-1).tolist()
+        what = f"what says which axes {known.quote_node_name(attr)} reduces"
+        axes = known.require_values(given, params, what).reshape(-1).tolist()
     return [int(axis) for axis in axes] or None
 
 
@@ -127,7 +131,7 @@ def _of_nothing(data: Any, axes: list[int] | None, *, keepdims: bool) -> list[An
     return [1 if size is None else size for size in left if keepdims or size is not None]
 
 
-def _number(value: float, dtype: str) -> Any:
+def _make_number(value: float, dtype: str) -> Any:
     """Return a constant; of an infinity, integers have their last number."""
     if dtype == "bool":
         return relax.const(value > 0, dtype)
@@ -141,7 +145,7 @@ def _integer_mean(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool)
     """Return the mean of integers, rounded towards 0; their sum is of 64 bits."""
     dtype = str(data.ty.dtype)
     wide = "uint64" if dtype.startswith("u") else "int64"
-    sizes = known.sizes(data, "what ReduceMean takes integers from")
+    sizes = known.require_shape(data, "what ReduceMean takes integers from")
     count = math.prod(sizes[axis] for axis in axes or range(len(sizes)))
     data = data if dtype == wide else bb.normalize(relax.op.astype(data, wide))
     total = bb.normalize(relax.op.sum(data, axes, keepdims))

@@ -10,12 +10,12 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
+    multiply_sizes,
     shape_of,
-    total,
-    wide,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
@@ -29,18 +29,18 @@ def _reshape_to_known_sizes(extents: Extents, bb: Any, inputs: Any, numbers: Any
     """Reshape, its open sizes told."""
     if numbers[1] is None:
         return None
-    before = extents.shape(inputs[0], called("Reshape", attr))
+    before = extents.shape(inputs[0], describe_node("Reshape", attr))
     wanted = list(numbers[1])
     if not attr.get("allowzero", 0):
         wanted = [before[at] if is_number(size, 0) else size for at, size in enumerate(wanted)]
     rest = [at for at, size in enumerate(wanted) if is_number(size, -1)]
     for at in rest:
         others = [size for size in wanted if not is_number(size, -1)]
-        wanted[at] = extents.simple(_share(extents, before, others))
+        wanted[at] = extents.simple(_find_remaining_size(extents, before, others))
     return relax.op.reshape(inputs[0], shape_of(wanted))
 
 
-def _share(extents: Extents, before: list[Any], others: list[Any]) -> Any:
+def _find_remaining_size(extents: Extents, before: list[Any], others: list[Any]) -> Any:
     """Return what is left of the elements for one axis beside others."""
     left, over = list(before), []
     for size in others:
@@ -50,8 +50,8 @@ def _share(extents: Extents, before: list[Any], others: list[Any]) -> Any:
         else:
             del left[same]
     if not over:
-        return total(left)
-    return tirx.floordiv(wide(total(left)), wide(total(over)))
+        return multiply_sizes(left)
+    return tirx.floordiv(as_int64(multiply_sizes(left)), as_int64(multiply_sizes(over)))
 
 
 def convert_dynamic_reshape(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
@@ -61,30 +61,30 @@ def convert_dynamic_reshape(extents: Extents, bb: Any, inputs: Any, numbers: Any
     """
     if numbers[1] is not None:
         return _reshape_to_known_sizes(extents, bb, inputs, numbers, attr)
-    what = called("Reshape", attr)
+    what = describe_node("Reshape", attr)
     data, wanted = inputs[:2]
     before, count = extents.shape(data, what), extents.shape(wanted, what)[0]
     zero, one = _ZERO, relax.const(1, "int64")
     if not attr.get("allowzero", 0):
-        same = _tensor(extents, bb, (before + [0] * count)[:count])
+        same = _make_tensor(extents, bb, (before + [0] * count)[:count])
         wanted = bb.emit(relax.op.where(bb.emit(relax.op.equal(wanted, zero)), same, wanted))
     open_ = bb.emit(relax.op.less(wanted, zero))
     others = bb.emit(relax.op.prod(bb.emit(relax.op.where(open_, one, wanted)), keepdims=True))
     others = bb.emit(relax.op.maximum(others, one))
-    whole_ = _tensor(extents, bb, [extents.simple(total(before))])
+    whole_ = _make_tensor(extents, bb, [extents.simple(multiply_sizes(before))])
     rest = bb.emit(relax.op.floor_divide(whole_, others))
     wanted = bb.emit(relax.op.where(open_, rest, wanted))
-    sizes = extents.read(bb, wanted, node_name(attr), allowed=_holds(bb, wanted, whole_))
+    sizes = extents.read(bb, wanted, node_name(attr), allowed=_hold_elements(bb, wanted, whole_))
     return relax.op.reshape(data, shape_of(sizes))
 
 
-def _holds(bb: Any, sizes: Any, elements: Any) -> Any:
+def _hold_elements(bb: Any, sizes: Any, elements: Any) -> Any:
     """Tell whether sizes hold so many elements. Products of floats do not wrap as integers do."""
     sizes, elements = (bb.emit(relax.op.astype(one, "float64")) for one in (sizes, elements))
     return bb.emit(relax.op.equal(bb.emit(relax.op.prod(sizes, keepdims=True)), elements))
 
 
-def _tensor(extents: Extents, bb: Any, numbers: Sequence[Any]) -> Any:
+def _make_tensor(extents: Extents, bb: Any, numbers: Sequence[Any]) -> Any:
     made: Array = np.empty(len(numbers), object)
     made[:] = list(numbers)
     return extents.put(bb, made, "int64")
@@ -106,7 +106,7 @@ OPERATORS: Final = (
         since=25,
         converter=onnx_frontend.Reshape,
         convert_dynamic=convert_dynamic_reshape,
-        compute_sizes=arithmetic.reshape,
+        compute_sizes=arithmetic.reshape_numbers,
         deciding=(1,),
         traits=Trait.FOLDABLE
         | Trait.KEEPS_ELEMENTS

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import known
-from autopipe.compiler.frontends.onnx.conversion.window import along
+from autopipe.compiler.frontends.onnx.conversion.window import read_side
 from autopipe.compiler.frontends.onnx.dynamic_sizes.resizing import (
     WIDE_DTYPES,
     convert_dynamic_resize,
@@ -74,21 +74,21 @@ class Resize(onnx_frontend.Resize):
     @classmethod
     def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, *given = (*inputs, None, None, None)[:4]
-        numbers = [_numbers(value, params) for value in given]
+        numbers = [_read_numbers(value, params) for value in given]
         named = [
             value if found != [] else None for value, found in zip(given, numbers, strict=True)
         ]
         inputs = onnx_frontend.onnx_input([data, *named])  # before opset 13 absent ones were empty
         if any(found is None for found in numbers):
             return super()._impl_v18(bb, inputs, attr, params)
-        axes = _axes([int(dim) for dim in data.ty.shape.values], numbers, attr)
+        axes = _list_axes([int(dim) for dim in data.ty.shape.values], numbers, attr)
         if _is_tvms(axes, data.ty, attr):
             return super()._impl_v18(bb, inputs, attr, params)
         if min(axis.after for axis in axes) < 1:
             raise ModelError("Resize to a size of 0 is not supported")
         moved = [axis for axis in axes if axis.before != axis.after or any(axis.region)]
         for axis in moved:
-            data = _along(bb, data, axis, attr)
+            data = _resize_axis(bb, data, axis, attr)
         return data
 
 
@@ -97,12 +97,12 @@ class Upsample(onnx_frontend.Upsample):
 
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        unknown = _text(attr, "mode") not in ("", "nearest", "linear")
+        unknown = _read_text(attr, "mode") not in ("", "nearest", "linear")
         image = "scales" in attr and inputs[0].ty.ndim == 4  # noqa: PLR2004
         if unknown or image:
             return super()._impl_v9(bb, inputs, attr, params)
         if "scales" in attr:
-            inputs = [inputs[0], known.stored(np.array(attr["scales"], "float32"))]
+            inputs = [inputs[0], known.make_constant(np.array(attr["scales"], "float32"))]
         return _as_opset_10(Resize, bb, inputs, attr, params)
 
 
@@ -114,9 +114,13 @@ def _as_opset_10(converter: Any, bb: Any, inputs: Any, attr: Any, params: Any) -
     """
     image, scales = inputs[:2]
     steps = [(scales, b"floor")]
-    found = known.values(scales, params)
-    if found is not None and (found < 1).any() and (_text(attr, "mode") or "nearest") == "nearest":
-        shorter, longer = (known.stored(cut(found, found.dtype.type(1))) for cut in _CUTS)
+    found = known.read_values(scales, params)
+    if (
+        found is not None
+        and (found < 1).any()
+        and (_read_text(attr, "mode") or "nearest") == "nearest"
+    ):
+        shorter, longer = (known.make_constant(cut(found, found.dtype.type(1))) for cut in _CUTS)
         steps = [(shorter, b"ceil"), (longer, b"floor")]
     for scale, nearest in steps:
         fixed = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
@@ -126,15 +130,15 @@ def _as_opset_10(converter: Any, bb: Any, inputs: Any, attr: Any, params: Any) -
     return image
 
 
-def _numbers(value: Any, params: Any) -> list[float] | None:
+def _read_numbers(value: Any, params: Any) -> list[float] | None:
     """Return the numbers of a constant, None for what is computed; an absent one has none."""
     if value is None:
         return []
-    found = known.values(value, params)
+    found = known.read_values(value, params)
     return None if found is None else found.tolist()
 
 
-def _axes(
+def _list_axes(
     shape: Sequence[int], numbers: Sequence[Any], attr: Mapping[str, Any]
 ) -> list[_ResizedAxis]:
     region, scales, sizes = (list(found or ()) for found in numbers)
@@ -143,19 +147,21 @@ def _axes(
     if scales:
         after = [math.floor(size * scale) for size, scale in zip(before, scales, strict=True)]
     else:
-        scales = _scales(before, sizes, attr)
+        scales = _find_scales(before, sizes, attr)
         after = [math.floor(size * scale + 0.5) for size, scale in zip(before, scales, strict=True)]
-    cropped = _text(attr, "coordinate_transformation_mode") == "tf_crop_and_resize"
+    cropped = _read_text(attr, "coordinate_transformation_mode") == "tf_crop_and_resize"
     regions = zip(*(iter([region[: len(places)], region[len(places) :]])), strict=True)
     ends = list(regions) if cropped and region else [(0.0, 0.0)] * len(places)
     found = zip(places, before, after, scales, ends, strict=True)
     return [_ResizedAxis(*axis) for axis in found]
 
 
-def _scales(before: Sequence[int], sizes: Sequence[int], attr: Mapping[str, Any]) -> list[float]:
+def _find_scales(
+    before: Sequence[int], sizes: Sequence[int], attr: Mapping[str, Any]
+) -> list[float]:
     """Return the scales that lead to the sizes that are asked for, or near to them."""
     scales = [size / old for size, old in zip(sizes, before, strict=True)]
-    policy = _text(attr, "keep_aspect_ratio_policy") or "stretch"
+    policy = _read_text(attr, "keep_aspect_ratio_policy") or "stretch"
     if policy == "stretch":
         return scales
     return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
@@ -166,7 +172,7 @@ def _is_tvms(axes: Sequence[_ResizedAxis], kind: Any, attr: Mapping[str, Any]) -
     rank = kind.ndim
     if str(kind.dtype) in WIDE_DTYPES:
         return False
-    way = _text(attr, "coordinate_transformation_mode") or "half_pixel"
+    way = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
     if rank not in _RANKS or way not in _TVMS or attr.get("antialias") or "axes" in attr:
         return False
     if any(axis.before != axis.after for axis in axes if axis.axis < 2):  # noqa: PLR2004 - N and C
@@ -176,46 +182,48 @@ def _is_tvms(axes: Sequence[_ResizedAxis], kind: Any, attr: Mapping[str, Any]) -
     return all(axis.exact for axis in axes)
 
 
-def _along(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+def _resize_axis(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
     """Resize along one axis."""
-    if (_text(attr, "mode") or "nearest") == "nearest":
-        places = _reference(np.arange(axis.before, dtype="float64")[None], axis, attr)[0]
-        resized = relax.op.take(data, known.stored(places.astype("int32")), axis.axis)
+    if (_read_text(attr, "mode") or "nearest") == "nearest":
+        places = _resize_by_reference(np.arange(axis.before, dtype="float64")[None], axis, attr)[0]
+        resized = relax.op.take(data, known.make_constant(places.astype("int32")), axis.axis)
     else:
-        resized = _mixed(bb, data, axis, attr)
-    return bb.normalize(_outside(bb.normalize(resized), axis, attr))
+        resized = _mix_neighbours(bb, data, axis, attr)
+    return bb.normalize(_replace_outside(bb.normalize(resized), axis, attr))
 
 
-def _mixed(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+def _mix_neighbours(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
     """Return sums of what lies along an axis, by the weights that each result takes."""
     if axis.before * max(axis.before, axis.after) > _MOST_WEIGHTS:
         raise ModelError(f"Resize by more than {_MOST_WEIGHTS} weights along one axis")
     rank, dtype = data.ty.ndim, str(data.ty.dtype)
     compute = sum_dtype(dtype)
-    weights = _reference(np.eye(axis.before, dtype=compute), axis, attr)
+    weights = _resize_by_reference(np.eye(axis.before, dtype=compute), axis, attr)
     order = [place for place in range(rank) if place != axis.axis] + [axis.axis]
     last = axis.axis == rank - 1
     data = data if last else bb.normalize(relax.op.permute_dims(data, order))
     data = bb.normalize(relax.op.astype(data, compute))
-    mixed = bb.normalize(relax.op.matmul(data, known.stored(weights)))
+    mixed = bb.normalize(relax.op.matmul(data, known.make_constant(weights)))
     back = [order.index(place) for place in range(rank)]
     mixed = mixed if last else bb.normalize(relax.op.permute_dims(mixed, back))
     return bb.normalize(relax.op.astype(mixed, dtype))
 
 
-def _outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+def _replace_outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
     """Put the value for it where a place outside of the input was asked for."""
     zeros = np.zeros((1, axis.before), "float32")
-    outside = _reference(zeros, axis, attr, extrapolation_value=1.0)[0] != 0
+    outside = _resize_by_reference(zeros, axis, attr, extrapolation_value=1.0)[0] != 0
     if not outside.any():
         return data
     shape = [1] * data.ty.ndim
     shape[axis.axis] = axis.after
     value = relax.const(attr.get("extrapolation_value", 0.0), data.ty.dtype)
-    return relax.op.where(known.stored(outside.reshape(shape)), value, data)
+    return relax.op.where(known.make_constant(outside.reshape(shape)), value, data)
 
 
-def _reference(rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **instead: float) -> Array:
+def _resize_by_reference(
+    rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **instead: float
+) -> Array:
     """Return rows of numbers resized by ONNX's reference implementation."""
     from onnx.reference import ReferenceEvaluator
 
@@ -238,8 +246,8 @@ def _reference(rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **inste
     return np.asarray(out, rows.dtype)
 
 
-def _text(attr: Mapping[str, Any], name: str) -> str:
-    return known.text(attr.get(name, b""))
+def _read_text(attr: Mapping[str, Any], name: str) -> str:
+    return known.decode_text(attr.get(name, b""))
 
 
 def _divide_by_scale(
@@ -248,7 +256,7 @@ def _divide_by_scale(
     """Return 1 over the scale of a side of an image, None where the scales are computed."""
     tensor = stored.get(node.input[scales]) if len(node.input) > scales else None
     values = [] if tensor is None else numpy_helper.to_array(tensor).ravel().tolist()
-    scale = along(values[2:], side)
+    scale = read_side(values[2:], side)
     return 1 / Fraction(scale).limit_denominator(64) if scale > 0 else None
 
 

@@ -16,10 +16,10 @@ from autopipe.compiler.frontends.onnx.conversion.place_limits import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
-    advice,
+    advise_on_sizes,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
@@ -33,17 +33,17 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         axes = [int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))]
         time, batch = (axis % inputs[0].ty.ndim for axis in axes)
-        what = f"ReverseSequence {known.name(attr)}"
-        if known.extents_of(inputs[0].ty, f"input of {what}")[batch] < 0:
+        what = f"ReverseSequence {known.quote_node_name(attr)}"
+        if known.read_extents(inputs[0].ty, f"input of {what}")[batch] < 0:
             raise ModelError(f"{what} has an open batch; give its size")
 
         check_places("ReverseSequence", _SEQUENCES, inputs[:2], attr)
         return bb.emit_te(
-            backwards(time, batch), *inputs[:2], primfunc_name_hint="reverse_sequence"
+            make_reversal(time, batch), *inputs[:2], primfunc_name_hint="reverse_sequence"
         )
 
 
-def backwards(time: int, batch: int) -> Any:
+def make_reversal(time: int, batch: int) -> Any:
     """Return what computes data with the first elements along `time` in reverse order.
 
     `lengths[n]` of them for the n-th of the batch: of `[a, b, c, d]` and 3 it is `[c, b, a, d]`.
@@ -67,7 +67,7 @@ def convert_dynamic_reverse_sequence(
 ) -> Any:
     """ReverseSequence of an open batch, or of open lengths."""
     data, lengths = inputs[:2]
-    what = called("ReverseSequence", attr)
+    what = describe_node("ReverseSequence", attr)
     sizes = extents.shape(data, what)
     time, batch = (int(attr.get(f"{name}_axis", axis)) % len(sizes)
                    for axis, name in enumerate(("time", "batch")))  # fmt: skip
@@ -76,8 +76,10 @@ def convert_dynamic_reverse_sequence(
     (count,) = extents.shape(lengths, what)
     if not extents.equal(count, sizes[batch]):
         raise ModelError(f"{what} has {count} lengths for a batch of {sizes[batch]}; "
-                         f"{advice([sizes[batch], count])}")  # fmt: skip
-    return bb.emit_te(backwards(time, batch), data, lengths, primfunc_name_hint="reverse_sequence")
+                         f"{advise_on_sizes([sizes[batch], count])}")  # fmt: skip
+    return bb.emit_te(
+        make_reversal(time, batch), data, lengths, primfunc_name_hint="reverse_sequence"
+    )
 
 
 def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:

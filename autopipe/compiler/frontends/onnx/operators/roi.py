@@ -34,22 +34,22 @@ class RoiAlign(onnx_frontend.RoiAlign):
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return _aligned(bb, inputs, attr, half_pixel=False)
+        return _align_regions(bb, inputs, attr, half_pixel=False)
 
     @classmethod
     def _impl_v16(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        way = known.text(attr.get("coordinate_transformation_mode", b"half_pixel"))
-        return _aligned(bb, inputs, attr, half_pixel=way == "half_pixel")
+        way = known.decode_text(attr.get("coordinate_transformation_mode", b"half_pixel"))
+        return _align_regions(bb, inputs, attr, half_pixel=way == "half_pixel")
 
 
-def _aligned(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
-    what = f"RoiAlign {known.name(attr)}"
+def _align_regions(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
+    what = f"RoiAlign {known.quote_node_name(attr)}"
     check_places("RoiAlign", _REGIONS, inputs[:3], attr)
     samples = int(attr.get("sampling_ratio", 0))
     if samples > MOST_SAMPLES:
         raise ModelError(f"{what} takes {samples} samples a side, more than {MOST_SAMPLES}")
     form = RegionForm(
-        mode="max" if known.text(attr.get("mode", b"avg")) == "max" else "avg",
+        mode="max" if known.decode_text(attr.get("mode", b"avg")) == "max" else "avg",
         samples=max(samples, 0),
         scale=float(attr.get("spatial_scale", 1.0)),
         half_pixel=half_pixel,

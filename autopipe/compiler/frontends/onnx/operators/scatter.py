@@ -25,8 +25,8 @@ from autopipe.compiler.frontends.onnx.conversion.places import (
     limit_index_lists,
     read_sizes,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import wide
-from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import extern
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import build_extern
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
@@ -75,14 +75,14 @@ class Scatter(onnx_frontend.OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, places, updates = inputs
-        what = f"an input of {known.name(attr)}"
-        axis = int(attr.get("axis", 0)) % len(known.extents_of(data.ty, what))
-        reduction = known.text(attr.get("reduction", b"none")).replace("none", "update")
-        known.extents_of(places.ty, what)
+        what = f"an input of {known.quote_node_name(attr)}"
+        axis = int(attr.get("axis", 0)) % len(known.read_extents(data.ty, what))
+        reduction = known.decode_text(attr.get("reduction", b"none")).replace("none", "update")
+        known.read_extents(places.ty, what)
         pairs = enumerate(zip(read_sizes(data) or (), read_sizes(places) or (), strict=True))
         if all(at == axis or structural_equal(*pair) for at, pair in pairs):
             return relax.op.scatter_elements(data, places, updates, axis, reduction)
-        shape = known.sizes(data, what)
+        shape = known.require_shape(data, what)
         given = (data, _flatten_places(bb, places, shape, axis), updates)
         rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in given]
         made = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
@@ -92,7 +92,7 @@ class Scatter(onnx_frontend.OnnxOpConverter):
 def _flatten_places(bb: Any, places: Any, shape: list[int], axis: int) -> Any:
     """Return places of one axis as places in the whole tensor, counted through all of its axes."""
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
-    grid = np.indices(known.sizes(places, "indices"))
+    grid = np.indices(known.require_shape(places, "indices"))
     start = sum(grid[at] * strides[at] for at in range(len(shape)) if at != axis)
     wide = bb.normalize(relax.op.astype(places, "int64"))
     negative = bb.normalize(relax.op.less(wide, relax.const(0, "int64")))
@@ -113,7 +113,7 @@ class ScatteredRows:
         """Return what converts a node, as TVM's importer calls it."""
 
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-            added = known.text(attr.get("reduction", b"none")) != "none"
+            added = known.decode_text(attr.get("reduction", b"none")) != "none"
             if added or not _has_computed_places(inputs, params):
                 return self.otherwise.get_converter(opset)(bb, inputs, attr, params)
             check_places("ScatterND", INDEX_LISTS, inputs, attr)
@@ -125,7 +125,7 @@ class ScatteredRows:
 def _has_computed_places(inputs: Any, params: Any) -> bool:
     """Tell whether places are computed, and the shapes are known but for open sizes."""
     shaped = all(getattr(getattr(one.ty, "shape", None), "values", None) for one in inputs)
-    return shaped and known.values(inputs[1], params) is None
+    return shaped and known.read_values(inputs[1], params) is None
 
 
 def replace_rows(bb: Any, data: Any, places: Any, updates: Any) -> Any:
@@ -145,7 +145,7 @@ def replace_rows(bb: Any, data: Any, places: Any, updates: Any) -> Any:
             _Rows(data, places, updates, out, sizes).write()
 
         made = [(data.shape, data.dtype)]
-        return extern(write, [data, places, updates], made, "scattered")[0]
+        return build_extern(write, [data, places, updates], made, "scattered")[0]
 
     return bb.emit_te(scatter, data, places, updates, *sizes, primfunc_name_hint="scattered")
 
@@ -171,18 +171,18 @@ class _Rows:
     def write(self) -> None:
         """Write the loops, over stripes of rows where a row is long."""
         most = self._stripe()
-        rows = prod(self.sizes, start=wide(1))
+        rows = prod(self.sizes, start=as_int64(1))
         if most is None:
-            with T.serial(wide(0), wide(1)):  # TVM wants a single statement
-                whole = (wide(0), self._row[0] if self._row else wide(1))
-                with T.parallel(wide(0), rows) as row:
+            with T.serial(as_int64(0), as_int64(1)):  # TVM wants a single statement
+                whole = (as_int64(0), self._row[0] if self._row else as_int64(1))
+                with T.parallel(as_int64(0), rows) as row:
                     self._copy(row, whole)
                 self._replace(whole)
             return
-        with T.parallel(wide(0), tirx.floordiv(self._row[0] + (most - 1), most)) as stripe:
+        with T.parallel(as_int64(0), tirx.floordiv(self._row[0] + (most - 1), most)) as stripe:
             first = stripe * most
-            part = first, tirx.min(self._row[0] - first, wide(most))
-            with T.serial(wide(0), rows) as row:
+            part = first, tirx.min(self._row[0] - first, as_int64(most))
+            with T.serial(as_int64(0), rows) as row:
                 self._copy(row, part)
             self._replace(part)
 
@@ -195,7 +195,7 @@ class _Rows:
         return most if first > most else None
 
     def _copy(self, row: Any, part: tuple[Any, Any]) -> None:
-        at = _unfolded(row, self.sizes)
+        at = _unfold_index(row, self.sizes)
         with self._elements(part) as element:
             self.out[(*at, *element)] = self.data[(*at, *element)]
 
@@ -203,13 +203,17 @@ class _Rows:
         """Write a part of each row that is replaced. Where there are no rows, none is."""
         updated = list(self.places.shape[:-1])
         some = tirx.all(*(size > 0 for size in self.sizes))
-        with T.If(some), T.Then(), T.serial(wide(0), prod(updated, start=wide(1))) as number:
-            source = _unfolded(number, updated)
+        with (
+            T.If(some),
+            T.Then(),
+            T.serial(as_int64(0), prod(updated, start=as_int64(1))) as number,
+        ):
+            source = _unfold_index(number, updated)
             at = []
             for axis, size in enumerate(self.sizes):
-                place = tirx.Cast("int64", self.places[(*source, wide(axis))])
+                place = tirx.Cast("int64", self.places[(*source, as_int64(axis))])
                 place = tirx.if_then_else(place < 0, place + size, place)
-                at.append(T.Bind(tirx.max(tirx.min(place, size - 1), wide(0))))
+                at.append(T.Bind(tirx.max(tirx.min(place, size - 1), as_int64(0))))
             with self._elements(part) as element:
                 self.out[(*at, *element)] = self.updates[(*source, *element)]
 
@@ -219,15 +223,15 @@ class _Rows:
         first, length = part
         with ExitStack() as loops:
             lengths = [length, *self._row[1:]][: len(self._row)]
-            at = [loops.enter_context(T.serial(wide(0), one)) for one in lengths]
+            at = [loops.enter_context(T.serial(as_int64(0), one)) for one in lengths]
             yield [first + at[0], *at[1:]] if at else []
 
 
-def _unfolded(number: Any, sizes: Sequence[Any]) -> list[Any]:
+def _unfold_index(number: Any, sizes: Sequence[Any]) -> list[Any]:
     """Return the index along each axis of what is counted through all of them."""
     if len(sizes) < _SEVERAL:
         return [number] * len(sizes)
-    inner = [prod(sizes[axis + 1 :], start=wide(1)) for axis in range(len(sizes))]
+    inner = [prod(sizes[axis + 1 :], start=as_int64(1)) for axis in range(len(sizes))]
     return [
         tirx.floormod(tirx.floordiv(number, tirx.max(below, 1)), tirx.max(size, 1))
         for size, below in zip(sizes, inner, strict=True)

@@ -11,13 +11,17 @@ from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
-    advice,
+    advise_on_sizes,
+    as_int64,
+    as_integer,
     is_open,
-    whole,
-    wide,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, is_number, take_part
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import (
+    describe_node,
+    is_number,
+    take_part,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 from autopipe.config.dimension import LARGEST
@@ -41,19 +45,19 @@ class Slice(onnx_frontend.Slice):
     @classmethod
     def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, *given = (*inputs, None, None)[:5]
-        numbers = [known.values(value, params) for value in given]
+        numbers = [known.read_values(value, params) for value in given]
         computed = any(
             value is not None and found is None for value, found in zip(given, numbers, strict=True)
         )
         if computed or not isinstance(data.ty, relax.TensorType) or not known.is_fixed(data.ty):
             return super()._impl_v13(bb, [data, *given], attr, params)
-        sizes = known.sizes(data, f"input of {known.name(attr)}")
+        sizes = known.require_shape(data, f"input of {known.quote_node_name(attr)}")
         listed = [[] if found is None else found.reshape(-1).tolist() for found in numbers]
         starts, ends, axes, steps = listed
         axes = list(range(len(starts))) if given[2] is None else axes
         steps = [1] * len(starts) if given[3] is None else steps
         parts = {
-            axis % len(sizes): part(start, end, step, sizes[axis % len(sizes)])
+            axis % len(sizes): list_slice_places(start, end, step, sizes[axis % len(sizes)])
             for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
         }
         if any(not taken for taken in parts.values()):
@@ -61,13 +65,13 @@ class Slice(onnx_frontend.Slice):
             return relax.op.zeros(left, str(data.ty.dtype))
         if not parts:
             return data
-        firsts, lasts, strides = zip(*map(_ends, parts.values()), strict=True)
+        firsts, lasts, strides = zip(*map(_find_ends, parts.values()), strict=True)
         return relax.op.strided_slice(data, list(parts), firsts, lasts, strides)
 
     _impl_v10 = _impl_v13
 
 
-def part(start: int, end: int, step: int, size: int) -> range:
+def list_slice_places(start: int, end: int, step: int, size: int) -> range:
     """Return the places that ONNX's Slice takes of an axis.
 
     Unlike Python's, a start below a tensor counts as its first element, also for a step back.
@@ -79,7 +83,7 @@ def part(start: int, end: int, step: int, size: int) -> range:
     return range(min(max(start, 0), size - 1), min(max(end, -1), size), step)
 
 
-def _ends(places: range) -> tuple[int, int, int]:
+def _find_ends(places: range) -> tuple[int, int, int]:
     """Return start, end and step for Relax, which counts an end below 0 from the back."""
     first, count = places.start, len(places)
     step = places.step if count > 1 else 1
@@ -89,7 +93,7 @@ def _ends(places: range) -> tuple[int, int, int]:
 
 def _slice_at_known_places(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
     """Slice, every end within its axis."""
-    what = called("Slice", attr)
+    what = describe_node("Slice", attr)
     sizes = extents.shape(inputs[0], what)
     given = [*numbers[1:], None, None, None, None][:4]
     if "starts" in attr:
@@ -111,11 +115,11 @@ def _slice_at_known_places(extents: Extents, bb: Any, inputs: Any, numbers: Any,
         return None
     data = inputs[0]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        data = _part(extents, bb, data, (start, end, step), axis, sizes[axis], what)
+        data = _slice_axis(extents, bb, data, (start, end, step), axis, sizes[axis], what)
     return data
 
 
-def _part(
+def _slice_axis(
     extents: Extents,
     bb: Any,
     data: Any,
@@ -127,37 +131,37 @@ def _part(
     """Return a part of one axis."""
     start, end, step = place
     if not isinstance(step, int) or step == 0:
-        raise ModelError(f"{what} has a step that is open; {advice([step])}")
+        raise ModelError(f"{what} has a step that is open; {advise_on_sizes([step])}")
     if step > 0:
-        first = _inside(extents, start, size, 0, size, what)
-        last = _inside(extents, end, size, 0, size, what)
+        first = _clip_place(extents, start, size, 0, size, what)
+        last = _clip_place(extents, end, size, 0, size, what)
         span = extents.simple(last - first)
     else:
-        first = _inside(extents, start, size, 0, size - 1, what)
-        last = _inside(extents, end, size, -1, size - 1, what)
+        first = _clip_place(extents, start, size, 0, size - 1, what)
+        last = _clip_place(extents, end, size, -1, size - 1, what)
         span = extents.simple(first - last)
     if is_number(first, 0) and step == 1 and extents.equal(last, size):
         return data
-    count = extents.simple(tirx.floordiv(wide(span + (abs(step) - 1)), whole(abs(step))))
+    count = extents.simple(tirx.floordiv(as_int64(span + (abs(step) - 1)), as_integer(abs(step))))
     if not extents.truth(count >= 0):
-        count = extents.simple(tirx.max(wide(count), whole(0)))
+        count = extents.simple(tirx.max(as_int64(count), as_integer(0)))
     if isinstance(count, int) and count == 0:
         raise ModelError(f"{what} leaves nothing at any size")
     return take_part(extents, bb, data, axis, first, step, count)
 
 
-def _inside(extents: Extents, place: Any, size: Any, least: Any, most: Any, what: str) -> Any:
+def _clip_place(extents: Extents, place: Any, size: Any, least: Any, most: Any, what: str) -> Any:
     """Return a start or an end as ONNX means it: counted from the end if negative, and clipped."""
     negative = extents.truth(place < 0)
     if negative is None:
         raise ModelError(
-            f"{what} counts from the front at some sizes and from the back at others; {advice([place, size])}"
+            f"{what} counts from the front at some sizes and from the back at others; {advise_on_sizes([place, size])}"
         )
     found = extents.simple(place + size) if negative else extents.simple(place)
     if extents.truth(found >= least) is not True:
-        found = extents.simple(tirx.max(wide(found), wide(least)))
+        found = extents.simple(tirx.max(as_int64(found), as_int64(least)))
     if extents.truth(found <= most) is not True:
-        found = extents.simple(tirx.min(wide(found), wide(most)))
+        found = extents.simple(tirx.min(as_int64(found), as_int64(most)))
     return found
 
 
@@ -165,7 +169,7 @@ def convert_dynamic_slice(extents: Extents, bb: Any, inputs: Any, numbers: Any, 
     """Slice from or to places that are computed, an axis at a time."""
     if len(inputs) < 3 or all(one is not None for one in numbers[1:3]):  # noqa: PLR2004 - as it was first defined
         return _slice_at_known_places(extents, bb, inputs, numbers, attr)
-    what = called("Slice", attr)
+    what = describe_node("Slice", attr)
     data, starts, ends = inputs[:3]
     rank, count = len(extents.shape(data, what)), int(extents.shape(starts, what)[0])
     axes, steps = (
@@ -193,7 +197,7 @@ def _sliced_axis(
     """
     size = extents.shape(data, name)[axis]
     step = max(min(step, LARGEST), -LARGEST)  # no axis is longer, and sums fit
-    sign, sizes = (1 if step > 0 else -1), _tensor(extents, bb, size)
+    sign, sizes = (1 if step > 0 else -1), _make_tensor(extents, bb, size)
     first, last = (
         _limit_places(bb, place, sizes, least, sign)
         for place, least in zip(ends, (0, min(sign, 0)), strict=True)
@@ -209,7 +213,7 @@ def _sliced_axis(
 
         def element(*index: Any) -> Any:
             place = first[0] + index[axis] * step
-            inside = tirx.max(tirx.min(place, wide(data.shape[axis]) - 1), wide(0))
+            inside = tirx.max(tirx.min(place, as_int64(data.shape[axis]) - 1), as_int64(0))
             return data[*index[:axis], inside, *index[axis + 1 :]]
 
         return te.compute(shape, element, name="slice")
@@ -231,7 +235,7 @@ def _limit_places(bb: Any, places: Any, sizes: Any, least: int, sign: int) -> An
     )
 
 
-def _tensor(extents: Extents, bb: Any, size: Any) -> Any:
+def _make_tensor(extents: Extents, bb: Any, size: Any) -> Any:
     """Return a size as a tensor [1]."""
     made: Array = np.empty(1, object)
     made[0] = size

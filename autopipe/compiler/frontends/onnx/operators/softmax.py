@@ -8,12 +8,12 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
+    as_integer,
     is_open,
     shape_of,
-    whole,
-    wide,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
@@ -22,12 +22,12 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 def convert_dynamic_hardmax(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
     """Hardmax along an open axis."""
     data = inputs[0]
-    sizes = extents.shape(data, called("Hardmax", attr))
+    sizes = extents.shape(data, describe_node("Hardmax", attr))
     axis = int(attr.get("axis", -1)) % len(sizes)
     if not is_open(sizes[axis : axis + 1]):
         return None
     largest = bb.emit(relax.op.argmax(data, axis, keepdims=True))
-    places = bb.emit(relax.op.arange(whole(0), wide(sizes[axis]), whole(1), "int64"))
+    places = bb.emit(relax.op.arange(as_integer(0), as_int64(sizes[axis]), as_integer(1), "int64"))
     shape = [size if at == axis else 1 for at, size in enumerate(sizes)]
     places = bb.emit(relax.op.reshape(places, shape_of(shape)))
     return relax.op.astype(bb.emit(relax.op.equal(places, largest)), data.ty.dtype)

@@ -21,7 +21,7 @@ class Softplus(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return _softplus(bb, inputs[0])
+        return _compute_softplus(bb, inputs[0])
 
 
 class Mish(onnx_frontend.OnnxOpConverter):
@@ -29,11 +29,11 @@ class Mish(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        factor = bb.normalize(relax.op.tanh(_softplus(bb, inputs[0])))
+        factor = bb.normalize(relax.op.tanh(_compute_softplus(bb, inputs[0])))
         return relax.op.multiply(inputs[0], factor)
 
 
-def _softplus(bb: Any, data: Any) -> Any:
+def _compute_softplus(bb: Any, data: Any) -> Any:
     small = relax.op.exp(bb.normalize(relax.op.negative(bb.normalize(relax.op.abs(data)))))
     positive = bb.normalize(relax.op.maximum(data, scalar_maker(data)(0.0)))
     return bb.normalize(relax.op.add(positive, _log_of_one_and(bb, bb.normalize(small))))

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, called
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, describe_node
 from autopipe.errors import ModelError
 
 _MOST: Final = 2**24
@@ -23,25 +23,25 @@ _TYPES: Final = {TensorProto.FLOAT: "float32", TensorProto.FLOAT16: "float16",
 
 def _write_dft(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return DFT as a product over one axis, which is last while it is computed."""
-    options = _attributes(node)
-    shape = operands[0].shape(f"input of {called(node)}")
+    options = _read_attributes(node)
+    shape = operands[0].shape(f"input of {describe_node(node)}")
     axis = options.get("axis", 1)
     if opset >= _AXIS_IS_AN_INPUT:
-        axis = _optional(operands, 2, -2, f"axis of {called(node)}")
+        axis = _read_optional(operands, 2, -2, f"axis of {describe_node(node)}")
     axis %= len(shape)
     inverse, one_sided = bool(options.get("inverse")), bool(options.get("onesided"))
     usual = 2 * (shape[axis] - 1) if inverse and one_sided else shape[axis]
-    length = _optional(operands, 1, usual, f"length of {called(node)}")
+    length = _read_optional(operands, 1, usual, f"length of {describe_node(node)}")
     rest = [at for at in range(len(shape) - 1) if at != axis]
     to_last = [*rest, axis, len(shape) - 1]
     rows = min(shape[axis], length)
-    matrix = _matrix(node, (rows, shape[-1], length), inverse=inverse, one_sided=one_sided)
+    matrix = _make_matrix(node, (rows, shape[-1], length), inverse=inverse, one_sided=one_sided)
     parts = matrix.shape[-1]
     outer = [shape[at] for at in rest]
     numbers = {
         "start": [0], "stop": [rows], "axis": [axis],
         "rows": [*outer, rows * shape[-1]],
-        "matrix": matrix.reshape(rows * shape[-1], -1).astype(_dtype(operands[0], node)),
+        "matrix": matrix.reshape(rows * shape[-1], -1).astype(_read_dtype(operands[0], node)),
         "columns": [*outer, matrix.shape[2], parts],
     }  # fmt: skip
     steps = [
@@ -52,32 +52,34 @@ def _write_dft(node: Proto, operands: list[Operand], opset: int) -> FunctionProt
         helper.make_node("Reshape", ["product", "columns"], ["parts"]),
         helper.make_node("Transpose", ["parts"], ["y"], perm=np.argsort(to_last).tolist()),
     ]
-    return _function(["x", "_length", "_axis"][: len(node.input)], numbers, steps, opset)
+    return _make_function(["x", "_length", "_axis"][: len(node.input)], numbers, steps, opset)
 
 
 def _write_stft(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return STFT as a product of overlapping frames."""
-    one_sided = bool(_attributes(node).get("onesided", 1))
-    batch, samples, *rest = operands[0].shape(f"signal of {called(node)}")
+    one_sided = bool(_read_attributes(node).get("onesided", 1))
+    batch, samples, *rest = operands[0].shape(f"signal of {describe_node(node)}")
     parts = rest[0] if rest else 1
-    step = operands[1].number(f"frame step of {called(node)}")
+    step = operands[1].number(f"frame step of {describe_node(node)}")
     windowed = bool(node.input[2:3]) and bool(node.input[2])
     length = samples
     if windowed:
-        length = operands[2].shape(f"window of {called(node)}")[0]
-    length = _optional(operands, 3, length, f"frame length of {called(node)}")
+        length = operands[2].shape(f"window of {describe_node(node)}")[0]
+    length = _read_optional(operands, 3, length, f"frame length of {describe_node(node)}")
     if step < 1 or not 1 <= length <= samples:
-        raise ModelError(f"{called(node)}: frames of {length}, {step} apart, of {samples} samples")
+        raise ModelError(
+            f"{describe_node(node)}: frames of {length}, {step} apart, of {samples} samples"
+        )
     frames = (samples - length) // step + 1
     if frames * length * parts > _MOST:
-        raise ModelError(f"{called(node)} has {frames} frames of {length} samples: too many")
-    matrix = _matrix(node, (length, parts, length), inverse=False, one_sided=one_sided)
+        raise ModelError(f"{describe_node(node)} has {frames} frames of {length} samples: too many")
+    matrix = _make_matrix(node, (length, parts, length), inverse=False, one_sided=one_sided)
     numbers = {
         "signals": [batch, samples, parts],
         "places": np.arange(frames)[:, None] * step + np.arange(length),
         "column": [length, 1],
         "rows": [batch, frames, length * parts],
-        "matrix": matrix.reshape(length * parts, -1).astype(_dtype(operands[0], node)),
+        "matrix": matrix.reshape(length * parts, -1).astype(_read_dtype(operands[0], node)),
         "columns": [batch, frames, matrix.shape[2], 2],
     }
     steps = [
@@ -94,37 +96,41 @@ def _write_stft(node: Proto, operands: list[Operand], opset: int) -> FunctionPro
         helper.make_node("MatMul", ["flat", "matrix"], ["product"]),
         helper.make_node("Reshape", ["product", "columns"], ["y"]),
     ]
-    return _function(["x", "_step", "window", "_length"][: len(node.input)], numbers, steps, opset)
+    return _make_function(
+        ["x", "_step", "window", "_length"][: len(node.input)], numbers, steps, opset
+    )
 
 
 def _write_mel_weights(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return MelWeightMatrix as the constant it is where all its inputs are."""
     values = [operand.values for operand in operands]
     if any(each is None for each in values):
-        raise ModelError(f"{called(node)} of inputs that are not constant")
+        raise ModelError(f"{describe_node(node)} of inputs that are not constant")
     bins, length = (operands[at].number("size") for at in (0, 1))
     if bins < 1 or length < 1 or bins * length > _MOST_MEL:
-        raise ModelError(f"{called(node)} of {bins} bins and length {length}")
+        raise ModelError(f"{describe_node(node)} of {bins} bins and length {length}")
     try:
         found = ReferenceEvaluator(node).run(None, dict(zip(node.input, values, strict=True)))[0]
     except (IndexError, ValueError, ArithmeticError) as error:
-        raise ModelError(f"{called(node)}: {error}") from error
+        raise ModelError(f"{describe_node(node)}: {error}") from error
     steps = [helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(found))]
-    return _function([f"_{at}" for at in range(len(values))], {}, steps, opset)
+    return _make_function([f"_{at}" for at in range(len(values))], {}, steps, opset)
 
 
-def _matrix(node: Proto, sizes: tuple[int, int, int], *, inverse: bool, one_sided: bool) -> Array:
+def _make_matrix(
+    node: Proto, sizes: tuple[int, int, int], *, inverse: bool, one_sided: bool
+) -> Array:
     """Return the matrix of a transform: rows, parts of each, columns, parts of each.
 
     `sizes` are how many samples or frequencies are given, the parts of each, and the length.
     """
     rows, parts, length = sizes
     if length < 1 or parts not in (1, 2):
-        raise ModelError(f"{called(node)} of length {length} and {parts} parts")
+        raise ModelError(f"{describe_node(node)} of length {length} and {parts} parts")
     columns = length // 2 + 1 if one_sided and not inverse else length
     if rows * parts * columns * 2 > _MOST:
         raise ModelError(
-            f"{called(node)} has length {length}; as a product, which is what it "
+            f"{describe_node(node)} has length {length}; as a product, which is what it "
             f"becomes, it would have a matrix of more than {_MOST} elements"
         )
     if inverse and one_sided:
@@ -140,35 +146,37 @@ def _matrix(node: Proto, sizes: tuple[int, int, int], *, inverse: bool, one_side
     return np.asarray(both[:, :parts] / (length if inverse else 1))
 
 
-def _function(
+def _make_function(
     inputs: list[str], numbers: Mapping[str, Any], steps: list[Proto], opset: int
 ) -> FunctionProto:
     constants = [
-        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(_array(values)))
+        helper.make_node(
+            "Constant", [], [name], value=numpy_helper.from_array(_make_tensor(values))
+        )
         for name, values in numbers.items()
     ]
     opsets = [helper.make_opsetid("", opset)]
     return helper.make_function("", "", inputs, ["y"], [*constants, *steps], opsets)
 
 
-def _array(values: Array | Sequence[int]) -> Array:
+def _make_tensor(values: Array | Sequence[int]) -> Array:
     return values if isinstance(values, np.ndarray) else np.array(values, np.int64)
 
 
-def _optional(operands: list[Operand], at: int, default: int, what: str) -> int:
+def _read_optional(operands: list[Operand], at: int, default: int, what: str) -> int:
     """Return a constant input, the default if it is left out."""
     given = operands[at:][:1]
     return given[0].number(what) if given and given[0].type.WhichOneof("value") else default
 
 
-def _dtype(operand: Operand, node: Proto) -> str:
+def _read_dtype(operand: Operand, node: Proto) -> str:
     kind = operand.type.tensor_type.elem_type
     if kind not in _TYPES:
-        raise ModelError(f"{called(node)} of element type {kind} is not supported")
+        raise ModelError(f"{describe_node(node)} of element type {kind} is not supported")
     return _TYPES[kind]
 
 
-def _attributes(node: Proto) -> dict[str, Any]:
+def _read_attributes(node: Proto) -> dict[str, Any]:
     return {each.name: helper.get_attribute_value(each) for each in node.attribute}
 
 

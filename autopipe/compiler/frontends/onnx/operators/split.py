@@ -7,12 +7,12 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
+    as_integer,
     is_open,
-    whole,
-    wide,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, take_part
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -20,7 +20,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 def _split_into_known_parts(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
     """Split of an open axis, or into open parts."""
-    what = called("Split", attr)
+    what = describe_node("Split", attr)
     sizes = extents.shape(inputs[0], what)
     axis = int(attr.get("axis", 0)) % len(sizes)
     given = numbers[1] if len(numbers) > 1 else None
@@ -31,7 +31,7 @@ def _split_into_known_parts(extents: Extents, bb: Any, inputs: Any, numbers: Any
         return None
     if not parts:
         many = attr["tvm_custom"]["num_outputs"]
-        part = extents.simple(tirx.floordiv(wide(sizes[axis] + (many - 1)), whole(many)))
+        part = extents.simple(tirx.floordiv(as_int64(sizes[axis] + (many - 1)), as_integer(many)))
         parts = [part] * (many - 1)
         parts.append(extents.simple(sizes[axis] - part * (many - 1)))
     made, first, sum_of_parts = [], 0, sum(parts)
@@ -41,7 +41,9 @@ def _split_into_known_parts(extents: Extents, bb: Any, inputs: Any, numbers: Any
     )  # fmt: skip
     for place, part in enumerate(parts, 1):  # at sizes that are likely, too, all within the axis
         left = extents.simple(sizes[axis] - first)
-        within = extents.simple(tirx.min(wide(part), wide(left))) if place < len(parts) else left
+        within = (
+            extents.simple(tirx.min(as_int64(part), as_int64(left))) if place < len(parts) else left
+        )
         made.append(take_part(extents, bb, inputs[0], axis, first, 1, within))
         first = extents.simple(first + within)
     return relax.Tuple(made)
@@ -51,7 +53,7 @@ def convert_dynamic_split(extents: Extents, bb: Any, inputs: Any, numbers: Any, 
     """Split into parts that are computed; together they have to be the whole."""
     if len(inputs) < 2 or inputs[1] is None or numbers[1] is not None:  # noqa: PLR2004 - optional
         return _split_into_known_parts(extents, bb, inputs, numbers, attr)
-    sizes = extents.shape(inputs[0], called("Split", attr))
+    sizes = extents.shape(inputs[0], describe_node("Split", attr))
     most = extents.bounds(sizes[int(attr.get("axis", 0))])[1]
     parts = extents.read(bb, inputs[1], node_name(attr), most, relax.const([True], "bool"))
     return _split_into_known_parts(extents, bb, inputs, [numbers[0], parts], attr)

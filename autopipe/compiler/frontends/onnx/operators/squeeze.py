@@ -10,11 +10,11 @@ from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
-    advice,
+    advise_on_sizes,
     is_open,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -27,7 +27,7 @@ def _accept_one_axis(converter: Any) -> Any:
     def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         axes = onnx_frontend.get_constant((*inputs, None)[1], params)
         if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
-            listed = [inputs[0], known.stored(axes.value.numpy().reshape(1))]
+            listed = [inputs[0], known.make_constant(axes.value.numpy().reshape(1))]
             inputs = onnx_frontend.onnx_input(listed)
         return converter._impl_v13(bb, inputs, attr, params)
 
@@ -36,7 +36,7 @@ def _accept_one_axis(converter: Any) -> Any:
 
 def convert_dynamic_squeeze(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
     """Squeeze of an axis that has one element at every size: `(samples - 192) // 512 + 1`."""
-    what = called("Squeeze", attr)
+    what = describe_node("Squeeze", attr)
     if len(inputs) > 1 and inputs[1] is not None and numbers[1] is None:
         return None
     sizes = extents.shape(inputs[0], what)
@@ -50,7 +50,8 @@ def convert_dynamic_squeeze(extents: Extents, bb: Any, inputs: Any, numbers: Any
     if is_open(unclear):
         raise ModelError(
             f"{what} takes an axis away that has one element at some sizes only, and {unclear[0]} "
-            f"at others; {advice(unclear)}, or a range in model.dimensions where it has one"
+            f"at others; {advise_on_sizes(unclear)}, or a range in model.dimensions where it has "
+            "one"
         )
     return relax.op.reshape(
         inputs[0], shape_of([size for axis, size in enumerate(sizes) if not one.get(axis)])
@@ -63,7 +64,7 @@ OPERATORS: Final = (
         since=25,
         converter=_accept_one_axis(onnx_frontend.Squeeze),
         convert_dynamic=convert_dynamic_squeeze,
-        compute_sizes=arithmetic.squeeze,
+        compute_sizes=arithmetic.squeeze_numbers,
         traits=Trait.FOLDABLE
         | Trait.KEEPS_ELEMENTS
         | Trait.KEEPS_WEIGHTS
@@ -74,7 +75,7 @@ OPERATORS: Final = (
         name="Unsqueeze",
         since=25,
         converter=_accept_one_axis(onnx_frontend.Unsqueeze),
-        compute_sizes=arithmetic.unsqueeze,
+        compute_sizes=arithmetic.unsqueeze_numbers,
         traits=Trait.FOLDABLE
         | Trait.KEEPS_ELEMENTS
         | Trait.KEEPS_WEIGHTS

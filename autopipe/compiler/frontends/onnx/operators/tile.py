@@ -9,7 +9,11 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, emit, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import (
+    describe_node,
+    emit_kernel,
+    is_number,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -19,7 +23,7 @@ def convert_dynamic_tile(extents: Extents, bb: Any, inputs: Any, numbers: Any, a
     """Tile."""
     if numbers[1] is None:
         return None
-    sizes, repeats = extents.shape(inputs[0], called("Tile", attr)), list(numbers[1])
+    sizes, repeats = extents.shape(inputs[0], describe_node("Tile", attr)), list(numbers[1])
     if not is_open([*sizes, *repeats]):
         return None
     made = [extents.simple(size * often) for size, often in zip(sizes, repeats, strict=True)]
@@ -35,7 +39,7 @@ def convert_dynamic_tile(extents: Extents, bb: Any, inputs: Any, numbers: Any, a
 
         return te.compute(made, at, name="tile")
 
-    return emit(bb, compute, inputs[0], made, "tile")
+    return emit_kernel(bb, compute, inputs[0], made, "tile")
 
 
 OPERATORS: Final = (

@@ -9,11 +9,11 @@ from autopipe.compiler.float_order import FLOATS, ordered, restored
 from autopipe.compiler.frontends.onnx.conversion import known
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
     is_open,
-    wide,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called, take_part
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -33,21 +33,23 @@ class TopK(onnx_frontend.TopK):
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, what = inputs[0], f"TopK {known.name(attr)}"
-        count = int(known.numbers(inputs[1], params, f"the number of results of {what}").item())
-        size = known.extents_of(data.ty, f"input of {what}")[int(attr.get("axis", -1))]
+        data, what = inputs[0], f"TopK {known.quote_node_name(attr)}"
+        count = int(
+            known.require_values(inputs[1], params, f"the number of results of {what}").item()
+        )
+        size = known.read_extents(data.ty, f"input of {what}")[int(attr.get("axis", -1))]
         if count < 0 or 0 <= size < count:
             raise ModelError(f"{what} asks for {count} of {size} elements")
-        return ranked(bb, data, attr, count)
+        return rank_elements(bb, data, attr, count)
 
     _impl_v11 = _impl_v10
 
 
-def ranked(bb: Any, data: Any, attr: Any, count: int) -> Any:
+def rank_elements(bb: Any, data: Any, attr: Any, count: int) -> Any:
     """Return the values and places of TopK; with -1 for `count`, of the whole axis."""
     dtype = str(data.ty.dtype)
     if dtype == "uint64":
-        data = bb.normalize(_signed(bb, data))
+        data = bb.normalize(_make_signed(bb, data))
     elif dtype in AS_SORTED:
         data = bb.normalize(relax.op.astype(data, AS_SORTED[dtype]))
     elif dtype in FLOATS:
@@ -61,16 +63,16 @@ def ranked(bb: Any, data: Any, attr: Any, count: int) -> Any:
     if dtype in FLOATS:
         same = bb.emit_te(restored, values, dtype, primfunc_name_hint="restored")
     else:
-        same = _unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
+        same = _make_unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
     return relax.Tuple([bb.normalize(same), places])
 
 
-def _signed(bb: Any, data: Any) -> Any:
+def _make_signed(bb: Any, data: Any) -> Any:
     """Return numbers of 64 bits without a sign as signed ones in the same order."""
     return relax.op.bitwise_xor(_same_bits(bb, data, "int64"), relax.const(_LEAST, "int64"))
 
 
-def _unsigned(bb: Any, data: Any) -> Any:
+def _make_unsigned(bb: Any, data: Any) -> Any:
     """Return what `_signed` was made of."""
     signed = bb.normalize(relax.op.bitwise_xor(data, relax.const(_LEAST, "int64")))
     return _same_bits(bb, signed, "uint64")
@@ -82,7 +84,7 @@ def _same_bits(bb: Any, data: Any, dtype: str) -> Any:
 
 def convert_dynamic_top_k(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
     """TopK with a number of results that is computed, or of an axis that may be shorter."""
-    what = called("TopK", attr)
+    what = describe_node("TopK", attr)
     sizes = extents.shape(inputs[0], what)
     axis = int(attr.get("axis", -1)) % len(sizes)
     if "k" in attr:
@@ -95,8 +97,8 @@ def convert_dynamic_top_k(extents: Extents, bb: Any, inputs: Any, numbers: Any, 
     if not is_open([sizes[axis], count]):
         return None
     if extents.truth(count <= sizes[axis]) is not True:
-        count = extents.simple(tirx.min(wide(count), wide(sizes[axis])))
-    made = bb.normalize(ranked(bb, inputs[0], attr, -1))
+        count = extents.simple(tirx.min(as_int64(count), as_int64(sizes[axis])))
+    made = bb.normalize(rank_elements(bb, inputs[0], attr, -1))
     results = (bb.emit(relax.TupleGetItem(made, at)) for at in range(2))
     return relax.Tuple([take_part(extents, bb, one, axis, 0, 1, count) for one in results])
 

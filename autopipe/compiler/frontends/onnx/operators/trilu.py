@@ -17,8 +17,8 @@ class Trilu(onnx_frontend.Trilu):
     @classmethod
     def _impl_v14(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, diagonal = (*inputs, None)[:2]
-        found = known.values(diagonal, params)
-        sizes = known.extents_of(data.ty, f"input of Trilu {known.name(attr)}")[-2:]
+        found = known.read_values(diagonal, params)
+        sizes = known.read_extents(data.ty, f"input of Trilu {known.quote_node_name(attr)}")[-2:]
         if found is not None and min(sizes) >= 0:
             rows, columns = sizes
             nearest = min(max(int(found.item()), -rows), columns)

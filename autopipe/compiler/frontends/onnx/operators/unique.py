@@ -12,15 +12,15 @@ from autopipe.compiler.frontends.onnx.conversion.known import require_constant
 from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
+    as_int64,
+    multiply_sizes,
     shape_of,
-    total,
-    wide,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
     node_name,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import called
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.topk import AS_SORTED
 from autopipe.errors import ModelError
@@ -42,8 +42,8 @@ class Unique(onnx_frontend.OnnxOpConverter):
         places = np.argsort(order)[inverse.reshape(-1)]
         results = (np.take(found, order, axis or 0), first[order], places, counts[order])
         count = attr["tvm_custom"]["num_outputs"]
-        made = [known.stored(results[0])]
-        made += [known.stored(each.astype("int64")) for each in results[1:count]]
+        made = [known.make_constant(results[0])]
+        made += [known.make_constant(each.astype("int64")) for each in results[1:count]]
         return relax.Tuple(made) if count > 1 else made[0]
 
 
@@ -52,11 +52,11 @@ def convert_dynamic_unique(extents: Extents, bb: Any, inputs: Any, numbers: Any,
     data = inputs[0]
     if isinstance(data, ir.GenericConst):
         return None
-    what = called("Unique", attr)
+    what = describe_node("Unique", attr)
     sizes = extents.shape(data, what)
     if "axis" in attr and len(sizes) > 1:
         raise ModelError(f"{what} along an axis of several is not supported")
-    dtype, size = str(data.ty.dtype), extents.simple(total(sizes))
+    dtype, size = str(data.ty.dtype), extents.simple(multiply_sizes(sizes))
     flat = bb.emit(relax.op.reshape(data, shape_of([size])))
     flat = bb.emit(relax.op.astype(flat, AS_SORTED[dtype])) if dtype in AS_SORTED else flat
     order = bb.emit(relax.op.argsort(flat, axis=0, descending=False, dtype="int64"))
@@ -64,17 +64,17 @@ def convert_dynamic_unique(extents: Extents, bb: Any, inputs: Any, numbers: Any,
 
     def first(ordered: Any) -> Any:
         def at(place: Any) -> Any:
-            before = ordered[tirx.max(place - 1, wide(0))]
+            before = ordered[tirx.max(place - 1, as_int64(0))]
             return tirx.Cast("int64", tirx.any(place == 0, ordered[place] != before))
 
         return te.compute(ordered.shape, at, name="first")
 
     news = bb.emit_te(first, ordered, primfunc_name_hint="first")
     starts = find_nonzero_places(extents, bb, news, [size], node_name(attr))
-    return _grouped(extents, bb, attr, (flat, order, news, starts, dtype))
+    return _group_elements(extents, bb, attr, (flat, order, news, starts, dtype))
 
 
-def _grouped(extents: Extents, bb: Any, attr: Any, parts: tuple[Any, ...]) -> Any:
+def _group_elements(extents: Extents, bb: Any, attr: Any, parts: tuple[Any, ...]) -> Any:
     """Return the outputs of Unique: elements, their first places, where each went, how many."""
     flat, order, news, starts, dtype = parts
     firsts = bb.emit(relax.op.take(order, starts, 0))
@@ -88,15 +88,15 @@ def _grouped(extents: Extents, bb: Any, attr: Any, parts: tuple[Any, ...]) -> An
 
         return te.compute(starts.shape, at, name="counts")
 
-    numbers = bb.emit_te(counts, starts, wide(size), primfunc_name_hint="counts")
+    numbers = bb.emit_te(counts, starts, as_int64(size), primfunc_name_hint="counts")
     ends = bb.emit(relax.op.cumsum(news, axis=0, dtype="int64"))
 
     def groups(order: Any, ends: Any) -> Any:
         def write(order: Any, ends: Any, out: Any) -> None:
-            with T.serial(wide(0), order.shape[0]) as at:
-                out[order[at]] = ends[at] - wide(1)
+            with T.serial(as_int64(0), order.shape[0]) as at:
+                out[order[at]] = ends[at] - as_int64(1)
 
-        return kernels.extern(write, [order, ends], [(order.shape, "int64")], "groups")[0]
+        return kernels.build_extern(write, [order, ends], [(order.shape, "int64")], "groups")[0]
 
     inverse = bb.emit_te(groups, order, ends, primfunc_name_hint="groups")
     if not attr.get("sorted", 1):

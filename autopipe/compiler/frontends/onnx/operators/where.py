@@ -12,7 +12,7 @@ OPERATORS: Final = (
         name="Where",
         since=16,
         converter=onnx_frontend.Where,
-        compute_sizes=arithmetic.choose,
+        compute_sizes=arithmetic.select_numbers,
         size_dtype=arithmetic.second_dtype,
         traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.SELECTS | Trait.EXACT_SPECIALS,
     ),

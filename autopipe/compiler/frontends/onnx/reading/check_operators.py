@@ -7,7 +7,7 @@ import onnx
 
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, ONNX
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, called, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, describe_node, list_graphs
 from autopipe.errors import ModelError
 
 MIN_OPSET = 7
@@ -21,7 +21,7 @@ MIN_IR = 3
 _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
 
 
-def opset(imports: Iterable[Proto]) -> int:
+def read_opset(imports: Iterable[Proto]) -> int:
     """Return the version of the ONNX operator set that a model asks for."""
     versions = {entry.version for entry in imports if _DOMAINS.get(entry.domain) == ""}
     if len(versions) != 1:
@@ -44,11 +44,11 @@ def check_ir(version: int) -> None:
         )
 
 
-def check(graph: Proto) -> None:
+def check_operators(graph: Proto) -> None:
     """Refuse operators that can not be imported: all of them at once, each with its count."""
     foreign: Counter[str] = Counter()
     refused: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         for node in inner.node:
             domain, operator = _DOMAINS.get(node.domain), find_operator(node)
             if domain is None:
@@ -57,9 +57,9 @@ def check(graph: Proto) -> None:
                 why = "that can not be imported" if operator is None else operator.refusal
                 refused[why][f"{domain}::{node.op_type}" if domain else node.op_type] += 1
     if foreign:
-        raise ModelError(f"operators of unknown domains: {_listed(foreign)}")
+        raise ModelError(f"operators of unknown domains: {_list_counts(foreign)}")
     if refused:
-        told = (f"operators {why}: {_listed(names)}" for why, names in sorted(refused.items()))
+        told = (f"operators {why}: {_list_counts(names)}" for why, names in sorted(refused.items()))
         raise ModelError("; ".join(told))
 
 
@@ -68,11 +68,11 @@ def check_functions(model: Proto) -> None:
 
     A name that the operator set of the model does not have yet is the function's.
     """
-    version = opset(model.opset_import)
+    version = read_opset(model.opset_import)
     called = {
         (_DOMAINS.get(node.domain), node.op_type)
         for whole in (model.graph, *model.functions)
-        for inner in graphs(whole)
+        for inner in list_graphs(whole)
         for node in inner.node
     }
     for function in model.functions:
@@ -93,7 +93,7 @@ def check_functions(model: Proto) -> None:
 def check_definitions(graph: Proto, version: int) -> None:
     """Refuse operators that this opset defines in another way than their converters follow."""
     found: Counter[str] = Counter()
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         for node in inner.node:
             operator = find_operator(node)
             if operator is None or operator.domain != ONNX:
@@ -104,7 +104,7 @@ def check_definitions(graph: Proto, version: int) -> None:
         if version < _AXES_FROM_THE_END:
             _check_squeezed(inner)
     if found:
-        raise ModelError(f"operators that can not be imported: {_listed(found)}")
+        raise ModelError(f"operators that can not be imported: {_list_counts(found)}")
 
 
 def _check_squeezed(graph: Proto) -> None:
@@ -113,7 +113,7 @@ def _check_squeezed(graph: Proto) -> None:
         axes = [axis for field in node.attribute if field.name == "axes" for axis in field.ints]
         if node.op_type == "Squeeze" and not node.domain and min(axes, default=0) < 0:
             raise ModelError(
-                f"{called(node)} counts axes from the end, as it may since opset "
+                f"{describe_node(node)} counts axes from the end, as it may since opset "
                 f"{_AXES_FROM_THE_END}; convert the model (onnx.version_converter)"
             )
 
@@ -125,5 +125,5 @@ def since_version(name: str, opset: int) -> int:
     return int(onnx.defs.get_schema(name, opset, "").since_version)
 
 
-def _listed(counts: Counter[str]) -> str:
+def _list_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))

@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 from autopipe.compiler.frontends.onnx.control.scopes import Names
 from autopipe.compiler.frontends.onnx.reading import sparse
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_bodies, list_graphs
 from autopipe.compiler.frontends.onnx.rewriting import groups
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
@@ -34,15 +34,15 @@ _SCALE_OF_CHANNEL: Final = 21
 _FLOATS: Final = ("value_float", "value_floats")
 
 
-def settle(model: Proto) -> None:
+def settle_form(model: Proto) -> None:
     """Bring a model into the form that onnx's checker and TVM know; what has it stays as it is."""
     version = max((entry.version for entry in model.opset_import if not entry.domain), default=0)
     if _SCALE_OF_GROUP <= version < _SCALE_OF_CHANNEL:
         groups.by_instances(model.graph)
-    for graph in graphs(model.graph):
+    for graph in list_graphs(model.graph):
         graph.name = graph.name or _UNNAMED
         for value in (*graph.input, *graph.output, *graph.value_info):
-            _open(value)
+            _open_dimension(value)
         sparse.write_out(graph)
         _keep_the_last(graph.initializer)
         _settle_nodes(graph, version)
@@ -61,21 +61,24 @@ def _settle_nodes(graph: Proto, opset: int) -> None:
         if node.domain == _STANDARD:
             node.ClearField("domain")
         if node.op_type == "Constant":
-            _store(node)
-            empty.update(_empty(node))
+            _store_list(node)
+            empty.update(_list_empty(node))
     for node in graph.node:
         if node.op_type == "Resize" and opset >= _OPTIONAL_SCALES:
-            _choose(node, empty)
+            _drop_empty_sizes(node, empty)
         elif node.op_type == "TopK":
-            _rank(node)
+            _sort_results(node)
     if not _in_order(graph):
-        _sort(graph)
+        _sort_nodes(graph)
 
 
 def give_scalars(model: Proto) -> None:
     """Have each Range read numbers where it reads lists of one number; onnxruntime takes both."""
     ranges = [
-        (inner, node) for inner in graphs(model.graph) for node in inner.node if _is_range(node)
+        (inner, node)
+        for inner in list_graphs(model.graph)
+        for node in inner.node
+        if _is_range(node)
     ]
     if not ranges:
         return
@@ -83,7 +86,7 @@ def give_scalars(model: Proto) -> None:
         inferred = infer_types(model)
     except onnx.shape_inference.InferenceError:
         return  # of another node; it is told when shapes are inferred for good
-    lists = {name for inner in graphs(inferred.graph) for name in _lists_of_one(inner)}
+    lists = {name for inner in list_graphs(inferred.graph) for name in _lists_of_one(inner)}
     names = Names(model.graph)
     for graph, node in ranges:
         for index, name in enumerate(node.input):
@@ -95,7 +98,7 @@ def give_scalars(model: Proto) -> None:
 
 def name_types(graph: Proto, inferred: Proto) -> None:
     """Give outputs the type that was inferred: all in branches and bodies, and untyped ones."""
-    (_, *bodies_of), (_, *known_of) = graphs(graph), graphs(inferred)
+    (_, *bodies_of), (_, *known_of) = list_graphs(graph), list_graphs(inferred)
     for body, typed in zip(bodies_of, known_of, strict=True):
         for value, known in zip(body.output, typed.output, strict=True):
             value.type.CopyFrom(known.type)
@@ -117,7 +120,7 @@ def _lists_of_one(graph: Proto) -> Iterator[str]:
     yield from (tensor.name for tensor in graph.initializer if tensor.dims == [1])
 
 
-def _open(value: Proto) -> None:
+def _open_dimension(value: Proto) -> None:
     """Leave a dimension open that is negative."""
     if value.type.HasField("tensor_type"):
         for dim in value.type.tensor_type.shape.dim:
@@ -134,7 +137,7 @@ def _keep_the_last(stored: Proto) -> None:
         known.add(tensor.name)
 
 
-def _store(node: Proto) -> None:
+def _store_list(node: Proto) -> None:
     """Make a constant's list of floats a tensor: TVM takes them for 64 bits each."""
     for attribute in node.attribute:
         if attribute.name in _FLOATS:
@@ -143,20 +146,20 @@ def _store(node: Proto) -> None:
             attribute.CopyFrom(helper.make_attribute("value", tensor))
 
 
-def _empty(constant: Proto) -> Iterator[str]:
+def _list_empty(constant: Proto) -> Iterator[str]:
     """Yield the name of a constant that holds nothing."""
     if any(field.name == "value" and field.t.dims == [0] for field in constant.attribute):
         yield from constant.output
 
 
-def _choose(resize: Proto, empty: set[str]) -> None:
+def _drop_empty_sizes(resize: Proto, empty: set[str]) -> None:
     """Leave out scales or sizes that hold nothing, as they may be since opset 13."""
     for slot in (2, 3):
         if len(resize.input) > slot and resize.input[slot] in empty:
             resize.input[slot] = ""
 
 
-def _rank(topk: Proto) -> None:
+def _sort_results(topk: Proto) -> None:
     """Ask for results in order where any order is right: then all runtimes return the same."""
     for attribute in topk.attribute:
         if attribute.name == "sorted":
@@ -167,16 +170,18 @@ def _in_order(graph: Proto) -> bool:
     """Whether each node stands behind those that it reads of."""
     later = Counter(name for node in graph.node for name in node.output if name)
     for node in graph.node:
-        if any(later[name] for name in _read(node)):
+        if any(later[name] for name in _list_read_values(node)):
             return False
         later.subtract(name for name in node.output if name)
     return True
 
 
-def _sort(graph: Proto) -> None:
+def _sort_nodes(graph: Proto) -> None:
     """Put each node behind those that it reads of; a circle stays, and the checker tells of it."""
     maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    needs = [{maker[name] for name in _read(node) if name in maker} for node in graph.node]
+    needs = [
+        {maker[name] for name in _list_read_values(node) if name in maker} for node in graph.node
+    ]
     readers = defaultdict(list)
     for index, needed in enumerate(needs):
         for made in needed:
@@ -197,10 +202,10 @@ def _sort(graph: Proto) -> None:
         graph.node.extend(copies)
 
 
-def _read(node: Proto) -> Iterator[str]:
+def _list_read_values(node: Proto) -> Iterator[str]:
     """Yield what a node reads, in its inner graphs too."""
     yield from node.input
-    for inner in (graph for body in bodies(node) for graph in graphs(body)):
+    for inner in (graph for body in list_bodies(node) for graph in list_graphs(body)):
         for below in inner.node:
             yield from below.input
         yield from (value.name for value in inner.output)

@@ -17,8 +17,8 @@ from onnx import inliner, numpy_helper
 
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx.control.choosing import choose
-from autopipe.compiler.frontends.onnx.control.lifting import lift
+from autopipe.compiler.frontends.onnx.control.choosing import replace_known_branches
+from autopipe.compiler.frontends.onnx.control.lifting import lift_tensors
 from autopipe.compiler.frontends.onnx.reading import (
     check_operators,
     exported,
@@ -28,8 +28,8 @@ from autopipe.compiler.frontends.onnx.reading import (
     source,
     tensors,
 )
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, uses
-from autopipe.compiler.frontends.onnx.reading.weights import declare, detach
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, count_uses
+from autopipe.compiler.frontends.onnx.reading.weights import declare_weights, detach_weights
 from autopipe.compiler.frontends.onnx.rewriting import expand
 from autopipe.config.dimension import Dimension, probes, told
 from autopipe.config.model import Input
@@ -56,7 +56,7 @@ class Vetted:
     opset: int
 
 
-def admit(
+def admit_model(
     data: bytes,
     path: Path,
     inputs: Mapping[str, Input],
@@ -68,7 +68,7 @@ def admit(
     `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
     """
     memory = _MEMORY + 4 * len(data)
-    contained(lambda: _try(data, path, inputs), memory=memory, seconds=SECONDS)
+    contained(lambda: _try_model(data, path, inputs), memory=memory, seconds=SECONDS)
     for sizes in probes(dimensions):
         if 0 in sizes.values():  # as a fixed size it would be refused
             continue
@@ -78,45 +78,45 @@ def admit(
         except ModelError as error:
             advice = "another range, or a multiple, in model.dimensions may fit"
             raise ModelError(f"with {told(sizes)}: {error}; {advice}") from error
-    return vet(data, path, inputs)
+    return vet_model(data, path, inputs)
 
 
-def sketch(data: bytes, path: Path) -> Vetted:
+def sketch_model(data: bytes, path: Path) -> Vetted:
     """Check the bytes of a model whose open dimensions nobody has bound: each counts as 1.
 
     Operators that would fit each other in other sizes are not refused. Raises `ModelError`.
     """
-    contained(lambda: _try(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
-    return vet(data, path, None)
+    contained(lambda: _try_model(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    return vet_model(data, path, None)
 
 
-def declared(data: bytes) -> dict[str, tuple[int | str | None, ...] | None]:
+def read_declared_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...] | None]:
     """Return the shape of each input as the model declares it: sizes, symbols, None if nameless.
 
     None alone stands for an input of unknown rank. Raises `ModelError` for bytes that are no model.
     """
-    contained(lambda: parse(data) and None, memory=_MEMORY + 4 * len(data), seconds=SECONDS)
-    graph = parse(data).graph
+    contained(lambda: parse_model(data) and None, memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    graph = parse_model(data).graph
     stored = {tensor.name for tensor in graph.initializer}
-    shaped = shapes.declared(graph)
+    shaped = shapes.read_declared_shapes(graph)
     return {value.name: shaped.get(value.name) for value in graph.input if value.name not in stored}
 
 
-def _try(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
-    vet(data, path, inputs)
+def _try_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
+    vet_model(data, path, inputs)
 
 
 def _try_at(data: bytes, path: Path, inputs: Mapping[str, Input]) -> None:
-    vetted = vet(data, path, inputs)
-    fitting.check(vetted.model.graph, vetted.shapes)
+    vetted = vet_model(data, path, inputs)
+    fitting.check_sizes(vetted.model.graph, vetted.shapes)
 
 
-def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
+def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     """Check a model in this process; with None for `inputs`, open dimensions stay open."""
-    model = parse(data)
+    model = parse_model(data)
     graph = model.graph
-    check_operators.check(graph)
-    opset = check_operators.opset(model.opset_import)
+    check_operators.check_operators(graph)
+    opset = check_operators.read_opset(model.opset_import)
     check_operators.check_definitions(graph, opset)
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
@@ -124,26 +124,30 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
         if value.type.WhichOneof("value") not in {None, "tensor_type"}:
             raise ModelError(f"output {value.name!r} is not a tensor")
     _check_tensors(graph, data, path)
-    lift(graph)
-    weights = detach(graph)
+    lift_tensors(graph)
+    weights = detach_weights(graph)
     _load_the_rest(graph, path)
-    choose(graph, opset)
+    replace_known_branches(graph, opset)
     _drop_defaults(graph, weights)
-    open_inputs = None if inputs is None else shapes.fix(graph, inputs)
-    values = shapes.unbound(graph) if open_inputs is None else shapes.bind(graph, open_inputs)
-    declare(graph, weights)
+    open_inputs = None if inputs is None else shapes.fix_inputs(graph, inputs)
+    values = (
+        shapes.list_unbound_inputs(graph)
+        if open_inputs is None
+        else shapes.bind_inputs(graph, open_inputs)
+    )
+    declare_weights(graph, weights)
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
-    expand.complete(graph)
+    expand.complete_attributes(graph)
     exported.give_scalars(model)
-    inferred = shapes.infer(model)
+    inferred = shapes.infer_shapes(model)
     exported.name_types(graph, inferred.graph)
     shapes.check_types(inferred.graph)
     _check_reached(graph, values)
-    memory.check(inferred.graph, [value.name for value in values], weights)
-    return Vetted(model, weights, values, shapes.static(inferred.graph), opset)
+    memory.check_memory(inferred.graph, [value.name for value in values], weights)
+    return Vetted(model, weights, values, shapes.read_static_shapes(inferred.graph), opset)
 
 
-def parse(data: bytes) -> Proto:
+def parse_model(data: bytes) -> Proto:
     """Return the model that the bytes hold, its local functions inlined, in the usual form."""
     model = onnx.ModelProto()
     try:
@@ -157,13 +161,13 @@ def parse(data: bytes) -> Proto:
         check_operators.check_functions(model)
     bounds.check_nodes(_count_inlined(model))
     if model.functions:
-        model = _inlined(model)
-    bounds.check_bodies(sum(1 for _ in tensors.graphs(model.graph)) - 1)
-    exported.settle(model)
+        model = _inline_functions(model)
+    bounds.check_bodies(sum(1 for _ in tensors.list_graphs(model.graph)) - 1)
+    exported.settle_form(model)
     return model
 
 
-def _inlined(model: Proto) -> Proto:
+def _inline_functions(model: Proto) -> Proto:
     """Return a model with its local functions in the place of their calls.
 
     A function may name another opset than the model: ONNX wants its operators to be the same in
@@ -183,7 +187,9 @@ def _count_inlined(model: Proto) -> int:
     """
     calls = {
         (function.domain, function.name): Counter(
-            (node.domain, node.op_type) for inner in tensors.graphs(function) for node in inner.node
+            (node.domain, node.op_type)
+            for inner in tensors.list_graphs(function)
+            for node in inner.node
         )
         for function in model.functions
     }
@@ -199,12 +205,14 @@ def _count_inlined(model: Proto) -> int:
             )
     return sum(
         counts.get((node.domain, node.op_type), 1)
-        for inner in tensors.graphs(model.graph)
+        for inner in tensors.list_graphs(model.graph)
         for node in inner.node
     )
 
 
-def original(data: bytes, path: Path, inputs: Mapping[str, Input], weights: Iterable[str]) -> Proto:
+def read_original(
+    data: bytes, path: Path, inputs: Mapping[str, Input], weights: Iterable[str]
+) -> Proto:
     """Return a model that passed as its author wrote it, but without its weights.
 
     Local functions, inner graphs and conditions are as they were; inputs that the pipeline gives a
@@ -219,15 +227,15 @@ def original(data: bytes, path: Path, inputs: Mapping[str, Input], weights: Iter
         if node.op_type == "Constant" and not stored.isdisjoint(node.output):
             del graph.node[index]
     _load_the_rest(graph, path)
-    shapes.fix(graph, inputs)
+    shapes.fix_inputs(graph, inputs)
     return model
 
 
 def _check_tensors(graph: Proto, data: bytes, path: Path) -> None:
-    known = source.locations(data)
-    for tensor in tensors.tensors(graph):
-        tensors.check(tensor, path)
-        location = tensors.location(tensor)
+    known = source.list_locations(data)
+    for tensor in tensors.list_tensors(graph):
+        tensors.check_tensor(tensor, path)
+        location = tensors.read_location(tensor)
         if location is not None and location not in known:
             # The cache key covers what `source.files` finds, so that must be all there is.
             raise ModelError(f"tensor {tensor.name!r} names external data in an unusual encoding")
@@ -235,9 +243,9 @@ def _check_tensors(graph: Proto, data: bytes, path: Path) -> None:
 
 def _load_the_rest(graph: Proto, path: Path) -> None:
     """Read what is no weight but stored like one: shape inference needs its values."""
-    for tensor in tensors.tensors(graph):
-        if tensors.location(tensor) is not None:
-            tensor.CopyFrom(numpy_helper.from_array(tensors.array(tensor, path), tensor.name))
+    for tensor in tensors.list_tensors(graph):
+        if tensors.read_location(tensor) is not None:
+            tensor.CopyFrom(numpy_helper.from_array(tensors.read_array(tensor, path), tensor.name))
 
 
 def _check_reached(graph: Proto, inputs: Iterable[Value]) -> None:
@@ -246,7 +254,7 @@ def _check_reached(graph: Proto, inputs: Iterable[Value]) -> None:
     for node in graph.node:
         bodies = [body for each in node.attribute for body in (each.g, *each.graphs)]
         if not reached.isdisjoint(node.input) or any(
-            reached & uses(body).keys() for body in bodies
+            reached & count_uses(body).keys() for body in bodies
         ):
             reached.update(node.output)
     if not any(value.name in reached for value in graph.output):

@@ -17,7 +17,7 @@ from typing import Final
 import onnx
 from onnx import TensorProto, helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
 
 _HIDDEN: Final = "before barrier:"
 _EXACT: Final = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
@@ -42,7 +42,7 @@ def infer_types(model: Proto) -> Proto:
 
     Types behind a node that does not fit stay unknown.
     """
-    return _inferred(model, strict=False)
+    return _infer_once(model, strict=False)
 
 
 def infer_strictly(model: Proto) -> Proto:
@@ -53,26 +53,26 @@ def infer_strictly(model: Proto) -> Proto:
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    for value in _outputs(copy):
+    for value in _list_outputs(copy):
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
-    inferred = _inferred(copy, strict=True)
-    if _restore(copy, inferred, model):
+    inferred = _infer_once(copy, strict=True)
+    if _restore_declared(copy, inferred, model):
         with suppress(onnx.shape_inference.InferenceError):  # what is declared contradicts itself
-            inferred = _inferred(copy, strict=True)
+            inferred = _infer_once(copy, strict=True)
     return inferred
 
 
-def _inferred(model: Proto, *, strict: bool) -> Proto:
+def _infer_once(model: Proto, *, strict: bool) -> Proto:
     known = onnx.shape_inference.infer_shapes(model)
-    shapes = _shapes(known)
+    shapes = _read_shapes(known)
     long = {name for name, shape in shapes.items() if len(shape) == 1 and shape[0] > _LONG}
     copy = model
-    if long or any(_may_mislead(node) for graph in graphs(model.graph) for node in graph.node):
+    if long or any(_may_mislead(node) for graph in list_graphs(model.graph) for node in graph.node):
         copy = onnx.ModelProto()
         copy.CopyFrom(known if long else model)
-        ranks = _ranks(known)
-        for graph in graphs(copy.graph):
+        ranks = _read_ranks(known)
+        for graph in list_graphs(copy.graph):
             _hide_long(graph, long, shapes)
             _put_barriers(graph, ranks)
         copy.opset_import.add(domain=_UNKNOWN, version=1)
@@ -83,7 +83,7 @@ def _inferred(model: Proto, *, strict: bool) -> Proto:
         if strict and _PROPAGATED not in str(error):
             raise
         inferred = onnx.shape_inference.infer_shapes(copy, **modes)
-    for graph in graphs(inferred.graph):
+    for graph in list_graphs(inferred.graph):
         _drop_barriers(graph)
         for node in graph.node:
             if node.domain == _UNKNOWN:
@@ -92,14 +92,14 @@ def _inferred(model: Proto, *, strict: bool) -> Proto:
     return inferred
 
 
-def _shapes(inferred: Proto) -> dict[str, tuple[int, ...]]:
+def _read_shapes(inferred: Proto) -> dict[str, tuple[int, ...]]:
     """Return the static shapes of all values, and of what is stored."""
     found = {
         tensor.name: tuple(tensor.dims)
-        for graph in graphs(inferred.graph)
+        for graph in list_graphs(inferred.graph)
         for tensor in graph.initializer
     }
-    for graph in graphs(inferred.graph):
+    for graph in list_graphs(inferred.graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
             dims = value.type.tensor_type.shape.dim
             if value.type.tensor_type.HasField("shape") and all(
@@ -118,17 +118,17 @@ def _hide_long(graph: Proto, long: set[str], shapes: Mapping[str, tuple[int, ...
             node.domain = _UNKNOWN
 
 
-def _outputs(model: Proto) -> Iterator[Proto]:
+def _list_outputs(model: Proto) -> Iterator[Proto]:
     """Yield the outputs of all graphs."""
-    for graph in graphs(model.graph):
+    for graph in list_graphs(model.graph):
         yield from graph.output
 
 
-def _restore(copy: Proto, inferred: Proto, model: Proto) -> bool:
+def _restore_declared(copy: Proto, inferred: Proto, model: Proto) -> bool:
     """Give a copy the shapes that a model declares where none is inferred; tell if there are."""
     restored = False
     for value, known, declared in zip(
-        _outputs(copy), _outputs(inferred), _outputs(model), strict=True
+        _list_outputs(copy), _list_outputs(inferred), _list_outputs(model), strict=True
     ):
         kind = declared.type.tensor_type
         if kind.HasField("shape") and not known.type.tensor_type.HasField("shape"):
@@ -145,10 +145,10 @@ def _may_mislead(node: Proto) -> bool:
     return bool(node.op_type == "Unsqueeze")
 
 
-def _ranks(inferred: Proto) -> dict[str, int]:
+def _read_ranks(inferred: Proto) -> dict[str, int]:
     return {
         value.name: len(value.type.tensor_type.shape.dim)
-        for graph in graphs(inferred.graph)
+        for graph in list_graphs(inferred.graph)
         for value in (*graph.input, *graph.value_info, *graph.output)
         if value.type.tensor_type.HasField("shape")
     }

@@ -5,11 +5,16 @@ from collections.abc import Collection, Iterator, Mapping
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Computation
 from autopipe.compiler.frontends.onnx.control import trips
-from autopipe.compiler.frontends.onnx.reading.shapes import sizes
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, called, graphs
+from autopipe.compiler.frontends.onnx.reading.shapes import count_bytes
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Proto,
+    describe_node,
+    list_bodies,
+    list_graphs,
+)
 
 
-def check(
+def check_memory(
     graph: Proto, inputs: Collection[str], weights: Collection[str], limits: Bounds = BOUNDS
 ) -> None:
     """Raise `ModelError`, with the node, for a graph whose tensors take absurdly much memory.
@@ -18,24 +23,24 @@ def check(
     `inputs` and `weights` are names. The types of the graph's values have been inferred; a size
     that depends on data counts nothing.
     """
-    known = sizes(graph)
+    known = count_bytes(graph)
     given = {name: known.get(name, 0) for name in inputs}
     stored = sum(known.get(name, 0) for name in weights)
     varying = set(given)
     bounds.check(
-        list(_steps(graph, known, varying)),
+        list(_list_steps(graph, known, varying)),
         given=given,
         stored=stored,
         returned={value.name for value in graph.output},
         bounds=limits,
     )
-    numbers = trips.constants(graph)
+    numbers = trips.read_scalars(graph)
     for node in graph.node:
-        if any(bodies(node)) and varying.isdisjoint(node.output):
-            bounds.check_rounds(called(node), _rounds(node, numbers), limits)
+        if any(list_bodies(node)) and varying.isdisjoint(node.output):
+            bounds.check_rounds(describe_node(node), _count_rounds(node, numbers), limits)
 
 
-def _steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterator[Computation]:
+def _list_steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterator[Computation]:
     """Yield the nodes of a graph, those of inner graphs in front of the node that has them.
 
     `varying` grows by the results of what depends on the inputs.
@@ -43,8 +48,8 @@ def _steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterato
     for index, node in enumerate(graph.node):
         inner = [body for each in node.attribute for body in (each.g, *each.graphs) if body.node]
         for body in inner:
-            yield from _steps(body, known, varying)
-        read = {*node.input, *(name for body in inner for name in _read(body))}
+            yield from _list_steps(body, known, varying)
+        read = {*node.input, *(name for body in inner for name in _list_read_values(body))}
         constant = varying.isdisjoint(read)
         if not constant:
             varying |= set(node.output)
@@ -58,13 +63,13 @@ def _steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterato
         )
 
 
-def _rounds(node: Proto, numbers: trips.Known) -> int:
+def _count_rounds(node: Proto, numbers: trips.Known) -> int:
     """Return how often the innermost loop in a node runs, as far as it is known."""
-    inner = (each for body in bodies(node) for each in body.node)
-    within = max((_rounds(each, numbers) for each in inner), default=1)
+    inner = (each for body in list_bodies(node) for each in body.node)
+    within = max((_count_rounds(each, numbers) for each in inner), default=1)
     own = trips.of_node(node, numbers).exactly if node.op_type == "Loop" else None
     return within if own is None else own * within
 
 
-def _read(body: Proto) -> set[str]:
-    return {name for graph in graphs(body) for node in graph.node for name in node.input}
+def _list_read_values(body: Proto) -> set[str]:
+    return {name for graph in list_graphs(body) for node in graph.node for name in node.input}

@@ -13,10 +13,10 @@ from autopipe.compiler.frontends.onnx.reading.inference import infer_strictly
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
     Proto,
-    called,
+    count_elements,
+    describe_node,
     dtype_name,
-    elements,
-    graphs,
+    list_graphs,
     name_nodes,
 )
 from autopipe.config.model import Input
@@ -34,7 +34,7 @@ _CONTEXT = re.compile(
 _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
-def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
+def bind_inputs(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
     """Give every input of a graph the shape that the model and the pipeline agree on.
 
     A size that the pipeline names stays open under that name. A symbol bound for one input holds
@@ -46,16 +46,16 @@ def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
         meant = closest(name, names)
         hint = f"; did you mean {meant!r}?" if meant else ";"
         raise ConfigError(
-            f"model.inputs.{name}: the model has no such input{hint} it has {_quoted(names)}"
+            f"model.inputs.{name}: the model has no such input{hint} it has {_quote_names(names)}"
         )
     symbols: dict[str, int | str] = {}
     for value in graph.input:
         if value.name in inputs:
-            _give(value, inputs[value.name], symbols)
-    return tuple(_bound(value, inputs.get(value.name), symbols) for value in graph.input)
+            _give_shape(value, inputs[value.name], symbols)
+    return tuple(_bind_input(value, inputs.get(value.name), symbols) for value in graph.input)
 
 
-def fix(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
+def fix_inputs(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
     """Make constants of the inputs that have a value, and return the others.
 
     Raises `ConfigError` for a value that the input's type does not hold, and for a wrong shape.
@@ -64,13 +64,13 @@ def fix(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
         given = inputs.get(value.name)
         if given is None or given.value is None:
             continue
-        _give(value, given, {})
+        _give_shape(value, given, {})
         shape = given.sizes
         if math.prod(shape) > _MOST_FIXED:
             raise ConfigError(
                 f"model.inputs.{value.name}.value: an input of {list(shape)} is no number"
             )
-        dtype, where = _dtype(value), f"model.inputs.{value.name}.value"
+        dtype, where = _read_dtype(value), f"model.inputs.{value.name}.value"
         array = np.full(shape, given.value).astype(dtype)
         if not np.array_equal(array, np.full(shape, given.value)) and array.dtype.kind != "f":
             raise ConfigError(f"{where}: {given.value} is no {dtype}")
@@ -79,20 +79,20 @@ def fix(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
     return {name: given for name, given in inputs.items() if given.value is None}
 
 
-def unbound(graph: Proto) -> tuple[Value, ...]:
+def list_unbound_inputs(graph: Proto) -> tuple[Value, ...]:
     """Return every input of a graph, which stays as it is, with open dimensions taken as 1."""
-    dtypes = {value.name: _dtype(_ranked(value)) for value in graph.input}
+    dtypes = {value.name: _read_dtype(_require_rank(value)) for value in graph.input}
     return tuple(
         Value(
             name=name,
             shape=tuple(s if isinstance(s, int) else 1 for s in sizes),
             dtype=dtypes[name],
         )
-        for name, sizes in declared(graph).items()
+        for name, sizes in read_declared_shapes(graph).items()
     )
 
 
-def declared(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
+def read_declared_shapes(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
     """Return the shape of each input as the model declares it: sizes, symbols, None if open."""
     return {
         value.name: tuple(
@@ -104,10 +104,10 @@ def declared(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
     }
 
 
-def _give(value: Proto, given: Input, symbols: dict[str, int | str]) -> None:
+def _give_shape(value: Proto, given: Input, symbols: dict[str, int | str]) -> None:
     where = f"model.inputs.{value.name}"
     kind = value.type.tensor_type
-    dtype = _dtype(value)
+    dtype = _read_dtype(value)
     if given.dtype not in (None, dtype):
         raise ConfigError(f"{where}.dtype: {given.dtype} is given, the model has {dtype}")
     if not kind.HasField("shape"):
@@ -127,70 +127,72 @@ def _give(value: Proto, given: Input, symbols: dict[str, int | str]) -> None:
             )
         if dim.dim_param:
             symbols[dim.dim_param] = size
-        _set(dim, size)
+        _set_dimension(dim, size)
 
 
-def _set(dim: Proto, size: int | str) -> None:
+def _set_dimension(dim: Proto, size: int | str) -> None:
     if isinstance(size, int):
         dim.dim_value = size
     else:
         dim.dim_param = size
 
 
-def _bound(value: Proto, given: Input | None, symbols: Mapping[str, int | str]) -> Value:
+def _bind_input(value: Proto, given: Input | None, symbols: Mapping[str, int | str]) -> Value:
     """Return an input whose sizes are all known or named by the pipeline."""
-    dtype = _dtype(value)
-    kind = _ranked(value).type.tensor_type
+    dtype = _read_dtype(value)
+    kind = _require_rank(value).type.tensor_type
     named = {} if given is None else dict(enumerate(given.shape))
     for axis, dim in enumerate(kind.shape.dim):
         if given is None and dim.dim_param in symbols:
             named[axis] = symbols[dim.dim_param]
-            _set(dim, named[axis])
+            _set_dimension(dim, named[axis])
         if not dim.HasField("dim_value") and axis not in named:
             symbol = f" ({dim.dim_param!r})" if dim.dim_param else ""
             raise ModelError(
-                f"dimension {axis}{symbol} of input {value.name!r} is open; {_fix(value)}"
+                f"dimension {axis}{symbol} of input {value.name!r} is open; {_advise_shape(value)}"
             )
     shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
     names = tuple(dim.dim_param for dim in kind.shape.dim)
     fixed = [dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value")]
-    elements(fixed, f"input {value.name!r}")
+    count_elements(fixed, f"input {value.name!r}")
     dimensions = names if any(names) else ()
     return Value(name=value.name, shape=shape, dtype=dtype, dimensions=dimensions)
 
 
-def _ranked(value: Proto) -> Proto:
+def _require_rank(value: Proto) -> Proto:
     if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
-        raise ModelError(f"input {value.name!r} has no shape, not even a rank; {_fix(value)}")
+        raise ModelError(
+            f"input {value.name!r} has no shape, not even a rank; {_advise_shape(value)}"
+        )
     return value
 
 
-def _fix(value: Proto) -> str:
+def _advise_shape(value: Proto) -> str:
     return f"write its shape in the pipeline as model.inputs.{value.name}.shape"
 
 
-def _dtype(value: Proto) -> str:
+def _read_dtype(value: Proto) -> str:
     if not value.type.HasField("tensor_type"):
         raise ModelError(f"input {value.name!r} is not a tensor")
     return dtype_name(value.type.tensor_type.elem_type, f"input {value.name!r}")
 
 
-def infer(model: Proto) -> Proto:
+def infer_shapes(model: Proto) -> Proto:
     """Return the model with the types that follow from the inputs.
 
     Raises `ModelError` where operators do not fit each other or what the model declares.
     """
-    for graph in graphs(model.graph):
+    for graph in list_graphs(model.graph):
         del graph.value_info[:]  # a note of whoever wrote the file, often out of date
     try:
-        return _checked(model)
+        return _check_inferred(model)
     except _ERRORS:  # once more, so that the message says where
         _check_values(model.graph)
         name_nodes(model.graph)
     try:
-        return _checked(model)
+        return _check_inferred(model)
     except _ERRORS as error:
-        raise ModelError(_plain(str(error))) from error
+        raise ModelError(_describe_error(str(error))) from error
 
 
 def check_types(graph: Proto) -> None:
@@ -199,16 +201,16 @@ def check_types(graph: Proto) -> None:
     bfloat16 is known as long as it is neither an input nor an output, and so are four bits that a
     Cast makes, which are kept in eight. TVM makes other numbers of others that numpy lacks.
     """
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         types = {value.name: value.type.tensor_type.elem_type for value in inner.value_info}
         for node in inner.node:
             known = {0, TensorProto.BFLOAT16, *(_FOUR_BITS if node.op_type == "Cast" else ())}
             for name in node.output:
                 if types.get(name, 0) not in known:
-                    dtype_name(types[name], f"output {name!r} of {called(node)}")
+                    dtype_name(types[name], f"output {name!r} of {describe_node(node)}")
 
 
-def _checked(model: Proto) -> Proto:
+def _check_inferred(model: Proto) -> Proto:
     onnx.checker.check_model(_with_output_shapes(model))
     return infer_strictly(model)
 
@@ -224,20 +226,20 @@ def _check_values(graph: Proto) -> None:
                 raise ModelError(f"{kind} {value.name!r} has no element type")
 
 
-def static(graph: Proto) -> dict[str, tuple[int, ...]]:
+def read_static_shapes(graph: Proto) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the values of an inferred graph, where they are static.
 
     Raises `ModelError` for one that is absurd.
     """
-    return {name: shape for name, shape, _ in _values(graph)}
+    return {name: shape for name, shape, _ in _list_values(graph)}
 
 
-def sizes(graph: Proto) -> dict[str, int]:
+def count_bytes(graph: Proto) -> dict[str, int]:
     """Return the bytes of the values and tensors of an inferred graph, where they are known."""
     return {
         name: math.prod(shape) * np.dtype(DTYPES[kind][0]).itemsize
-        for inner in graphs(graph)
-        for name, shape, kind in _values(inner)
+        for inner in list_graphs(graph)
+        for name, shape, kind in _list_values(inner)
         if kind in DTYPES
     } | {
         tensor.name: math.prod(tensor.dims) * np.dtype(DTYPES[tensor.data_type][0]).itemsize
@@ -245,12 +247,12 @@ def sizes(graph: Proto) -> dict[str, int]:
     }
 
 
-def _values(graph: Proto) -> Iterator[tuple[str, tuple[int, ...], int]]:
+def _list_values(graph: Proto) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """Yield name, shape and element type of each value whose shape is static."""
     for value in (*graph.input, *graph.value_info, *graph.output):
         shape = of_value(value)
         if shape is not None:
-            elements(shape, f"value {value.name!r}")
+            count_elements(shape, f"value {value.name!r}")
             yield value.name, shape, value.type.tensor_type.elem_type
 
 
@@ -271,7 +273,7 @@ def _with_output_shapes(model: Proto) -> Proto:
     return copy
 
 
-def _plain(message: str) -> str:
+def _describe_error(message: str) -> str:
     """Return onnx's account of an error as one line: the first node, which the others follow.
 
     A node in a branch or a body stands behind the one that it is inside of, on the same line.
@@ -285,5 +287,5 @@ def _plain(message: str) -> str:
     return first[: _LONGEST - len(more)] + more
 
 
-def _quoted(names: list[str]) -> str:
+def _quote_names(names: list[str]) -> str:
     return ", ".join(repr(name) for name in names)

@@ -20,7 +20,7 @@ _PICKLE = re.compile(rb"\x80[\x01-\x05][\x8a.(}\]c\x95KXq]")
 _SUFFIXES = (".pt", ".pth", ".pkl", ".pickle")
 
 
-def read(path: Path) -> bytes:
+def read_model_file(path: Path) -> bytes:
     """Return the bytes of a model file, refusing what is plainly not one."""
     try:
         with foreign.opened(path) as file:
@@ -43,21 +43,12 @@ def read(path: Path) -> bytes:
     return data
 
 
-def digest(data: bytes) -> str:
+def hash_model(data: bytes) -> str:
     """Return the sha256 of a model file's bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
-def unchanged(path: Path, data: bytes) -> bool:
-    """Whether the file still holds these bytes."""
-    try:
-        with foreign.opened(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == digest(data)
-    except OSError:
-        return False
-
-
-def files(path: Path) -> Mapping[str, Path]:
+def list_files(path: Path) -> Mapping[str, Path]:
     """Return the model file and its files of external data, by location.
 
     Finds locations in the raw bytes: a plan must not wait for the onnx library.
@@ -68,30 +59,30 @@ def files(path: Path) -> Mapping[str, Path]:
             foreign.opened(path) as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
-            names = sorted(locations(data))
+            names = sorted(list_locations(data))
     except (OSError, ValueError):  # missing, or empty: reading it says so
         return found
     for name in names:
         try:
-            found[f"data:{name}"] = locate(name, path)
+            found[f"data:{name}"] = locate_data(name, path)
         except ModelError:
             continue  # the gate refuses it, in words
     return found
 
 
-def locations(data: bytes | mmap.mmap) -> frozenset[str]:
+def list_locations(data: bytes | mmap.mmap) -> frozenset[str]:
     """Return every location of external data that the raw bytes of a model name."""
-    return frozenset(_locations(data))
+    return frozenset(_walk_locations(data))
 
 
-def _locations(data: bytes | mmap.mmap) -> Iterator[str]:
+def _walk_locations(data: bytes | mmap.mmap) -> Iterator[str]:
     for match in _LOCATION.finditer(data):
         length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(match[1]))
         if length <= os.pathconf("/", "PC_PATH_MAX"):
             yield bytes(data[match.end() : match.end() + length]).decode(errors="replace")
 
 
-def locate(location: str, model: Path) -> Path:
+def locate_data(location: str, model: Path) -> Path:
     """Return the file of external data that a model names.
 
     With links resolved it must be a regular file in the folder of the model or below, where the

@@ -16,24 +16,24 @@ _MOST_BYTES: Final = 2**30
 def write_out(graph: Proto) -> None:
     """Store the sparse initializers of a graph dense, and its sparse Constants."""
     for sparse in graph.sparse_initializer:
-        graph.initializer.append(numpy_helper.from_array(_dense(sparse), sparse.values.name))
+        graph.initializer.append(numpy_helper.from_array(_make_dense(sparse), sparse.values.name))
     del graph.sparse_initializer[:]
     for node in graph.node:
         for attribute in node.attribute:
             if node.op_type == "Constant" and attribute.name == "sparse_value":
-                value = numpy_helper.from_array(_dense(attribute.sparse_tensor))
+                value = numpy_helper.from_array(_make_dense(attribute.sparse_tensor))
                 attribute.CopyFrom(helper.make_attribute("value", value))
 
 
-def _dense(sparse: Proto) -> Array:
+def _make_dense(sparse: Proto) -> Array:
     what = f"sparse tensor {sparse.values.name!r}"
     for part in (sparse.values, sparse.indices):
-        if tensors.location(part) is not None:
+        if tensors.read_location(part) is not None:
             raise ModelError(f"{what} has its data in another file, which is not supported")
-        tensors.check(part)
+        tensors.check_tensor(part)
     values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
     shape = tuple(sparse.dims)
-    if tensors.elements(shape, what) * values.itemsize > _MOST_BYTES:
+    if tensors.count_elements(shape, what) * values.itemsize > _MOST_BYTES:
         raise ModelError(
             f"{what} takes more than {_MOST_BYTES} bytes when it is dense: {list(shape)}"
         )

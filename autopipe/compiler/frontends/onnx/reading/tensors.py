@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from autopipe.compiler.frontends.onnx.reading.source import locate
+from autopipe.compiler.frontends.onnx.reading.source import locate_data
 from autopipe.errors import ModelError
 
 Array = np.ndarray[Any, Any]
@@ -48,17 +48,17 @@ def dtype_name(number: int, what: str) -> str:
     return DTYPES[number][0]
 
 
-def graphs(graph: Proto, depth: int = 0) -> Iterator[Proto]:
+def list_graphs(graph: Proto, depth: int = 0) -> Iterator[Proto]:
     """Yield a graph and every graph inside its nodes."""
     if depth > MAX_DEPTH:
         raise ModelError(f"graphs are nested deeper than {MAX_DEPTH} levels")
     yield graph
     for node in graph.node:
-        for inner in bodies(node):
-            yield from graphs(inner, depth + 1)
+        for inner in list_bodies(node):
+            yield from list_graphs(inner, depth + 1)
 
 
-def bodies(node: Proto) -> Iterator[Proto]:
+def list_bodies(node: Proto) -> Iterator[Proto]:
     """Yield the graphs inside a node."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -66,19 +66,19 @@ def bodies(node: Proto) -> Iterator[Proto]:
         yield from attribute.graphs
 
 
-def called(node: Proto) -> str:
+def describe_node(node: Proto) -> str:
     """Return what a message calls a node: its operator, and its name or that of its result."""
     return f"{node.op_type} {node.name or next(iter(node.output), '')!r}"
 
 
 def name_nodes(graph: Proto) -> None:
     """Call each node that has no name after what it makes."""
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         for node in inner.node:
             node.name = node.name or next(iter(node.output), "")
 
 
-def constant(node: Proto) -> Proto | None:
+def read_constant(node: Proto) -> Proto | None:
     """Return the tensor of a Constant node, under the name of the node's output."""
     if node.op_type != "Constant" or len(node.attribute) != 1 or len(node.output) != 1:
         return None
@@ -89,18 +89,18 @@ def constant(node: Proto) -> Proto | None:
     return tensor
 
 
-def uses(graph: Proto) -> Counter[str]:
+def count_uses(graph: Proto) -> Counter[str]:
     """Count how often each value is read, by nodes of inner graphs and as an output too."""
     found: Counter[str] = Counter()
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         found.update(name for node in inner.node for name in node.input)
         found.update(value.name for value in inner.output)
     return found
 
 
-def tensors(graph: Proto) -> Iterator[Proto]:
+def list_tensors(graph: Proto) -> Iterator[Proto]:
     """Yield every tensor stored in a graph, those in attributes and inner graphs too."""
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         yield from inner.initializer
         for node in inner.node:
             for attribute in node.attribute:
@@ -109,7 +109,7 @@ def tensors(graph: Proto) -> Iterator[Proto]:
                 yield from attribute.tensors
 
 
-def check(tensor: Proto, model: Path | None = None) -> None:
+def check_tensor(tensor: Proto, model: Path | None = None) -> None:
     """Refuse a tensor whose type, size or data can not be what it says.
 
     `model` is where external data is looked for; without one there has to be none.
@@ -118,19 +118,19 @@ def check(tensor: Proto, model: Path | None = None) -> None:
     if tensor.HasField("segment"):
         raise ModelError(f"{what} is stored in segments, which is not supported; store it whole")
     name = dtype_name(tensor.data_type, what)
-    count = elements(tensor.dims, what)
+    count = count_elements(tensor.dims, what)
     if model is not None and tensor.data_location == _EXTERNAL:
-        _extent(tensor, model)
+        _find_extent(tensor, model)
         return
     if tensor.HasField("raw_data"):
-        found, needed, unit = len(tensor.raw_data), count * _itemsize(name), "bytes"
+        found, needed, unit = len(tensor.raw_data), count * _read_itemsize(name), "bytes"
     else:
         found, needed, unit = len(getattr(tensor, DTYPES[tensor.data_type][1])), count, "values"
     if found != needed:
         raise ModelError(f"{what} needs {needed} {unit} of data and has {found}")
 
 
-def elements(dims: Any, what: str) -> int:  # noqa: ANN401  a protobuf list, or a tuple
+def count_elements(dims: Any, what: str) -> int:  # noqa: ANN401  a protobuf list, or a tuple
     """Return the product of dimensions, refusing absurd ones."""
     if any(dim < 0 for dim in dims):
         raise ModelError(f"{what} has a negative dimension: {list(dims)}")
@@ -140,12 +140,12 @@ def elements(dims: Any, what: str) -> int:  # noqa: ANN401  a protobuf list, or 
     return count
 
 
-def array(tensor: Proto, model: Path) -> Array:
-    """Return the values of a tensor that `check` passed, from the model or from its data file."""
+def read_array(tensor: Proto, model: Path) -> Array:
+    """Return the values of a tensor that passed `check_tensor`, from the model or its data file."""
     if tensor.data_location != _EXTERNAL:
         values: Array = numpy_helper.to_array(tensor)
         return values
-    file, offset = _extent(tensor, model)
+    file, offset = _find_extent(tensor, model)
     dtype = np.dtype(DTYPES[tensor.data_type][0]).newbyteorder("<")
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
@@ -154,25 +154,25 @@ def array(tensor: Proto, model: Path) -> Array:
     return flat.reshape(tuple(tensor.dims))
 
 
-def location(tensor: Proto) -> str | None:
+def read_location(tensor: Proto) -> str | None:
     """Return where a tensor says its data is, None if in the model itself."""
     if tensor.data_location != _EXTERNAL:
         return None
     return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
 
 
-def _extent(tensor: Proto, model: Path) -> tuple[Path, int]:
+def _find_extent(tensor: Proto, model: Path) -> tuple[Path, int]:
     """Return the file of a tensor's external data and the offset in it."""
     what = f"tensor {tensor.name!r}"
     name = dtype_name(tensor.data_type, what)
-    needed = elements(tensor.dims, what) * _itemsize(name)
+    needed = count_elements(tensor.dims, what) * _read_itemsize(name)
     entries = {entry.key: entry.value for entry in tensor.external_data}
     try:
-        file = locate(entries.get("location", ""), model)
+        file = locate_data(entries.get("location", ""), model)
     except ModelError as error:
         raise ModelError(f"{what}: {error}") from error
-    offset = _number(entries.get("offset", "0"), f"{what}: offset")
-    length = _number(entries.get("length", str(needed)), f"{what}: length")
+    offset = _read_number(entries.get("offset", "0"), f"{what}: offset")
+    length = _read_number(entries.get("length", str(needed)), f"{what}: length")
     size = file.stat().st_size
     if length != needed or offset + needed > size:
         raise ModelError(
@@ -182,11 +182,11 @@ def _extent(tensor: Proto, model: Path) -> tuple[Path, int]:
     return file, offset
 
 
-def _number(text: str, what: str) -> int:
+def _read_number(text: str, what: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(2**63)):
         raise ModelError(f"{what} of external data is {text!r}, not a number of bytes")
     return int(text)
 
 
-def _itemsize(name: str) -> int:
+def _read_itemsize(name: str) -> int:
     return np.dtype(name).itemsize

@@ -6,14 +6,20 @@ from collections.abc import Collection, Mapping
 from onnx import helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.operators import steering_inputs
-from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES, Array, Proto, constant, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    DTYPES,
+    Array,
+    Proto,
+    list_graphs,
+    read_constant,
+)
 from autopipe.errors import ModelError
 
 _DATA = frozenset({"float16", "float32", "float64", "int8", "uint8"})
 _MAX_CONSTANT = 8192  # elements; no list of axes or sizes is as long
 
 
-def detach(graph: Proto) -> dict[str, Proto]:
+def detach_weights(graph: Proto) -> dict[str, Proto]:
     """Take the weights out of a graph and return them by name, in order.
 
     Weights are the tensors of floats or bytes with more than one element, except where they
@@ -23,37 +29,40 @@ def detach(graph: Proto) -> dict[str, Proto]:
     """
     results = {value.name for value in graph.output}
     steering = {
-        name for inner in graphs(graph) for node in inner.node for name in steering_inputs(node)
+        name
+        for inner in list_graphs(graph)
+        for node in inner.node
+        for name in steering_inputs(node)
     }
     found: dict[str, Proto] = {}
     for index, tensor in reversed(list(enumerate(graph.initializer))):
         if tensor.name not in results and _is_weight(tensor, steering):
-            _add(found, tensor)
+            _add_weight(found, tensor)
             del graph.initializer[index]
     for index, node in reversed(list(enumerate(graph.node))):
-        tensor = constant(node)
+        tensor = read_constant(node)
         if tensor is None or tensor.name in results:
             continue
         if _is_weight(tensor, steering):
-            _add(found, tensor)
+            _add_weight(found, tensor)
             del graph.node[index]
     return dict(reversed(found.items()))
 
 
-def attach(graph: Proto, weights: Mapping[str, Array]) -> None:
+def attach_weights(graph: Proto, weights: Mapping[str, Array]) -> None:
     """Put weights into a graph as initializers, in place of the inputs of the same names."""
-    undeclare(graph, weights.keys())
+    undeclare_inputs(graph, weights.keys())
     graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in weights.items())
 
 
-def undeclare(graph: Proto, names: Collection[str]) -> None:
+def undeclare_inputs(graph: Proto, names: Collection[str]) -> None:
     """Take inputs out of a graph."""
     for index, value in reversed(list(enumerate(graph.input))):
         if value.name in names:
             del graph.input[index]
 
 
-def declare(graph: Proto, weights: Mapping[str, Proto]) -> None:
+def declare_weights(graph: Proto, weights: Mapping[str, Proto]) -> None:
     """Make weights typed inputs of a graph, after its own inputs."""
     graph.input.extend(
         helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
@@ -68,7 +77,7 @@ def _is_weight(tensor: Proto, steering: set[str]) -> bool:
     return DTYPES[tensor.data_type][0] in _DATA or count > _MAX_CONSTANT
 
 
-def _add(found: dict[str, Proto], tensor: Proto) -> None:
+def _add_weight(found: dict[str, Proto], tensor: Proto) -> None:
     if not tensor.name or tensor.name in found:
         raise ModelError(f"more than one tensor is called {tensor.name!r}")
     found[tensor.name] = tensor

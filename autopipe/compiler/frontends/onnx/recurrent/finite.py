@@ -20,9 +20,9 @@ _WEIGHTS: Final = 2
 """Place of the recurrent weights among the inputs of a node."""
 
 
-def note(model: Proto, weights: Mapping[str, Array]) -> None:
+def note_finite_weights(model: Proto, weights: Mapping[str, Array]) -> None:
     """Put an attribute on each recurrent node whose recurrent weights are known and finite."""
-    for graph in tensors.graphs(model.graph):
+    for graph in tensors.list_graphs(model.graph):
         for node in graph.node:
             if node.op_type not in GATES or len(node.input) <= _WEIGHTS:
                 continue

@@ -26,17 +26,21 @@ def note_shapes(model: Proto) -> int:
             graph = infer_types(model).graph
         except onnx.shape_inference.InferenceError:
             break
-        known = stored | {value.name: _sizes(value) for value in (*graph.input, *graph.value_info)}
+        known = stored | {
+            value.name: _read_sizes(value) for value in (*graph.input, *graph.value_info)
+        }
         ready = [node for node in layers if known.get(node.input[0])]
         if not ready:
             break
         for node in ready:
-            _note(model.graph, node, known[node.input[0]], stored.get(node.input[_HIDDEN], []))
+            _note_shapes(
+                model.graph, node, known[node.input[0]], stored.get(node.input[_HIDDEN], [])
+            )
         layers = [node for node in layers if node not in ready]
     return len(layers)
 
 
-def _note(graph: Proto, node: Proto, data: list[int], weights: list[int]) -> None:
+def _note_shapes(graph: Proto, node: Proto, data: list[int], weights: list[int]) -> None:
     if len(data) != 3 or len(weights) != 3:  # noqa: PLR2004 - the converter says what is wrong
         return
     (length, batch, _), (directions, hidden, _) = data, weights
@@ -48,7 +52,7 @@ def _note(graph: Proto, node: Proto, data: list[int], weights: list[int]) -> Non
             graph.value_info.append(made)
 
 
-def _sizes(value: Proto) -> list[int]:
+def _read_sizes(value: Proto) -> list[int]:
     """Return the sizes of a value if all are known, else an empty list."""
     dims = value.type.tensor_type.shape.dim
     return [dim.dim_value for dim in dims] if all(dim.dim_value for dim in dims) else []

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import FunctionProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, called
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, describe_node
 from autopipe.errors import ModelError
 
 _MIN_OPSET: Final = 13
@@ -64,7 +64,7 @@ class BodyWriter:
 
     def refuse(self, why: str) -> ModelError:
         """Return the error that says why the node has no body."""
-        return ModelError(f"com.microsoft::{called(self.node)}: {why}")
+        return ModelError(f"com.microsoft::{describe_node(self.node)}: {why}")
 
 
 def write_body(

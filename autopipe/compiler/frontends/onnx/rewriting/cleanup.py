@@ -6,39 +6,44 @@ from typing import Final
 
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx.control.flatten import flatten
+from autopipe.compiler.frontends.onnx.control.flatten import flatten_control_flow
 from autopipe.compiler.frontends.onnx.reading import check_operators, shapes
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, uses
-from autopipe.compiler.frontends.onnx.reading.weights import attach, declare, detach, undeclare
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, count_uses
+from autopipe.compiler.frontends.onnx.reading.weights import (
+    attach_weights,
+    declare_weights,
+    detach_weights,
+    undeclare_inputs,
+)
 from autopipe.compiler.frontends.onnx.recurrent.noted import note_shapes
 from autopipe.compiler.frontends.onnx.rewriting import constants, empties, masks, quantized
-from autopipe.compiler.frontends.onnx.rewriting.expand import expanded
+from autopipe.compiler.frontends.onnx.rewriting.expand import expand_operators
 from autopipe.compiler.frontends.onnx.rewriting.graph_rewrite import GraphRewrite, OnnxPass
-from autopipe.compiler.frontends.onnx.rewriting.simplify.simplify import simplify
+from autopipe.compiler.frontends.onnx.rewriting.simplify.simplify import simplify_graph
 from autopipe.compiler.pass_observer import observe_pass
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 def _expand_operators(rewrite: GraphRewrite) -> None:
-    rewrite.model.CopyFrom(expanded(rewrite.source))
+    rewrite.model.CopyFrom(expand_operators(rewrite.source))
     rewrite.is_expanded = len(rewrite.model.graph.node) != len(rewrite.source.graph.node)
     if rewrite.is_expanded:
-        check_operators.check(rewrite.model.graph)
+        check_operators.check_operators(rewrite.model.graph)
 
 
 def _fold_empty_tensors(rewrite: GraphRewrite) -> None:
-    empties.fold(rewrite.model)
+    empties.fold_empty_tensors(rewrite.model)
 
 
 def _attach_weights(rewrite: GraphRewrite) -> None:
     large = rewrite.large
     small = {name: array for name, array in rewrite.weights.items() if name not in large}
-    attach(rewrite.model.graph, small)
+    attach_weights(rewrite.model.graph, small)
 
 
 def _fuse_quantized(rewrite: GraphRewrite) -> None:
-    quantized.rewrite(rewrite.model.graph)
+    quantized.fuse_quantized(rewrite.model.graph)
 
 
 def _clear_output_shapes(rewrite: GraphRewrite) -> None:
@@ -49,14 +54,14 @@ def _clear_output_shapes(rewrite: GraphRewrite) -> None:
 def _simplify(rewrite: GraphRewrite) -> None:
     model = rewrite.model
     before, left = -1, note_shapes(model)
-    simplify(model)
+    simplify_graph(model)
     while left and left != before:  # as long as that tells shapes of more recurrent layers
         before, left = left, note_shapes(model)
-        simplify(model)
+        simplify_graph(model)
 
 
 def _flatten_control_flow(rewrite: GraphRewrite) -> None:
-    rewrite.model = flatten(rewrite.model, simplify)
+    rewrite.model = flatten_control_flow(rewrite.model, simplify_graph)
 
 
 def _restore_outputs(rewrite: GraphRewrite) -> None:
@@ -71,7 +76,7 @@ def _rewrite_masks(rewrite: GraphRewrite) -> None:
 
 def _store_shapes(rewrite: GraphRewrite) -> None:
     graph = rewrite.model.graph
-    constants.store_shapes(graph, shapes.static(graph))
+    constants.store_shapes(graph, shapes.read_static_shapes(graph))
 
 
 def _drop_empty_masks(rewrite: GraphRewrite) -> None:
@@ -81,11 +86,11 @@ def _drop_empty_masks(rewrite: GraphRewrite) -> None:
 
 def _detach_weights(rewrite: GraphRewrite) -> None:
     graph, large = rewrite.model.graph, rewrite.large
-    folded = detach(graph)
-    read = uses(graph)
-    undeclare(graph, {name for name in large if not read[name]})
+    folded = detach_weights(graph)
+    read = count_uses(graph)
+    undeclare_inputs(graph, {name for name in large if not read[name]})
     kept = {each.name: large[each.name] for each in graph.input if each.name in large}
-    declare(graph, folded)
+    declare_weights(graph, folded)
     rewrite.kept_weights = kept | {name: to_array(tensor) for name, tensor in folded.items()}
 
 
@@ -107,7 +112,7 @@ CLEANUP: Final[tuple[OnnxPass, ...]] = (
 """The passes over the ONNX graph, in order."""
 
 
-def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, Array]]:
+def clean_model(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, Array]]:
     """Return the same function as a simpler graph, and its weights, inputs of that graph.
 
     Constants are folded, batch norm goes into the convolution before it or becomes one scale and

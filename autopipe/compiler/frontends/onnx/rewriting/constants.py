@@ -28,7 +28,7 @@ Values = Mapping[str, Array]
 """Values by name."""
 
 
-def short(graph: Proto) -> dict[str, Array]:
+def read_short_lists(graph: Proto) -> dict[str, Array]:
     """Return the short lists of whole numbers that a graph holds."""
     return {
         tensor.name: to_array(tensor)
@@ -43,11 +43,11 @@ def evaluate_short(node: Proto, known: Values, opset: int) -> dict[str, Array]:
         return {}
     if not all(name in known for name in node.input if name):
         return {}
-    values = evaluate(node, known, opset) or {}
+    values = evaluate_node(node, known, opset) or {}
     return values if all(_is_short(array) for array in values.values()) else {}
 
 
-def evaluate(node: Proto, known: Values, opset: int) -> dict[str, Array] | None:
+def evaluate_node(node: Proto, known: Values, opset: int) -> dict[str, Array] | None:
     """Return what the reference of onnx computes of constants, None where it fails.
 
     `known` has at least the inputs of the node. What is wrong with it is left to the checker.

@@ -21,9 +21,9 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
     Array,
     Proto,
-    bodies,
-    constant,
-    graphs,
+    list_bodies,
+    list_graphs,
+    read_constant,
 )
 
 _STEPS: Final = 4
@@ -32,31 +32,31 @@ _OPTIONAL_UPDATES: Final = {"ScatterElements", "ScatterND", "Scatter"}
 """Operators that return their first input where their second one has no elements."""
 
 
-def fold(model: Proto) -> None:
+def fold_empty_tensors(model: Proto) -> None:
     """Make constants of a model's tensors without elements, in place, and of what they decide."""
     decided: set[str] = set()
-    while _folded(model, decided):
+    while _fold_once(model, decided):
         pass
     _make_nodes(model.graph)
 
 
-def _folded(model: Proto, decided: set[str]) -> bool:
+def _fold_once(model: Proto, decided: set[str]) -> bool:
     """Fold what is empty now; add the names that became constants to those that are decided."""
-    inferred = _inferred(model)
-    if _clamped(model.graph, inferred):
+    inferred = _infer_graph(model)
+    if _clamp_starts(model.graph, inferred):
         return True
     empty = _empty_arrays(inferred)
     if not empty:
         return False
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     changed = False
-    for graph in graphs(model.graph):
+    for graph in list_graphs(model.graph):
         stored = {tensor.name: tensor for tensor in graph.initializer}
-        stored |= {one.name: one for one in map(constant, graph.node) if one is not None}
+        stored |= {one.name: one for one in map(read_constant, graph.node) if one is not None}
         known = _Known(empty, stored, decided, opset)
         for node in list(graph.node):
-            if node.op_type != "Constant" and not any(bodies(node)):
-                changed |= _settled(graph, node, known)
+            if node.op_type != "Constant" and not any(list_bodies(node)):
+                changed |= _replace_decided(graph, node, known)
     return changed
 
 
@@ -71,12 +71,12 @@ class _Known:
     opset: int
 
 
-def _settled(graph: Proto, node: Proto, known: _Known) -> bool:
+def _replace_decided(graph: Proto, node: Proto, known: _Known) -> bool:
     """Replace a node by constants, or take what is empty out of it; tell whether it changed."""
     empty, stored = known.empty, known.stored
     results = [name for name in node.output if name]
     if all(name in empty for name in results):
-        _replace(graph, node, {name: empty[name] for name in results})
+        _replace_node(graph, node, {name: empty[name] for name in results})
         return True
     if node.op_type == "Split":
         return _without_empty_parts(graph, node, empty, stored)
@@ -94,7 +94,7 @@ def _settled(graph: Proto, node: Proto, known: _Known) -> bool:
         return True
     computed = _compute_node(node, known)
     if computed:
-        _replace(graph, node, computed)
+        _replace_node(graph, node, computed)
         known.decided.update(computed)
     return bool(computed)
 
@@ -104,7 +104,7 @@ def _compute_node(node: Proto, known: _Known) -> dict[str, Array]:
     given = {name for name in node.input if name}
     values = {name: to_array(known.stored[name]) for name in given if name in known.stored}
     values |= {name: known.empty[name] for name in given if name in known.empty}
-    return _evaluate(node, values, known.opset) if len(values) == len(given) else {}
+    return _evaluate_node(node, values, known.opset) if len(values) == len(given) else {}
 
 
 def _without_empty_parts(
@@ -128,16 +128,16 @@ def _without_empty_parts(
         split.input[1] = name
     del split.output[:]
     split.output.extend(left)
-    _insert(graph, split, before)
+    _insert_constants(graph, split, before)
     return True
 
 
-def _replace(graph: Proto, node: Proto, values: Mapping[str, Array]) -> None:
-    _insert(graph, node, values)
+def _replace_node(graph: Proto, node: Proto, values: Mapping[str, Array]) -> None:
+    _insert_constants(graph, node, values)
     graph.node.remove(node)
 
 
-def _insert(graph: Proto, node: Proto, values: Mapping[str, Array]) -> None:
+def _insert_constants(graph: Proto, node: Proto, values: Mapping[str, Array]) -> None:
     """Put constants before a node."""
     place = list(graph.node).index(node)
     for name, array in values.items():
@@ -145,7 +145,7 @@ def _insert(graph: Proto, node: Proto, values: Mapping[str, Array]) -> None:
         graph.node.insert(place, helper.make_node("Constant", [], [name], value=value))
 
 
-def _clamped(graph: Proto, inferred: Proto) -> bool:
+def _clamp_starts(graph: Proto, inferred: Proto) -> bool:
     """Have steps back start within the tensor: ONNX's inference takes a start below it for none."""
     stored = {tensor.name: tensor for tensor in graph.initializer}
     known = {
@@ -186,7 +186,7 @@ def _make_nodes(graph: Proto) -> None:
         graph.initializer.remove(tensor)
 
 
-def _inferred(model: Proto) -> Proto:
+def _infer_graph(model: Proto) -> Proto:
     """Return the graph with its shapes, an empty one where ONNX can not tell them."""
     try:
         return infer_types(model).graph
@@ -197,19 +197,19 @@ def _inferred(model: Proto) -> Proto:
 def _empty_arrays(inferred: Proto) -> dict[str, Array]:
     """Return the tensors without elements by name: those that are computed, and those stored."""
     found = {}
-    for graph in graphs(inferred):
+    for graph in list_graphs(inferred):
         for value in (*graph.input, *graph.value_info, *graph.output):
             shape, kind = shapes.of_value(value), value.type.tensor_type.elem_type
             if shape is not None and 0 in shape and kind in DTYPES:
                 found[value.name] = np.empty(shape, DTYPES[kind][0])
-        constants = (one for one in map(constant, graph.node) if one is not None)
+        constants = (one for one in map(read_constant, graph.node) if one is not None)
         for tensor in (*graph.initializer, *constants):
             if 0 in tensor.dims and tensor.data_type in DTYPES:
                 found[tensor.name] = np.empty(tuple(tensor.dims), DTYPES[tensor.data_type][0])
     return found
 
 
-def _evaluate(node: Proto, values: Mapping[str, Array], opset: int) -> dict[str, Array]:
+def _evaluate_node(node: Proto, values: Mapping[str, Array], opset: int) -> dict[str, Array]:
     """Return what a node computes of arrays, nothing where ONNX's evaluator can not tell."""
     from onnx.reference import ReferenceEvaluator
 

@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.operator import ONNX, Trait
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, list_graphs
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import mark_body
 from autopipe.errors import ModelError
 
@@ -28,45 +28,45 @@ _MOST_BYTES: Final = 2**28
 """What the constants of all bodies may take."""
 
 
-def expanded(model: Proto) -> Proto:
+def expand_operators(model: Proto) -> Proto:
     """Return a model with the bodies of such operators in their place.
 
     Raises `ModelError` for an operator that has no body here.
     """
     for _ in range(_ROUNDS):
-        if not any(_found(model)):
+        if not any(_list_expandable(model)):
             return model
-        model = _once(model)
+        model = _expand_once(model)
     return model
 
 
-def complete(graph: Proto) -> None:
+def complete_attributes(graph: Proto) -> None:
     """Write out the attributes without which the onnx library infers a wrong type, or none."""
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         for node in inner.node:
             operator = find_operator(node)
             if operator is not None and operator.has(Trait.NEEDS_DEFAULTS):
-                _fill(node, onnx.defs.get_schema(node.op_type))
+                _fill_attributes(node, onnx.defs.get_schema(node.op_type))
 
 
-def _found(model: Proto) -> Iterator[Proto]:
-    for graph in graphs(model.graph):
+def _list_expandable(model: Proto) -> Iterator[Proto]:
+    for graph in list_graphs(model.graph):
         for node in graph.node:
             operator = find_operator(node)
             if operator is not None and operator.body is not None:
                 yield node
 
 
-def _once(model: Proto) -> Proto:
+def _expand_once(model: Proto) -> Proto:
     typed = infer_types(model)
-    types, constants = _types(typed), _constants(typed)
+    types, constants = _read_types(typed), _read_constants(typed)
     opset = next(entry.version for entry in typed.opset_import if entry.domain in _ONNX)
     size = 0
-    for number, node in enumerate(list(_found(typed))):
+    for number, node in enumerate(list(_list_expandable(typed))):
         operands = [
             Operand(types.get(name, TypeProto()), constants.get(name)) for name in node.input
         ]
-        body = _body(node, operands, opset)
+        body = _write_body(node, operands, opset)
         size += body.ByteSize()
         if size > _MOST_BYTES:
             raise ModelError(f"constants of {node.op_type} and its like take {size} bytes and more")
@@ -78,22 +78,22 @@ def _once(model: Proto) -> Proto:
     return inliner.inline_local_functions(typed)
 
 
-def _types(model: Proto) -> dict[str, Proto]:
+def _read_types(model: Proto) -> dict[str, Proto]:
     found = {
         value.name: value.type
-        for graph in graphs(model.graph)
+        for graph in list_graphs(model.graph)
         for value in (*graph.input, *graph.value_info, *graph.output)
     }
-    stored = (tensor for graph in graphs(model.graph) for tensor in graph.initializer)
+    stored = (tensor for graph in list_graphs(model.graph) for tensor in graph.initializer)
     return found | {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
         for tensor in stored
     }
 
 
-def _constants(model: Proto) -> dict[str, Array]:
+def _read_constants(model: Proto) -> dict[str, Array]:
     found = {}
-    for graph in graphs(model.graph):
+    for graph in list_graphs(model.graph):
         found.update({each.name: numpy_helper.to_array(each) for each in graph.initializer})
         for node in graph.node:
             value = node.attribute[0] if node.op_type == "Constant" else None
@@ -104,17 +104,17 @@ def _constants(model: Proto) -> dict[str, Array]:
     return found
 
 
-def _body(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+def _write_body(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return what defines an operator; fill in the attributes it leaves out."""
     operator = OPERATORS[node.domain.removeprefix("ai.onnx"), node.op_type]
     if operator.domain == ONNX:
-        _fill(node, onnx.defs.get_schema(node.op_type, opset))
+        _fill_attributes(node, onnx.defs.get_schema(node.op_type, opset))
     if operator.body is None:
         raise ModelError(f"operator {node.op_type} has no body")
     return operator.body(node, operands, opset)
 
 
-def _fill(node: Proto, schema: Proto) -> None:
+def _fill_attributes(node: Proto, schema: Proto) -> None:
     given = {attribute.name for attribute in node.attribute}
     node.attribute.extend(
         attribute.default_value

@@ -8,19 +8,19 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
 
 
 def by_instances(graph: Proto) -> None:
     """Write each GroupNormalization of a graph and of those inside it as InstanceNormalization."""
     names = Names(graph)
-    for inner in graphs(graph):
+    for inner in list_graphs(graph):
         for node in list(inner.node):
             if node.op_type == "GroupNormalization" and not node.domain:
-                _rewrite(inner, node, names)
+                _rewrite_node(inner, node, names)
 
 
-def _rewrite(graph: Proto, node: Proto, names: Names) -> None:
+def _rewrite_node(graph: Proto, node: Proto, names: Names) -> None:
     given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     data, scale, bias = node.input
     whole, wanted, grouped, normal = (names.fresh(node.output[0]) for _ in range(4))

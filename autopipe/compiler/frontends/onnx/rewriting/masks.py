@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.reading.shapes import static
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, constant
+from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, read_constant
 
 _PASSES_ON: Final = ("Cast", "CastLike", "Identity")
 """Operators that leave minus infinity as it is."""
@@ -30,7 +30,7 @@ def ask_all(graph: Proto) -> None:
             nodes.append(node)
             continue
         reduction, least = sides
-        nodes += _asked(reduction, least, node.output[0])
+        nodes += _make_questions(reduction, least, node.output[0])
     kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(kept)
@@ -55,13 +55,13 @@ def _is_least(name: str, makers: Mapping[str, Proto], stored: Mapping[str, Proto
     """Whether a value is one minus infinity, and nothing else."""
     while name in makers and makers[name].op_type in _PASSES_ON:
         name = makers[name].input[0]
-    tensor = stored.get(name) or (constant(makers[name]) if name in makers else None)
+    tensor = stored.get(name) or (read_constant(makers[name]) if name in makers else None)
     if tensor is None or any(dim != 1 for dim in tensor.dims):
         return False
     return bool(np.isneginf(numpy_helper.to_array(tensor).astype(np.float64)).all())
 
 
-def _asked(reduction: Proto, least: str, result: str) -> list[Proto]:
+def _make_questions(reduction: Proto, least: str, result: str) -> list[Proto]:
     """Return what asks of each element, and then of the least answer of a row."""
     equal, number, lowest = (f"{result}_{part}" for part in ("equal", "number", "least"))
     minimum = helper.make_node("ReduceMin", [number, *reduction.input[1:]], [lowest])
@@ -81,7 +81,7 @@ def drop_empty(graph: Proto) -> None:
         for tensor in graph.initializer
         if tensor.data_type == TensorProto.BOOL and not numpy_helper.to_array(tensor).any()
     }
-    shapes = static(graph)
+    shapes = read_static_shapes(graph)
     for node in graph.node:
         if node.op_type != "Where" or node.input[0] not in never:
             continue

@@ -11,7 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from autopipe.artifacts.model_nodes import ModelNode
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies, graphs, name_nodes
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Proto,
+    list_bodies,
+    list_graphs,
+    name_nodes,
+)
 
 _MARK: Final = "autopipe nodes "
 
@@ -27,7 +32,7 @@ def number_nodes(model: Proto) -> tuple[ModelNode, ...]:
     found: list[ModelNode] = []
     names: Counter[str] = Counter()
     positions: Counter[str] = Counter()
-    for graph in graphs(model.graph):
+    for graph in list_graphs(model.graph):
         for node in graph.node:
             node.doc_string = _MARK + str(len(found))
             name = node.name or f"{node.op_type}_{positions[node.op_type]}"
@@ -56,7 +61,7 @@ def read_origins(before: Proto, after: Proto, weights: Collection[str]) -> Mappi
     origins = _Origins(before, after, frozenset(weights))
     found: dict[str, Nodes] = {}
     names: Counter[str] = Counter()
-    for graph in graphs(after):
+    for graph in list_graphs(after):
         for node in graph.node:
             names[node.name] += 1
             if names[node.name] > 1:  # of nodes without names, whose bodies name values alike
@@ -71,35 +76,35 @@ class _Origins:
     def __init__(self, before: Proto, after: Proto, weights: frozenset[str]) -> None:
         self._numbers: dict[int, Nodes] = {}
         """By the identity of the node, which `_kept` keeps alive."""
-        self._kept = [node for graph in graphs(after) for node in graph.node]
+        self._kept = [node for graph in list_graphs(after) for node in graph.node]
         self._makers = {name: node for node in before.node for name in node.output if name}
         self._visit(after, Nodes())
         self._follow_merged(before, after, weights)
 
     def of(self, node: Proto) -> Nodes:
         """Return the numbers of a node."""
-        return self._numbers.get(_key(node), Nodes())
+        return self._numbers.get(_make_key(node), Nodes())
 
     def _visit(self, graph: Proto, owner: Nodes) -> None:
         """Number the nodes of a graph; one that is new is numbered after its readers."""
         readers: dict[str, list[Proto]] = defaultdict(list)
         for node in graph.node:
-            for name in _inputs(node):
+            for name in _list_inputs(node):
                 readers[name].append(node)
         for node in reversed(graph.node):
-            own = _marked(node) or self._made(node)
+            own = _read_marks(node) or self._made(node)
             if not own:
                 own = Nodes().union(
                     *(self.of(one) for name in node.output for one in readers[name])
                 )
-            self._numbers[_key(node)] = own or owner
-            for body in bodies(node):
+            self._numbers[_make_key(node)] = own or owner
+            for body in list_bodies(node):
                 self._visit(body, own or owner)
 
     def _made(self, node: Proto) -> Nodes:
         """Return the number of the node that made one of these values before."""
         makers = (self._makers.get(name) for name in node.output if name)
-        return Nodes().union(*(_marked(maker) for maker in makers if maker is not None))
+        return Nodes().union(*(_read_marks(maker) for maker in makers if maker is not None))
 
     def _follow_merged(self, before: Proto, after: Proto, weights: frozenset[str]) -> None:
         """Add the nodes that are gone to those that took their place."""
@@ -111,23 +116,23 @@ class _Origins:
                 by_number[number].append(node)
         readers: dict[str, list[Proto]] = defaultdict(list)
         for node in before.node:
-            for name in _inputs(node):
+            for name in _list_inputs(node):
                 readers[name].append(node)
         computed = {value.name for value in before.input} - weights
         for node in before.node:
-            if not computed.intersection(_inputs(node)):
+            if not computed.intersection(_list_inputs(node)):
                 continue
             computed.update(node.output)
-            gone = _marked(node) - present
+            gone = _read_marks(node) - present
             if not gone:
                 continue
             heirs = [made[name] for name in node.output if name in made]
-            heirs = heirs or _next(node, readers, by_number)
+            heirs = heirs or _find_next_nodes(node, readers, by_number)
             for heir in heirs:
-                self._numbers[_key(heir)] |= gone
+                self._numbers[_make_key(heir)] |= gone
 
 
-def _next(
+def _find_next_nodes(
     node: Proto, readers: Mapping[str, list[Proto]], by_number: Mapping[int, list[Proto]]
 ) -> list[Proto]:
     """Return the nodes that the nearest readers of a node became."""
@@ -135,31 +140,38 @@ def _next(
     while level:
         level = [
             reader for one in level for name in one.output if name
-            for reader in readers.get(name, ()) if _key(reader) not in seen
+            for reader in readers.get(name, ()) if _make_key(reader) not in seen
         ]  # fmt: skip
-        seen.update(map(_key, level))
+        seen.update(map(_make_key, level))
         heirs = [
-            heir for one in level for number in _marked(one) for heir in by_number.get(number, ())
+            heir
+            for one in level
+            for number in _read_marks(one)
+            for heir in by_number.get(number, ())
         ]
         if heirs:
             return heirs
     return []
 
 
-def _inputs(node: Proto) -> set[str]:
+def _list_inputs(node: Proto) -> set[str]:
     """Return what a node reads, and the graphs inside it."""
     inner = (
-        name for body in bodies(node) for g in graphs(body) for n in g.node for name in n.input
+        name
+        for body in list_bodies(node)
+        for g in list_graphs(body)
+        for n in g.node
+        for name in n.input
     )
     return {name for name in (*node.input, *inner) if name}
 
 
-def _marked(node: Proto) -> Nodes:
+def _read_marks(node: Proto) -> Nodes:
     text = node.doc_string
     if not text.startswith(_MARK):
         return Nodes()
     return Nodes(map(int, text.removeprefix(_MARK).split(",")))
 
 
-def _key(node: Proto) -> int:
+def _make_key(node: Proto) -> int:
     return id(node)

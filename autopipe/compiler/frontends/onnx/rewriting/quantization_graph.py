@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from onnx import numpy_helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, uses
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, count_uses
 
 BYTES: Final = frozenset({"int8", "uint8"})
 _STEPS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -20,7 +20,7 @@ class QuantizedGraph:
         self._stored = {tensor.name: tensor for tensor in graph.initializer}
         self._makers = {name: node for node in graph.node for name in node.output}
         self._readers = {name: node for node in graph.node for name in node.input}
-        self._uses = uses(graph)
+        self._uses = count_uses(graph)
 
     def constant(self, name: str) -> Array | None:
         """Return the values of a tensor that the graph holds."""

@@ -54,21 +54,21 @@ class _Product:
     """Floats to add to the product."""
 
 
-def rewrite(graph: Proto) -> None:
+def fuse_quantized(graph: Proto) -> None:
     """Multiply bytes where floats are multiplied that stand for them, with constant scales."""
     whole = QuantizedGraph(graph)
     floats = {}
     for node in graph.node:
         if node.op_type in _EXPANDED:
-            floats[node.output[0]] = list(_expanded(whole, node))
+            floats[node.output[0]] = list(_expand_product(whole, node))
     whole.replace(floats)
-    requantized.rewrite(graph)
+    requantized.move_bytes(graph)
     whole = QuantizedGraph(graph)
-    products = [p for node in graph.node if (p := _product(whole, node)) is not None]
-    whole.replace({p.node.output[0]: list(_emitted(whole, p)) for p in products})
+    products = [p for node in graph.node if (p := _find_product(whole, node)) is not None]
+    whole.replace({p.node.output[0]: list(_emit_integers(whole, p)) for p in products})
 
 
-def _expanded(graph: QuantizedGraph, node: Proto) -> Iterator[Proto]:
+def _expand_product(graph: QuantizedGraph, node: Proto) -> Iterator[Proto]:
     """Write a product of bytes as one of floats, with what makes floats of bytes around it."""
     output, kind = node.output[0], node.op_type.removeprefix("QLinear")
     operands = [list(node.input[:3]), list(node.input[3:6])]
@@ -105,33 +105,33 @@ def _in_float32(graph: QuantizedGraph, name: str, other: str) -> Generator[Proto
     return other
 
 
-def _product(graph: QuantizedGraph, node: Proto) -> _Product | None:
+def _find_product(graph: QuantizedGraph, node: Proto) -> _Product | None:
     """Return what a node multiplies, if that stands for bytes."""
     if node.op_type not in _INTEGER or not _is_plain(node):
         return None
-    left, right = (_operand(graph, name) for name in node.input[:2])
+    left, right = (_find_operand(graph, name) for name in node.input[:2])
     if left is None or right is None or left.scale.size != 1:
         return None
     stored = graph.constant(right.values)
     rank = 0 if stored is None else stored.ndim
     if not _along_columns(node, right, rank) or (node.op_type == "Conv" and not rank):
         return None
-    added = _added(graph, node, left.scale * right.scale)
+    added = _find_addend(graph, node, left.scale * right.scale)
     columns = (-1, *[1] * (rank - 2)) if node.op_type == "Conv" else (-1,)
     return added and _Product(node, left, right, columns, *added)
 
 
 def _is_plain(node: Proto) -> bool:
     """Tell whether the node multiplies its operands and does nothing more."""
-    values = _attributes(node)
+    values = _read_attributes(node)
     scaled = values.get("alpha", 1.0) != 1.0 or values.get("beta", 1.0) != 1.0
     return not scaled and not values.get("transA", 0)
 
 
-def _operand(graph: QuantizedGraph, name: str) -> _Operand | None:
+def _find_operand(graph: QuantizedGraph, name: str) -> _Operand | None:
     """Return what a value is dequantized from, if it is bytes of constant scales."""
     node = graph.maker(name, "DequantizeLinear")
-    if node is None or _attributes(node).get("block_size"):
+    if node is None or _read_attributes(node).get("block_size"):
         return None
     values, scale, zero = [*node.input, ""][:3]
     factors, points, stored = map(graph.constant, (scale, zero, values))
@@ -144,18 +144,18 @@ def _operand(graph: QuantizedGraph, name: str) -> _Operand | None:
     ):
         return None
     nothing = points is None or not points.any()
-    return _Operand(values, "" if nothing else zero, factors, _attributes(node).get("axis", 1))
+    return _Operand(values, "" if nothing else zero, factors, _read_attributes(node).get("axis", 1))
 
 
 def _along_columns(node: Proto, right: _Operand, rank: int) -> bool:
     """Tell whether there is one scale, or one a column or output channel."""
     if right.scale.size == 1:
         return True
-    first = node.op_type == "Conv" or bool(_attributes(node).get("transB", 0))
+    first = node.op_type == "Conv" or bool(_read_attributes(node).get("transB", 0))
     return bool(rank) and right.axis % rank == (0 if first else rank - 1)
 
 
-def _added(
+def _find_addend(
     graph: QuantizedGraph, node: Proto, scale: Array
 ) -> tuple[Array | None, Array | None] | None:
     """Return the third operand as whole numbers of the scale or as floats, None if it varies."""
@@ -172,33 +172,35 @@ def _added(
     return (values, None) if exact else (None, values.astype(np.float32) * factors)
 
 
-def _emitted(graph: QuantizedGraph, product: _Product) -> Iterator[Proto]:
+def _emit_integers(graph: QuantizedGraph, product: _Product) -> Iterator[Proto]:
     """Yield the operators on integers, and what makes floats of their result."""
     output, left, right = product.node.output[0], product.left, product.right
     weights = right.values
-    if _attributes(product.node).get("transB", 0):
+    if _read_attributes(product.node).get("transB", 0):
         weights = f"{output}/b"
-        yield _node("Transpose", [right.values], weights, perm=[1, 0])
-    operator = _node(_INTEGER[product.node.op_type], [left.values, weights], f"{output}/sums")
+        yield _make_node("Transpose", [right.values], weights, perm=[1, 0])
+    operator = _make_node(_INTEGER[product.node.op_type], [left.values, weights], f"{output}/sums")
     operator.input.extend([left.zero, right.zero] if right.zero else [left.zero])
     if product.node.op_type == "Conv":
         operator.attribute.extend(product.node.attribute)
     yield operator
     made = f"{output}/sums"
     if product.bias is not None:
-        bias = graph.store(f"{output}/bias", _laid(product.bias, product.columns))
-        yield _node("Add", [made, bias], f"{output}/biased")
+        bias = graph.store(f"{output}/bias", _lay_along(product.bias, product.columns))
+        yield _make_node("Add", [made, bias], f"{output}/biased")
         made = f"{output}/biased"
-    yield _node("Cast", [made], f"{output}/real", to=TensorProto.FLOAT)
-    factor = graph.store(f"{output}/scale", _laid(_scale(graph, product), product.columns))
+    yield _make_node("Cast", [made], f"{output}/real", to=TensorProto.FLOAT)
+    factor = graph.store(
+        f"{output}/scale", _lay_along(_find_scale(graph, product), product.columns)
+    )
     scaled = output if product.addend is None else f"{output}/scaled"
-    yield _node("Mul", [f"{output}/real", factor], scaled)
+    yield _make_node("Mul", [f"{output}/real", factor], scaled)
     if product.addend is not None:
-        addend = graph.store(f"{output}/addend", _laid(product.addend, product.columns))
-        yield _node("Add", [scaled, addend], output)
+        addend = graph.store(f"{output}/addend", _lay_along(product.addend, product.columns))
+        yield _make_node("Add", [scaled, addend], output)
 
 
-def _scale(graph: QuantizedGraph, product: _Product) -> Array:
+def _find_scale(graph: QuantizedGraph, product: _Product) -> Array:
     """Return what the sums are multiplied by; where they are quantized next, over its scale.
 
     That quantization is then left with a scale of 1.
@@ -217,16 +219,16 @@ def _scale(graph: QuantizedGraph, product: _Product) -> Array:
     return scale / step
 
 
-def _laid(values: Array, columns: tuple[int, ...]) -> Array:
+def _lay_along(values: Array, columns: tuple[int, ...]) -> Array:
     """Return one number, or one a column in the shape that lays them along the result."""
     if values.size == 1:
         return values.reshape(())
     return values if len(columns) == 1 else values.reshape(columns)
 
 
-def _node(kind: str, inputs: list[str], output: str, **attributes: object) -> Proto:
+def _make_node(kind: str, inputs: list[str], output: str, **attributes: object) -> Proto:
     return helper.make_node(kind, inputs, [output], name=output, **attributes)
 
 
-def _attributes(node: Proto) -> dict[str, Any]:
+def _read_attributes(node: Proto) -> dict[str, Any]:
     return {each.name: helper.get_attribute_value(each) for each in node.attribute}

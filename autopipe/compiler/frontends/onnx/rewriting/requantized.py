@@ -34,14 +34,16 @@ _ALSO = frozenset({"MaxPool", "Concat"})
 _TO_BYTES, _TO_FLOATS = "QuantizeLinear", "DequantizeLinear"
 
 
-def rewrite(graph: Proto) -> None:
+def move_bytes(graph: Proto) -> None:
     """Move bytes where floats are moved that stand for them, and scale once what is added."""
-    for change in (_moved, _summed):
+    for change in (_move_operator, _sum_scaled):
         whole = QuantizedGraph(graph)
         whole.replace(dict(chain.from_iterable(change(whole, node) for node in graph.node)))
 
 
-def _between(graph: QuantizedGraph, data: list[str], after: Proto | None) -> list[Proto] | None:
+def _find_dequantizers(
+    graph: QuantizedGraph, data: list[str], after: Proto | None
+) -> list[Proto] | None:
     """Return what makes floats of the bytes that an operator reads, if they become bytes again.
 
     `after` is what reads its result.
@@ -52,14 +54,14 @@ def _between(graph: QuantizedGraph, data: list[str], after: Proto | None) -> lis
     return plain[:-1] if bytes_again and len(plain) > len(data) else None
 
 
-def _moved(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
+def _move_operator(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
     """Yield what takes the place of an operator that moves floats, and of what follows it."""
     moves = has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS)
     if not (moves or node.op_type in _ALSO) or len(node.output) > 1:
         return
     after = graph.reader(node.output[0])
     data = list(node.input) if node.op_type == "Concat" else list(node.input[:1])
-    makers = _between(graph, data, after)
+    makers = _find_dequantizers(graph, data, after)
     if makers is not None and after is not None:
         yield node.output[0], list(_on_bytes(graph, node, after, makers))
         yield after.output[0], []
@@ -81,19 +83,19 @@ def _on_bytes(
     yield moved
 
 
-def _summed(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
+def _sum_scaled(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
     """Yield a sum of floats that stand for bytes, of scales that the next quantization has."""
     after = graph.reader(node.output[0]) if node.op_type == "Add" else None
     if after is not None and after.op_type == "Relu":
         after = graph.reader(after.output[0])
-    makers = _between(graph, list(node.input), after)
+    makers = _find_dequantizers(graph, list(node.input), after)
     if makers is None or after is None:
         return
     scales = [graph.number(maker.input[1]) / graph.number(after.input[1]) for maker in makers]
     if not all(map(np.isfinite, scales)):
         return
     made = [
-        _scaled(graph, maker, f"{node.output[0]}/{at}", scale)
+        _scale_bytes(graph, maker, f"{node.output[0]}/{at}", scale)
         for at, (maker, scale) in enumerate(zip(makers, scales, strict=True))
     ]
     total = helper.make_node("Add", [one.output[0] for one in made], list(node.output), node.name)
@@ -104,7 +106,7 @@ def _summed(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Prot
     yield after.output[0], [quantized]
 
 
-def _scaled(graph: QuantizedGraph, maker: Proto, name: str, scale: np.float32) -> Proto:
+def _scale_bytes(graph: QuantizedGraph, maker: Proto, name: str, scale: np.float32) -> Proto:
     """Return what makes floats of bytes, of another scale."""
     names = [maker.input[0], graph.store(f"{name}/scale", np.asarray(scale)), *maker.input[2:]]
     return helper.make_node(_TO_FLOATS, names, [name], name=name)

@@ -18,14 +18,12 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     STANDARD,
     GraphView,
-    attribute,
-    operand,
+    find_attribute,
+    name_operand,
     replace_nodes,
 )
 
 _MODES: Final = frozenset({"spatial", "training_mode"})  # 1 and 0 mean inference
-_IMAGE: Final = 3
-"""Axes of the smallest input of a convolution."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class _Chain:
     shift: Array
 
 
-def fold(graph: Proto) -> bool:
+def fold_affine_chains(graph: Proto) -> bool:
     """Fold such chains, and write a norm that starts one as Mul and Add; tell if there were any.
 
     A value that others read as well ends a chain.
@@ -47,15 +45,15 @@ def fold(graph: Proto) -> bool:
     reader = {name: node for node in graph.node for name in node.input}
     made: dict[str, list[Proto]] = {}
     for node in graph.node:
-        chain = None if node.output[0] in made else _started(view, node)
+        chain = None if node.output[0] in made else _start_chain(view, node)
         if chain is None:
             continue
         while view.readers[chain.nodes[-1].output[0]] == 1:
-            longer = _extended(view, chain, reader.get(chain.nodes[-1].output[0]))
+            longer = _extend_chain(view, chain, reader.get(chain.nodes[-1].output[0]))
             if longer is None:
                 break
             chain = longer
-        nodes = _emitted(view, chain)
+        nodes = _emit_chain(view, chain)
         if nodes is not None:
             made[node.output[0]] = nodes
             made.update((link.output[0], []) for link in chain.nodes[1:])
@@ -66,7 +64,7 @@ def fold(graph: Proto) -> bool:
     return True
 
 
-def _started(view: GraphView, node: Proto) -> _Chain | None:
+def _start_chain(view: GraphView, node: Proto) -> _Chain | None:
     """Return the chain of one node, None for a node that starts none."""
     if node.domain not in STANDARD:
         return None
@@ -74,19 +72,19 @@ def _started(view: GraphView, node: Proto) -> _Chain | None:
         weights = view.stored[node.input[1]].dims
         channels = weights[0]
         if node.op_type == "ConvTranspose":
-            channels = weights[1] * _groups(node)
+            channels = weights[1] * _read_groups(node)
         return _Chain((node,), len(weights), np.ones(channels), np.zeros(channels))
     rank = view.type_of(node.input[0]).rank if node.input else None
-    norm = _norm(view, node)
+    norm = _read_norm(view, node)
     return None if norm is None or rank is None else _Chain((node,), rank, *norm)
 
 
-def _extended(view: GraphView, chain: _Chain, node: Proto | None) -> _Chain | None:
+def _extend_chain(view: GraphView, chain: _Chain, node: Proto | None) -> _Chain | None:
     """Return the chain with one more node, None if that is not of this kind."""
     last = chain.nodes[-1].output[0]
     if node is None or node.domain not in STANDARD:
         return None
-    if (norm := _norm(view, node)) is not None and node.input[0] == last:
+    if (norm := _read_norm(view, node)) is not None and node.input[0] == last:
         scale, shift = norm
         return _Chain(
             (*chain.nodes, node), chain.rank, chain.scale * scale, chain.shift * scale + shift
@@ -104,15 +102,15 @@ def _extended(view: GraphView, chain: _Chain, node: Proto | None) -> _Chain | No
     return _Chain(nodes, chain.rank, chain.scale, chain.shift + by_channel)
 
 
-def _norm(view: GraphView, node: Proto) -> tuple[Array, Array] | None:
+def _read_norm(view: GraphView, node: Proto) -> tuple[Array, Array] | None:
     """Return scale and shift of a batch norm of constants; None for all else."""
     if node.op_type != "BatchNormalization" or any(node.output[1:]):
         return None
     is_inference = all(a.i == (a.name == "spatial") for a in node.attribute if a.name in _MODES)
     if not is_inference or not view.is_stored(node.input[1:]):
         return None
-    gamma, beta, mean, variance = (_float64(view, name) for name in node.input[1:])
-    given = attribute(node, "epsilon")
+    gamma, beta, mean, variance = (_read_float64(view, name) for name in node.input[1:])
+    given = find_attribute(node, "epsilon")
     scale = gamma / np.sqrt(variance + (1e-5 if given is None else given.f))
     return scale, beta - mean * scale
 
@@ -127,16 +125,16 @@ def _by_channel(values: Array, channels: int, rank: int) -> Array | None:
     return full.reshape(-1).astype(np.float64)
 
 
-def _emitted(view: GraphView, chain: _Chain) -> list[Proto] | None:
+def _emit_chain(view: GraphView, chain: _Chain) -> list[Proto] | None:
     """Return the nodes that a chain becomes, None if it stays."""
     if chain.nodes[0].op_type == "BatchNormalization":
-        return _scaled(view, chain)
-    return None if len(chain.nodes) == 1 else _convolved(view, chain)
+        return _emit_scaled(view, chain)
+    return None if len(chain.nodes) == 1 else _emit_convolution(view, chain)
 
 
-def _scaled(view: GraphView, chain: _Chain) -> list[Proto]:
+def _emit_scaled(view: GraphView, chain: _Chain) -> list[Proto]:
     norm, last = chain.nodes[0], chain.nodes[-1]
-    dtype = _dtype(view, norm.input[1])
+    dtype = _read_dtype(view, norm.input[1])
     shape = (-1,) + (1,) * (chain.rank - 2)
     names = [
         view.store(
@@ -152,13 +150,13 @@ def _scaled(view: GraphView, chain: _Chain) -> list[Proto]:
     ]
 
 
-def _convolved(view: GraphView, chain: _Chain) -> list[Proto] | None:
+def _emit_convolution(view: GraphView, chain: _Chain) -> list[Proto] | None:
     """Return the convolution with other weights; None if those are no longer finite."""
     node, last = chain.nodes[0], chain.nodes[-1]
-    dtype = _dtype(view, node.input[1])
-    weights, bias = _float64(view, node.input[1]), chain.shift
-    if operand(node, 2):
-        bias = bias + _float64(view, node.input[2]) * chain.scale
+    dtype = _read_dtype(view, node.input[1])
+    weights, bias = _read_float64(view, node.input[1]), chain.shift
+    if name_operand(node, 2):
+        bias = bias + _read_float64(view, node.input[2]) * chain.scale
     by_weight = _laid_along(node, weights, chain.scale)
     with np.errstate(all="ignore"):
         values = [(weights * by_weight).astype(dtype), bias.astype(dtype)]
@@ -178,19 +176,19 @@ def _laid_along(node: Proto, weights: Array, scale: Array) -> Array:
     """Return a number for each output channel in a shape that multiplies the weights."""
     if node.op_type == "Conv":
         return scale.reshape(-1, *[1] * (weights.ndim - 1))
-    groups = _groups(node)
+    groups = _read_groups(node)
     rows = np.repeat(scale.reshape(groups, -1), weights.shape[0] // groups, axis=0)
     return rows.reshape(*weights.shape[:2], *[1] * (weights.ndim - 2))
 
 
-def _groups(node: Proto) -> int:
-    given = attribute(node, "group")
+def _read_groups(node: Proto) -> int:
+    given = find_attribute(node, "group")
     return 1 if given is None else int(given.i)
 
 
-def _dtype(view: GraphView, name: str) -> "np.dtype[np.generic]":
+def _read_dtype(view: GraphView, name: str) -> "np.dtype[np.generic]":
     return helper.tensor_dtype_to_np_dtype(view.stored[name].data_type)
 
 
-def _float64(view: GraphView, name: str) -> Array:
+def _read_float64(view: GraphView, name: str) -> Array:
     return to_array(view.stored[name]).astype(np.float64)

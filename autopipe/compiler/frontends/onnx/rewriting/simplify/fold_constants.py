@@ -13,12 +13,12 @@ from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     Proto,
-    bodies,
-    called,
-    constant,
-    uses,
+    count_uses,
+    describe_node,
+    list_bodies,
+    read_constant,
 )
-from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     STANDARD,
     GraphView,
@@ -48,7 +48,7 @@ def store_constants(graph: Proto) -> None:
     results = {value.name for value in graph.output}
     kept = []
     for node in graph.node:
-        tensor = None if results.intersection(node.output) else _tensor(node)
+        tensor = None if results.intersection(node.output) else _read_tensor(node)
         if tensor is None:
             kept.append(node)
         else:
@@ -57,7 +57,7 @@ def store_constants(graph: Proto) -> None:
         replace_nodes(graph, kept)
 
 
-def fold(graph: Proto, opset: int) -> bool:
+def fold_constants(graph: Proto, opset: int) -> bool:
     """Store the values of nodes of constants in place of the nodes; tell whether there were any.
 
     Raises ModelError where they take absurdly much memory.
@@ -84,7 +84,7 @@ class _ConstantFolding:
 
     def take(self, node: Proto) -> bool:
         """Compute a node, if that is possible; tell whether its values are in its place."""
-        if not has_trait(node, Trait.FOLDABLE) or any(bodies(node)):
+        if not has_trait(node, Trait.FOLDABLE) or any(list_bodies(node)):
             return False
         values = self._of_shape(node) or self._of_constants(node) or self._of_partial(node)
         if values is None:
@@ -99,7 +99,7 @@ class _ConstantFolding:
     def store(self) -> None:
         """Add the values that the nodes left in the graph read."""
         graph = self._view.graph
-        read = uses(graph)
+        read = count_uses(graph)
         for name, values in self._values.items():
             if read[name] and name not in self._view.results:
                 graph.initializer.add().CopyFrom(from_array(np.asarray(values, order="C"), name))
@@ -115,8 +115,8 @@ class _ConstantFolding:
         size = sum(array.nbytes for array in self._values.values())
         if size > self._most:
             raise ModelError(
-                f"{called(node)}: what is computed of constants alone comes to {size >> 20} MiB, "
-                f"more than {self._most >> 20} MiB"
+                f"{describe_node(node)}: what is computed of constants alone comes to "
+                f"{size >> 20} MiB, more than {self._most >> 20} MiB"
             )
 
     def _known(self, name: str) -> Array | None:
@@ -164,7 +164,7 @@ class _ConstantFolding:
     def _evaluated(self, node: Proto, known: dict[str, Array | None]) -> dict[str, Array] | None:
         """Return what a node computes; None if that has another type than ONNX infers."""
         given = {name: values for name, values in known.items() if values is not None}
-        values = evaluate(node, given, self._opset) if len(given) == len(known) else None
+        values = evaluate_node(node, given, self._opset) if len(given) == len(known) else None
         if values is None or not all(self._fits(name, each) for name, each in values.items()):
             return None
         return values
@@ -182,11 +182,11 @@ class _ConstantFolding:
         return None
 
 
-def _tensor(node: Proto) -> Proto | None:
+def _read_tensor(node: Proto) -> Proto | None:
     """Return what a Constant node holds as a tensor, under the name of its output."""
     if node.op_type != "Constant" or node.domain not in STANDARD or len(node.attribute) != 1:
         return None
-    if (stored := constant(node)) is not None:
+    if (stored := read_constant(node)) is not None:
         return stored
     held = node.attribute[0]
     if held.name not in _LISTED:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from onnx.numpy_helper import from_array, to_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, bodies, uses
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, count_uses, list_bodies
 from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import (
     UNKNOWN,
     ValueType,
@@ -22,7 +22,7 @@ class GraphView:
     def __init__(self, graph: Proto) -> None:
         self.graph = graph
         self.makers = {name: node for node in graph.node for name in node.output if name}
-        self.readers = uses(graph)
+        self.readers = count_uses(graph)
         self.results = {value.name for value in graph.output}
         self.stored = {tensor.name: tensor for tensor in graph.initializer}
         self.dimensions = {
@@ -61,12 +61,12 @@ class GraphView:
         return new
 
 
-def operand(node: Proto, index: int) -> str:
+def name_operand(node: Proto, index: int) -> str:
     """Return the name of an input of a node, empty where it is left out."""
     return node.input[index] if len(node.input) > index else ""
 
 
-def attribute(node: Proto, name: str) -> Proto | None:
+def find_attribute(node: Proto, name: str) -> Proto | None:
     """Return an attribute of a node, None where it is left out."""
     return next((each for each in node.attribute if each.name == name), None)
 
@@ -94,7 +94,7 @@ def _drop_dead_nodes(graph: Proto) -> set[str]:
         if not live.isdisjoint(filter(None, node.output)):
             kept.append(node)
             live.update(node.input)
-            for body in bodies(node):
+            for body in list_bodies(node):
                 live |= _drop_dead_nodes(body)
     if len(kept) < len(graph.node):
         replace_nodes(graph, reversed(kept))

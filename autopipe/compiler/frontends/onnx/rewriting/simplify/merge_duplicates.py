@@ -6,12 +6,12 @@ from collections.abc import Hashable
 
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx.control.scopes import redirect
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, bodies
+from autopipe.compiler.frontends.onnx.control.scopes import redirect_inputs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_bodies
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import replace_nodes
 
 
-def merge(graph: Proto) -> bool:
+def merge_duplicates(graph: Proto) -> bool:
     """Have readers of equal values read the first; tell whether a node went away.
 
     Inputs are compared by place, one that is left out included: `Clip(x, c, "")` is not
@@ -22,11 +22,11 @@ def merge(graph: Proto) -> bool:
     results = {value.name for value in graph.output}
     kept = []
     for node in graph.node:
-        redirect(node, names)
-        if any(bodies(node)):
+        redirect_inputs(node, names)
+        if any(list_bodies(node)):
             kept.append(node)
             continue
-        made = first.setdefault(_key(node), list(node.output))
+        made = first.setdefault(_make_key(node), list(node.output))
         if made != list(node.output) and results.isdisjoint(node.output):
             names.update(zip(node.output, made, strict=True))
         else:
@@ -37,7 +37,7 @@ def merge(graph: Proto) -> bool:
     return True
 
 
-def _key(node: Proto) -> Hashable:
+def _make_key(node: Proto) -> Hashable:
     """Return what two nodes share that compute the same: all but names."""
     attributes = sorted(each.SerializeToString(deterministic=True) for each in node.attribute)
     given = [bool(name) for name in node.output]
@@ -46,17 +46,17 @@ def _key(node: Proto) -> Hashable:
 
 def _equal_tensors(graph: Proto) -> dict[str, str]:
     """Return the names of tensors that an earlier one equals, with its name; they stay stored."""
-    kinds = Counter(map(_kind, graph.initializer))
+    kinds = Counter(map(_read_kind, graph.initializer))
     first: dict[Hashable, str] = {}
     names = {}
     for tensor in graph.initializer:
-        if kinds[_kind(tensor)] > 1:
+        if kinds[_read_kind(tensor)] > 1:
             content = hashlib.sha256(to_array(tensor).tobytes()).digest()
-            original = first.setdefault((_kind(tensor), content), tensor.name)
+            original = first.setdefault((_read_kind(tensor), content), tensor.name)
             if original != tensor.name:
                 names[tensor.name] = original
     return names
 
 
-def _kind(tensor: Proto) -> tuple[int, tuple[int, ...]]:
+def _read_kind(tensor: Proto) -> tuple[int, tuple[int, ...]]:
     return tensor.data_type, tuple(tensor.dims)

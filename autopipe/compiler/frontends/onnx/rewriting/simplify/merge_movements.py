@@ -17,15 +17,15 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     STANDARD,
     GraphView,
-    attribute,
-    operand,
+    find_attribute,
+    name_operand,
 )
 
 _AXES_ARE_INPUTS: Final = 13
 """The first opset whose Unsqueeze takes its axes as an input."""
 
 
-def merge(graph: Proto, opset: int) -> bool:
+def merge_movements(graph: Proto, opset: int) -> bool:
     """Join such nodes with those that they read of; tell whether there were any.
 
     A node that others read as well stays for those.
@@ -39,12 +39,12 @@ def merge(graph: Proto, opset: int) -> bool:
     return changed
 
 
-def _transpose(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
-    order = attribute(node, "perm")
+def _merge_transpose(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+    order = find_attribute(node, "perm")
     if order is None:
         return False
     inner = view.maker(node.input[0], "Transpose")
-    first = None if inner is None else attribute(inner, "perm")
+    first = None if inner is None else find_attribute(inner, "perm")
     if inner is not None and first is not None:
         node.input[0] = inner.input[0]
         order.ints[:] = [first.ints[axis] for axis in order.ints]
@@ -67,7 +67,7 @@ def _as_reshape(view: GraphView, node: Proto, order: list[int]) -> bool:
     return True
 
 
-def _reshape(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+def _merge_reshape(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
     """A 0 in the second shape stands for a size of what the first one makes."""
     inner = view.maker(node.input[0], "Reshape")
     shape = view.constant(node.input[1])
@@ -77,12 +77,12 @@ def _reshape(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
     return True
 
 
-def _unsqueeze(view: GraphView, node: Proto, opset: int) -> bool:
+def _merge_unsqueeze(view: GraphView, node: Proto, opset: int) -> bool:
     inner = view.maker(node.input[0], "Unsqueeze")
     rank = None if inner is None else view.type_of(inner.input[0]).rank
     if inner is None or rank is None:
         return False
-    axes = [_axes(view, each) for each in (inner, node)]
+    axes = [_read_axes(view, each) for each in (inner, node)]
     if axes[0] is None or axes[1] is None:
         return False
     first = {axis % (rank + len(axes[0])) for axis in axes[0]}
@@ -98,27 +98,27 @@ def _unsqueeze(view: GraphView, node: Proto, opset: int) -> bool:
     return True
 
 
-def _axes(view: GraphView, node: Proto) -> list[int] | None:
-    given = attribute(node, "axes")
+def _read_axes(view: GraphView, node: Proto) -> list[int] | None:
+    given = find_attribute(node, "axes")
     if given is not None:
         return list(given.ints)
-    axes = view.constant(operand(node, 1))
+    axes = view.constant(name_operand(node, 1))
     return None if axes is None else [int(axis) for axis in axes.reshape(-1)]
 
 
-def _padded(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+def _merge_pad(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
     """Take a Pad with zeros along the axes of an image into the convolution behind it."""
     inner = view.maker(node.input[0], "Pad")
     weight = view.type_of(node.input[1])
-    auto = attribute(node, "auto_pad")
+    auto = find_attribute(node, "auto_pad")
     if inner is None or weight.rank is None or not _is_zero(view, inner):
         return False
-    pads = _pads(view, inner, weight.rank)
+    pads = _read_pads(view, inner, weight.rank)
     if (auto is not None and auto.s not in {b"NOTSET", b"VALID"}) or pads is None:
         return False
     if pads.min() < 0 or pads[:, :2].any():
         return False
-    before = attribute(node, "pads")
+    before = find_attribute(node, "pads")
     given = np.zeros_like(pads[:, 2:]) if before is None else np.reshape(before.ints, (2, -1))
     kept = [each for each in node.attribute if each.name not in {"auto_pad", "pads"}]
     whole = helper.make_node(
@@ -132,22 +132,22 @@ def _padded(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
 
 def _is_zero(view: GraphView, node: Proto) -> bool:
     """Whether a Pad pads with zeros."""
-    mode, number = attribute(node, "mode"), attribute(node, "value")
+    mode, number = find_attribute(node, "mode"), find_attribute(node, "value")
     if mode is not None and mode.s != b"constant":
         return False
-    if operand(node, 2):
+    if name_operand(node, 2):
         fill = view.constant(node.input[2])
         return fill is not None and not fill.any()
     return number is None or number.f == 0
 
 
-def _pads(
+def _read_pads(
     view: GraphView, node: Proto, rank: int
 ) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]] | None":
     """Return what a Pad adds before and behind each axis; None if that is computed."""
-    given = attribute(node, "pads")
-    pads = view.constant(operand(node, 1)) if given is None else np.array(given.ints)
-    axes = view.constant(operand(node, 3)) if operand(node, 3) else np.arange(rank)
+    given = find_attribute(node, "pads")
+    pads = view.constant(name_operand(node, 1)) if given is None else np.array(given.ints)
+    axes = view.constant(name_operand(node, 3)) if name_operand(node, 3) else np.arange(rank)
     if pads is None or axes is None or pads.size != 2 * axes.size:
         return None
     whole = np.zeros((2, rank), np.int64)
@@ -157,5 +157,8 @@ def _pads(
 
 
 _RULES: Final[Mapping[str, Callable[[GraphView, Proto, int], bool]]] = {
-    "Conv": _padded, "Reshape": _reshape, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
-}  # fmt: skip
+    "Conv": _merge_pad,
+    "Reshape": _merge_reshape,
+    "Transpose": _merge_transpose,
+    "Unsqueeze": _merge_unsqueeze,
+}

@@ -12,17 +12,17 @@ from typing import Final
 import numpy as np
 from onnx import helper
 
-from autopipe.compiler.frontends.onnx.control.scopes import redirect
+from autopipe.compiler.frontends.onnx.control.scopes import redirect_inputs
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     Proto,
-    bodies,
+    list_bodies,
 )
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     STANDARD,
     GraphView,
-    attribute,
-    operand,
+    find_attribute,
+    name_operand,
     replace_nodes,
 )
 
@@ -30,28 +30,28 @@ _TRAINING: Final = 2
 """Place of the input of Dropout that says whether it drops anything."""
 
 
-def remove(graph: Proto) -> bool:
+def remove_no_ops(graph: Proto) -> bool:
     """Remove such nodes from a graph and its inner ones; tell whether there were any."""
     view = GraphView(graph)
-    return _remove(view, view, {**_OF_TYPES, **_OF_SHAPES})
+    return _remove_from(view, view, {**_OF_TYPES, **_OF_SHAPES})
 
 
-def _remove(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
+def _remove_from(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
     """Remove the no-ops of the graph of `view`; `outer` has the tensors."""
     sources: dict[str, str] = {}
     kept, changed = [], False
     for node in view.graph.node:
-        redirect(node, sources)
-        for body in bodies(node):  # the shapes of a state may differ from round to round
-            changed |= _remove(outer, GraphView(body), _OF_TYPES)
-        source = _source(outer, view, node, rules)
+        redirect_inputs(node, sources)
+        for body in list_bodies(node):  # the shapes of a state may differ from round to round
+            changed |= _remove_from(outer, GraphView(body), _OF_TYPES)
+        source = _find_source(outer, view, node, rules)
         if source is None:
             kept.append(node)
         elif node.output[0] not in view.results:
             sources[node.output[0]] = source
         elif source in view.makers and source not in view.results:
             result = node.output[0]
-            _rename(kept, source, result)
+            _rename_value(kept, source, result)
             sources = {name: result if old == source else old for name, old in sources.items()}
             sources[source] = result
             view.makers[result] = view.makers.pop(source)
@@ -64,14 +64,14 @@ def _remove(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
     return False
 
 
-def _rename(nodes: list[Proto], old: str, new: str) -> None:
+def _rename_value(nodes: list[Proto], old: str, new: str) -> None:
     """Give what one of the nodes makes, and others read, another name."""
     for node in nodes:
-        redirect(node, {old: new})
+        redirect_inputs(node, {old: new})
         node.output[:] = [new if name == old else name for name in node.output]
 
 
-def _source(outer: GraphView, view: GraphView, node: Proto, rules: "_Rules") -> str | None:
+def _find_source(outer: GraphView, view: GraphView, node: Proto, rules: "_Rules") -> str | None:
     """Return the name of the input that a node passes on, None if it may do something."""
     rule = rules.get(node.op_type)
     if rule is None or node.domain not in STANDARD:
@@ -89,18 +89,18 @@ class _Case:
         self._outer, self._view, self.node = outer, view, node
 
     def constant(self, index: int) -> Array | None:
-        return self._outer.constant(operand(self.node, index))
+        return self._outer.constant(name_operand(self.node, index))
 
     def element(self, index: int) -> int:
-        name = operand(self.node, index)
+        name = name_operand(self.node, index)
         return self._view.type_of(name).element or self._outer.type_of(name).element
 
     def rank(self, index: int) -> int | None:
-        return self._view.type_of(operand(self.node, index)).rank
+        return self._view.type_of(name_operand(self.node, index)).rank
 
     def keeps_shape(self, index: int) -> bool:
         """Whether the result has the shape of an input, by numbers and by names of the inputs."""
-        sizes = self._view.type_of(operand(self.node, index)).sizes
+        sizes = self._view.type_of(name_operand(self.node, index)).sizes
         named = self._view.dimensions
         return (
             sizes is not None
@@ -110,7 +110,7 @@ class _Case:
 
     def is_empty(self, index: int, axis: int) -> bool:
         """Whether an input is known to have no elements along an axis."""
-        sizes = self._view.type_of(operand(self.node, index)).sizes or ()
+        sizes = self._view.type_of(name_operand(self.node, index)).sizes or ()
         return -len(sizes) <= axis < len(sizes) and sizes[axis] == 0
 
     def is_filled(self, index: int, number: float, *, negative_zero: bool = False) -> bool:
@@ -129,7 +129,7 @@ _Rules = Mapping[str, Callable[[_Case], int | None]]
 """By operator: the index of the input that the result is equal to, None if that is not certain."""
 
 
-def _first(_: _Case) -> int | None:
+def _pass_first(_: _Case) -> int | None:
     return 0
 
 
@@ -142,14 +142,14 @@ def _if_same_shape(case: _Case) -> int | None:
 
 
 def _of_dropout(case: _Case) -> int | None:
-    drops = case.constant(_TRAINING) if operand(case.node, _TRAINING) else np.zeros(())
-    ratio = case.constant(1) if operand(case.node, 1) else np.ones(())
+    drops = case.constant(_TRAINING) if name_operand(case.node, _TRAINING) else np.zeros(())
+    ratio = case.constant(1) if name_operand(case.node, 1) else np.ones(())
     is_never = (drops is not None and not drops.any()) or (ratio is not None and not ratio.any())
     return 0 if is_never else None
 
 
 def _of_cast(case: _Case) -> int | None:
-    to = attribute(case.node, "to")
+    to = find_attribute(case.node, "to")
     return 0 if to is not None and to.i == case.element(0) else None
 
 
@@ -158,28 +158,28 @@ def _of_cast_like(case: _Case) -> int | None:
 
 
 def _of_transpose(case: _Case) -> int | None:
-    order = attribute(case.node, "perm")
+    order = find_attribute(case.node, "perm")
     if order is not None:
         return 0 if list(order.ints) == sorted(order.ints) else None
     return 0 if case.rank(0) in {0, 1} else None
 
 
 def _of_pad(case: _Case) -> int | None:
-    given = attribute(case.node, "pads")
+    given = find_attribute(case.node, "pads")
     pads = case.constant(1) if given is None else np.array(given.ints)
     return None if pads is None or pads.any() else 0
 
 
 def _of_slice(case: _Case) -> int | None:
     """A slice of full length by positive steps is all of it."""
-    steps = case.constant(4) if operand(case.node, 4) else np.ones(1)
+    steps = case.constant(4) if name_operand(case.node, 4) else np.ones(1)
     is_forward = steps is not None and (steps > 0).all()
     return 0 if is_forward and case.keeps_shape(0) else None
 
 
 def _of_concat(case: _Case) -> int | None:
     """The only input that is not empty."""
-    axis = attribute(case.node, "axis")
+    axis = find_attribute(case.node, "axis")
     filled = [
         index
         for index in range(len(case.node.input))
@@ -207,7 +207,7 @@ def _of_div(case: _Case) -> int | None:
 
 
 _OF_TYPES: Final[_Rules] = {
-    "Identity": _first, "Dropout": _of_dropout, "Cast": _of_cast, "CastLike": _of_cast_like,
+    "Identity": _pass_first, "Dropout": _of_dropout, "Cast": _of_cast, "CastLike": _of_cast_like,
     "Transpose": _of_transpose, "Pad": _of_pad, "Max": _if_alone, "Mean": _if_alone,
     "Min": _if_alone, "Sum": _if_alone,
 }  # fmt: skip

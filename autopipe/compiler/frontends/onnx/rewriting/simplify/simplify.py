@@ -23,22 +23,22 @@ _MOST_ROUNDS: Final = 1000
 """Each round leaves fewer nodes, or fewer unknown shapes."""
 
 
-def simplify(model: Proto) -> None:
+def simplify_graph(model: Proto) -> None:
     """Rewrite a model in place until no rewrite applies, and note the types of its values.
 
     Outputs keep their names and order, inputs stay.
     """
-    graph, opset = model.graph, check_operators.opset(model.opset_import)
+    graph, opset = model.graph, check_operators.read_opset(model.opset_import)
     name_nodes(graph)
     fold_constants.store_constants(graph)
     for _ in range(_MOST_ROUNDS):
         note_types(model)
         changed = [
-            remove_no_ops.remove(graph),
-            merge_duplicates.merge(graph),
-            fold_constants.fold(graph, opset),
-            merge_movements.merge(graph, opset),
-            fold_affine.fold(graph),
+            remove_no_ops.remove_no_ops(graph),
+            merge_duplicates.merge_duplicates(graph),
+            fold_constants.fold_constants(graph, opset),
+            merge_movements.merge_movements(graph, opset),
+            fold_affine.fold_affine_chains(graph),
         ]
         drop_dead(graph)
         if not any(changed):

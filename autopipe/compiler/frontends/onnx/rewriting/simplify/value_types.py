@@ -1,6 +1,5 @@
 """Types of values: element type, and each size as a number, a name, or None."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +7,7 @@ import onnx
 from onnx import helper
 
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
 from autopipe.errors import ModelError
 
 _SHORT: Final = 1024
@@ -40,9 +39,6 @@ class ValueType:
 
 UNKNOWN: Final = ValueType(0, None)
 
-Types = Mapping[str, ValueType]
-"""Types by name of the value."""
-
 
 def note_types(model: Proto) -> None:
     """Replace the types of values and outputs, inner graphs included, by what ONNX infers.
@@ -53,7 +49,7 @@ def note_types(model: Proto) -> None:
         inferred = infer_types(_without_data(model))
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes cannot be inferred: {error}") from error
-    for graph, known in zip(graphs(model.graph), graphs(inferred.graph), strict=True):
+    for graph, known in zip(list_graphs(model.graph), list_graphs(inferred.graph), strict=True):
         del graph.value_info[:]
         graph.value_info.extend(known.value_info)
         for output, typed in zip(graph.output, known.output, strict=True):
@@ -63,7 +59,8 @@ def note_types(model: Proto) -> None:
 def read_types(graph: Proto) -> dict[str, ValueType]:
     """Return the types that are noted in a graph, by name; inner graphs are not looked at."""
     types = {
-        value.name: _read(value.type) for value in (*graph.input, *graph.value_info, *graph.output)
+        value.name: _read_type(value.type)
+        for value in (*graph.input, *graph.value_info, *graph.output)
     }
     types.update(
         (each.name, ValueType(each.data_type, tuple(each.dims))) for each in graph.initializer
@@ -71,7 +68,7 @@ def read_types(graph: Proto) -> dict[str, ValueType]:
     return types
 
 
-def _read(kind: Proto) -> ValueType:
+def _read_type(kind: Proto) -> ValueType:
     tensor = kind.tensor_type
     if not kind.HasField("tensor_type"):
         return UNKNOWN
