@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx import operators
@@ -14,9 +15,17 @@ from autopipe.compiler.frontends.onnx.operator import MICROSOFT, ONNX, Operator
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
 from autopipe.compiler.frontends.onnx.reading.check_operators import MAX_OPSET, since_version
 from autopipe.compiler.frontends.onnx.rewriting import cleanup
+from autopipe.errors import ModelError
 from docs.operators_page import PAGE, describe_operators
 from tests.compiler.frontends.models import compiled, model, run, save, value
-from tests.compiler.frontends.test_new_operators import by_onnx, case, check, floats, made_bytes
+from tests.compiler.frontends.test_new_operators import (
+    by_onnx,
+    case,
+    check,
+    floats,
+    made_bytes,
+    merged,
+)
 
 FOLDER = Path(operators.__file__).parent
 TESTS = Path("tests")
@@ -150,6 +159,30 @@ BY_BITS = [
 
 def test_weights_of_few_bits(tmp_path):
     check(BY_BITS, partial(run, level="ENABLE"), tmp_path, opset=21, atol=1e-2)
+
+
+LEFT, RIGHT = floats(2, 3, 8), floats(2, 8, 5, seed=1)
+FUSED = [
+    case("FusedMatMul", {"a": LEFT, "b": RIGHT}, domain=MICROSOFT),
+    case("FusedMatMul", {"a": LEFT}, {"b": floats(5, 8, seed=1)}, domain=MICROSOFT,
+         alpha=0.25, transB=1),
+    case("FusedMatMul", {"a": LEFT.swapaxes(1, 2).copy(), "b": RIGHT}, domain=MICROSOFT, transA=1),
+    case("FusedMatMul", {"a": floats(8, 3), "b": floats(5, 8, seed=1)}, domain=MICROSOFT,
+         alpha=-2.0, transA=1, transB=1),
+    case("FusedMatMul", {"a": floats(8), "b": RIGHT}, domain=MICROSOFT, transA=1),
+]  # fmt: skip
+
+
+def test_fused_products(tmp_path):
+    check(FUSED, partial(run, level="ENABLE"), tmp_path, opset=11)
+
+
+def test_fused_products_that_transpose_batches_are_refused(tmp_path):
+    made, _ = merged([case("FusedMatMul", {"a": LEFT, "b": RIGHT}, domain=MICROSOFT,
+                           name="scores", transBatchA=1, transBatchB=1)], 17)  # fmt: skip
+    told = "FusedMatMul '.*scores' with transBatchA and transBatchB is not supported"
+    with pytest.raises(ModelError, match=told):
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 def test_embeddings_and_their_mask(tmp_path):

@@ -1,0 +1,51 @@
+"""FusedMatMul of onnxruntime: alpha times a matrix product, whose factors may be transposed."""
+
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+class FusedMatMul(onnx_frontend.OnnxOpConverter):
+    """A matrix product of any float."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        flags = [name for name in ("transBatchA", "transBatchB") if attr.get(name, 0)]
+        if flags:
+            raise ModelError(
+                f"FusedMatMul {known.quote_node_name(attr)} with {' and '.join(flags)} is not "
+                "supported"
+            )
+        left = _transpose(bb, inputs[0], attr.get("transA", 0))
+        right = _transpose(bb, inputs[1], attr.get("transB", 0))
+        product = bb.normalize(relax.op.matmul(left, right))
+        alpha = float(attr.get("alpha", 1.0))
+        if alpha == 1.0:
+            return product
+        return relax.op.multiply(product, relax.const(alpha, product.ty.dtype))
+
+
+def _transpose(bb: Any, factor: Any, is_asked: int) -> Any:
+    """Swap the last two axes where it is asked for; as in onnxruntime, a vector stays as it is."""
+    rank = int(factor.ty.ndim)
+    if not is_asked or rank == 1:
+        return factor
+    return bb.normalize(relax.op.permute_dims(factor, [*range(rank - 2), rank - 1, rank - 2]))
+
+
+OPERATORS: Final = (
+    Operator(
+        name="FusedMatMul",
+        domain=MICROSOFT,
+        converter=FusedMatMul,
+        empty_result=0,
+        weights={0: "kernel", 1: "kernel"},
+    ),
+)
