@@ -26,6 +26,7 @@ from tests.compiler.frontends.test_new_operators import (
     made_bytes,
     merged,
 )
+from tests.support.table import each_row
 
 FOLDER = Path(operators.__file__).parent
 TESTS = Path("tests")
@@ -181,6 +182,23 @@ def test_fused_products_that_transpose_batches_are_refused(tmp_path):
     made, _ = merged([case("FusedMatMul", {"a": LEFT, "b": RIGHT}, domain=MICROSOFT,
                            name="scores", transBatchA=1, transBatchB=1)], 17)  # fmt: skip
     told = "FusedMatMul '.*scores' with transBatchA and transBatchB is not supported"
+    with pytest.raises(ModelError, match=told):
+        load_model(save(made, tmp_path), {}, None, None)
+
+
+@each_row(
+    "attributes, told",
+    [
+        ({"K": 40, "block_size": 16}, "attribute N has to be a number above 0"),
+        ({"K": 40, "N": 6}, "attribute block_size has to be a number above 0"),
+        ({"K": 40, "N": 6, "block_size": 0}, "attribute block_size has to be a number above 0"),
+        ({"K": 40, "N": 6, "block_size": 16, "bits": 2}, "weights of 2 bits"),
+        ({"K": 40, "N": 6, "block_size": 16, "bits": "few"}, "MatMulNBits .*: ValueError"),
+    ],
+)
+def test_a_body_of_wrong_attributes_is_refused_in_a_line(tmp_path, attributes, told):
+    stored = {"w": PACKED, "s": SCALES.reshape(-1)}
+    made, _ = merged([case("MatMulNBits", {"x": LONG}, stored, domain=MICROSOFT, **attributes)], 21)
     with pytest.raises(ModelError, match=told):
         load_model(save(made, tmp_path), {}, None, None)
 

@@ -29,8 +29,7 @@ def _write_product(body: BodyWriter) -> None:
         raise body.refuse("an order of groups, g_idx, is not supported")
     if body.opset < _MIN_OPSET:
         raise body.refuse(f"opset {body.opset} is too old for it; convert the model to 18")
-    rows, columns = (int(body.attributes[name]) for name in "NK")
-    block = int(body.attributes["block_size"])
+    rows, columns, block = (body.require_size(name) for name in ("N", "K", "block_size"))
     blocks = -(-columns // block)
     values = _add_numbers(body, body.name_input(1), bits, [rows, blocks, block])
     values = body.add("Sub", [values, _add_zero_points(body, bits, rows, blocks)])

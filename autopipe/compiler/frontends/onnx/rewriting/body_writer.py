@@ -62,6 +62,13 @@ class BodyWriter:
         """Return those of some attributes that the node has."""
         return {name: self.attributes[name] for name in names if name in self.attributes}
 
+    def require_size(self, name: str) -> int:
+        """Return an attribute that has to be a number above 0; raises `ModelError` otherwise."""
+        value = self.attributes.get(name)
+        if not isinstance(value, int) or value < 1:
+            raise self.refuse(f"attribute {name} has to be a number above 0")
+        return value
+
     def refuse(self, why: str) -> ModelError:
         """Return the error that says why the node has no body."""
         return ModelError(f"com.microsoft::{describe_node(self.node)}: {why}")

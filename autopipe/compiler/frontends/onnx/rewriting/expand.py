@@ -12,11 +12,17 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, TypeProto, helper, inliner, numpy_helper
 
+from autopipe.compiler.frontends.onnx.conversion.named import describe_error
 from autopipe.compiler.frontends.onnx.operator import ONNX, Trait
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Array,
+    Proto,
+    describe_node,
+    list_graphs,
+)
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import mark_body
 from autopipe.errors import ModelError
 
@@ -111,7 +117,13 @@ def _write_body(node: Proto, operands: list[Operand], opset: int) -> FunctionPro
         _fill_attributes(node, onnx.defs.get_schema(node.op_type, opset))
     if operator.body is None:
         raise ModelError(f"operator {node.op_type} has no body")
-    return operator.body(node, operands, opset)
+    try:
+        return operator.body(node, operands, opset)
+    except (ModelError, MemoryError):
+        raise
+    except Exception as error:  # attributes that are missing or wrong: no library checks them all
+        what = f"{describe_node(node)} cannot be written as simpler operators"
+        raise ModelError(f"{what}: {describe_error(error)}") from error
 
 
 def _fill_attributes(node: Proto, schema: Proto) -> None:
