@@ -30,7 +30,7 @@ import autopipe
 from autopipe.artifacts.lowering import WHOLE
 from autopipe.benchmarking.interval import paired
 from autopipe.compiler import module_io
-from autopipe.compiler.op_info import described
+from autopipe.compiler.labels.op_info import described
 from autopipe.measure.in_model import InModel, ModelSource, Place
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import fallback, static

@@ -16,7 +16,7 @@ from machine import target
 from tvm import relax
 
 from autopipe.compiler import lowering
-from autopipe.compiler.op_info import described
+from autopipe.compiler.labels.op_info import described
 from autopipe.compiler.tasks import extract_tasks
 from autopipe.config.tuning import Measure
 from autopipe.libraries import LIBRARIES, versions

@@ -10,7 +10,7 @@ from autopipe.tasks.task import Task
 
 def target() -> Mapping[str, object]:
     """Return the facts of a target that is this machine, as a pipeline resolves them."""
-    from autopipe.compiler.stack import examine
+    from autopipe.compiler.tvm_probe import examine
     from autopipe.config import Target
     from autopipe.environment.environment import resolve
 

@@ -198,7 +198,7 @@ def _some(tasks: Path, count: int) -> list[tuple[Task, Any]]:
 
 
 def _state(task: Task, module: Any, by: Contender) -> TaskState:  # noqa: ANN401 -- TVM
-    from autopipe.compiler.op_info import described
+    from autopipe.compiler.labels.op_info import described
 
     contest = Contest(Rule(engines=(by.engine,)), 0, {by: ContestEntry()})
     return TaskState(task, "{}", described(module, task.info), {}, contest, task.share)

@@ -26,12 +26,12 @@ from autopipe.api.scheduled import (
     scheduled,
     task_alone,
 )
-from autopipe.compiler.exact_divisions import protect_module_divisions
 from autopipe.compiler.graph import elementary
+from autopipe.compiler.labels.op_info import described
 from autopipe.compiler.library import kernels
+from autopipe.compiler.loops.exact_divisions import protect_module_divisions
 from autopipe.compiler.module_io import save_module
-from autopipe.compiler.op_info import described
-from autopipe.compiler.stack import examine
+from autopipe.compiler.tvm_probe import examine
 from autopipe.config import Target, Tuning
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.environment.environment import Host

@@ -13,7 +13,7 @@ from autopipe.pipeline.packed import Emit
 
 def write_scripts(argument: Mapping[str, Any], emit: Emit) -> dict[str, dict[str, Any]]:
     """Return workloads as TVMScript, by name, as `compiler.script` does."""
-    from autopipe.compiler.script import scripts
+    from autopipe.compiler.tvmscript_text import scripts
 
     return scripts(argument, emit)
 

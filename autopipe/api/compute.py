@@ -12,8 +12,8 @@ from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
 from autopipe.api.free_layouts import where_they_pay
-from autopipe.compiler.domains import plain_domains
-from autopipe.compiler.exact_divisions import protect_divisions
+from autopipe.compiler.loops.exact_divisions import protect_divisions
+from autopipe.compiler.loops.zero_based_axes import plain_domains
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.walls.names import EXTERNS, PACKED
 from autopipe.errors import ModelError

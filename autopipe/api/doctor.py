@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import psutil
 
 from autopipe import extensions, libraries
-from autopipe.compiler import stack
+from autopipe.compiler import tvm_probe
 from autopipe.config import Pipeline, Target
 from autopipe.config.tuning import Measure
 from autopipe.environment.environment import requirement
@@ -80,20 +80,20 @@ def _checks() -> tuple[Check, ...]:
     tuning = "pip install xgboost-cpu psutil cloudpickle"
     modules = ["xgboost", "psutil", "cloudpickle"]
     return (
-        Check("tvm", stack.importable, {"modules": ["tvm", "tvm_ffi"]}, pins),
-        Check("tvm-ffi", stack.fit, {}, pins),
-        Check("processor", stack.host, {}, "set target.mcpu to its nearest relative"),
+        Check("tvm", tvm_probe.importable, {"modules": ["tvm", "tvm_ffi"]}, pins),
+        Check("tvm-ffi", tvm_probe.fit, {}, pins),
+        Check("processor", tvm_probe.host, {}, "set target.mcpu to its nearest relative"),
         Check(
-            "linker", stack.link, {"linker": linker()},
+            "linker", tvm_probe.link, {"linker": linker()},
             "install a C++ compiler, such as g++, or name one in CXX",
         ),
-        Check("tuning", stack.importable, {"modules": modules}, tuning, tvm=False),
-        Check("onnx", stack.importable, {"modules": ["onnx"]}, "pip install onnx", tvm=False),
+        Check("tuning", tvm_probe.importable, {"modules": modules}, tuning, tvm=False),
+        Check("onnx", tvm_probe.importable, {"modules": ["onnx"]}, "pip install onnx", tvm=False),
         Check(
-            "onnxruntime", stack.importable, {"modules": ["onnxruntime"]}, onnxruntime,
+            "onnxruntime", tvm_probe.importable, {"modules": ["onnxruntime"]}, onnxruntime,
             needed=False, tvm=False,
         ),
-        Check("cuda", stack.cuda, {}, "pip install 'autopipe[cuda]'", needed=False),
+        Check("cuda", tvm_probe.cuda, {}, "pip install 'autopipe[cuda]'", needed=False),
         Check(
             "sandbox", seccomp.check, {},
             "run it where the kernel has seccomp, or read models of strangers before it does",
@@ -114,7 +114,7 @@ def _linkers(target: Target) -> tuple[Check, ...]:
     advice = "name a compiler that links for target.mtriple, and a target.sysroot if it needs one"
     asked = target.model_dump(mode="json", include={"mcpu", "mattr", "mtriple"})
     named = {"linker": target.linker, "sysroot": target.sysroot}
-    return (Check("target", stack.cross_link, {**asked, **named}, advice),)
+    return (Check("target", tvm_probe.cross_link, {**asked, **named}, advice),)
 
 
 def _devices(measure: Measure) -> Diagnosis:

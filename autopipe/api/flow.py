@@ -11,7 +11,7 @@ from autopipe.api import cross
 from autopipe.api.evidence import Evidence
 from autopipe.api.next_step import name_bisect
 from autopipe.api.publish import publish
-from autopipe.compiler.stack import examine
+from autopipe.compiler.tvm_probe import examine
 from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.environment.environment import Environment, Host, Stack, describe_tvm_misfit

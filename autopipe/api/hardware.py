@@ -8,8 +8,8 @@ from pydantic import JsonValue, ValidationError
 
 from autopipe.backends import BACKENDS
 from autopipe.compiler.codegen.type_bfloat16_operands import PRODUCTS
-from autopipe.compiler.stack import machine
 from autopipe.compiler.target.cpu import TILES
+from autopipe.compiler.tvm_probe import machine
 from autopipe.config import Frozen, Target
 from autopipe.config.target import Hardware
 from autopipe.environment.environment import resolve

@@ -17,9 +17,9 @@ from autopipe.api.compute import Compute, declared
 from autopipe.api.hardware import conditions
 from autopipe.backends import BACKENDS
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
-from autopipe.compiler.exact_divisions import protect_module_divisions
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.op_info import carried
+from autopipe.compiler.labels.op_info import carried
+from autopipe.compiler.loops.exact_divisions import protect_module_divisions
 from autopipe.compiler.tasks import task_of, workload
 from autopipe.config import Frozen, Target
 from autopipe.errors import ModelError

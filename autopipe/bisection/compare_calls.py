@@ -39,7 +39,7 @@ from autopipe.bisection.plain_twin import PlainTwin, count_outputs
 from autopipe.compiler import module_io
 from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.library.model_instances import Instance
-from autopipe.compiler.library.plain import size_arguments
+from autopipe.compiler.library.plain_reference import size_arguments
 from autopipe.compiler.library.prepared_run import PreparedRun
 from autopipe.compiler.library.runtime import load_artifact
 from autopipe.compiler.target.target import tvm_target

@@ -18,7 +18,7 @@ from autopipe.compiler.library import build
 from autopipe.compiler.library.kernel_compiler import NotCompiled
 from autopipe.compiler.pass_observer import add_measured_passes, measured_passes
 from autopipe.compiler.tasks import labelled
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.environment.toolchain import Linker
 from autopipe.errors import AutopipeError, StageError
 from autopipe.processes import contained

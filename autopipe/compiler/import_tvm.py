@@ -7,4 +7,4 @@ with omit_torch(), list_functions_once():
 
     order_size_variables()
 
-from autopipe.compiler import libm, reducers  # noqa: F401 - wherever kernels are made
+from autopipe.compiler.arithmetic import libm, reducers  # noqa: F401 - wherever kernels are made

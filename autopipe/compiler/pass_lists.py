@@ -18,6 +18,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
+from autopipe.compiler.arithmetic.wrapping_integers import widen_wrapping
 from autopipe.compiler.codegen.assume_nonnegative_sizes import assume_nonnegative_sizes
 from autopipe.compiler.codegen.configure_tiles import configure_tiles
 from autopipe.compiler.codegen.keep_in_registers import keep_in_registers
@@ -28,9 +29,11 @@ from autopipe.compiler.codegen.round_to_bfloat16 import round_to_bfloat16
 from autopipe.compiler.codegen.share_shapes import share_shapes
 from autopipe.compiler.codegen.split_at_borders import split_at_borders
 from autopipe.compiler.codegen.type_bfloat16_operands import type_bfloat16_operands
-from autopipe.compiler.exact_divisions import protect_divisions, protect_module_divisions
+from autopipe.compiler.dynamic_sizes.kernel_sizes import takes_every_size
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.graph.hoist import COUNT
+from autopipe.compiler.labels.node_labels import complete_labels, keep_merged
+from autopipe.compiler.loops.exact_divisions import protect_divisions, protect_module_divisions
 from autopipe.compiler.named_pass import (
     KernelPass,
     NamedPass,
@@ -39,8 +42,6 @@ from autopipe.compiler.named_pass import (
     module_pass,
     tvm_pass,
 )
-from autopipe.compiler.node_labels import complete_labels, keep_merged
-from autopipe.compiler.open_sizes import takes_every_size
 from autopipe.compiler.pass_state import LinkState, LowerState, OptimizeState
 from autopipe.compiler.passes.add_destinations import add_destinations
 from autopipe.compiler.passes.add_kernel import add_kernel
@@ -68,7 +69,6 @@ from autopipe.compiler.passes.split_packing import split_packing
 from autopipe.compiler.passes.transpose_before_resize import transpose_before_resize
 from autopipe.compiler.passes.widen_to_float32 import widen_to_float32
 from autopipe.compiler.target.target import backend_of
-from autopipe.compiler.wrapping_integers import widen_wrapping
 
 
 def _round_products(module: tvm.IRModule, state: OptimizeState) -> tvm.IRModule:

@@ -8,8 +8,8 @@ from tvm import relax
 
 from autopipe.compiler.fusion.neighbours import Pays
 from autopipe.compiler.fusion.scope import Scope
-from autopipe.compiler.node_labels import Label
-from autopipe.compiler.op_info import CallInfos
+from autopipe.compiler.labels.node_labels import Label
+from autopipe.compiler.labels.op_info import CallInfos
 from autopipe.compiler.passes.round_products import RoundedProducts
 from autopipe.tasks.op_info import OpInfo
 

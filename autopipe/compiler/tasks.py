@@ -15,13 +15,13 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import BufferStore, For
 
-from autopipe.compiler import operations
-from autopipe.compiler.at_likely import LikelyKernels
+from autopipe.compiler.dynamic_sizes.kernel_sizes import bound, known_of, likely_instance
+from autopipe.compiler.dynamic_sizes.likely_kernels import LikelyKernels
 from autopipe.compiler.graph.calls import call_counts, weight_arguments
 from autopipe.compiler.graph.literals import buffer_tensor
+from autopipe.compiler.labels.op_info import carried
+from autopipe.compiler.loops import count_operations
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.op_info import carried
-from autopipe.compiler.open_sizes import bound, known_of, likely_instance
 from autopipe.compiler.recurrence import form
 from autopipe.tasks.op_info import ATTRIBUTE, OpInfo
 from autopipe.tasks.task import Task
@@ -255,7 +255,7 @@ def _flops(module: tvm.IRModule) -> float:
         counted = float(estimate_tir_flops(module))
     except RuntimeError:  # symbolic extents and while loops have no count
         return 0.0
-    bound = operations.most(module["main"])
+    bound = count_operations.most(module["main"])
     return min(counted, bound) if math.isfinite(bound) else 0.0
 
 

@@ -43,7 +43,7 @@ class Bench:
     def __init__(self, link: Link) -> None:
         """Find out what this machine is. Raises AutopipeError."""
         from autopipe.compiler import import_tvm  # noqa: F401 -- once, before the first fork
-        from autopipe.compiler.stack import examine
+        from autopipe.compiler.tvm_probe import examine
 
         self._link = link
         self._said = 0.0

@@ -9,8 +9,8 @@ import numpy as np
 import tvm
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-from autopipe.compiler import indices
-from autopipe.compiler.open_sizes import Counts, OpenSizes, bound, counted, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import Counts, OpenSizes, bound, counted, known_of
+from autopipe.compiler.loops import index_inputs
 
 _PERIOD: Final = 65521
 """Values after which a pattern repeats: a prime, so that no stride of an array hits it."""
@@ -144,8 +144,8 @@ def arguments(module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0) ->
 def _ranges(function: tvm.tirx.PrimFunc) -> list[range]:
     """Return what wider integers may be, by parameter."""
     limits: dict[str, int] = {}
-    indices.follow(function, {param: {param.name} for param in function.params}, limits)
-    divisors = indices.divisors(function)
+    index_inputs.follow(function, {param: {param.name} for param in function.params}, limits)
+    divisors = index_inputs.divisors(function)
     return [
         range(param in divisors, max(1, limits.get(param.name, 2))) for param in function.params
     ]

@@ -12,9 +12,9 @@ from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.indices import looked_up, reads_bits, rounds
 from autopipe.compiler.library import linking
 from autopipe.compiler.library.row_order import along_rows
+from autopipe.compiler.loops.index_inputs import looked_up, reads_bits, rounds
 from autopipe.compiler.recurrence.form import ATTRIBUTE
 from autopipe.compiler.target.target import backend_of, host_of
 from autopipe.errors import StageError

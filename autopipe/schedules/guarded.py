@@ -18,8 +18,8 @@ import tvm
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.nests import blocks_in, renewed
-from autopipe.compiler.open_sizes import OpenSizes, known_of, open_variables
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of, open_variables
+from autopipe.compiler.loops.copy_loops import blocks_in, renewed
 from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, product_of
 from autopipe.schedules.primitives import ELEMENTS, rewrite
 

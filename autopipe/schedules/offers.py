@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from autopipe.compiler.labels.op_info import described
 from autopipe.compiler.module_io import load_module
-from autopipe.compiler.op_info import described
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementations.implementation import implementations
 from autopipe.schedules.templates.serve import serve

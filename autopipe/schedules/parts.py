@@ -23,7 +23,7 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 from tvm.tirx import For, stmt_seq
 
-from autopipe.compiler.nests import renewed
+from autopipe.compiler.loops.copy_loops import renewed
 from autopipe.schedules.primitives import rewrite
 
 _MOST_COPIES: Final = 256

@@ -29,7 +29,7 @@ STAGES: Final[tuple[type[Stage], ...]] = (
 """All stages, in the order of the flow."""
 
 PRELOADED: Final = (
-    "autopipe.compiler.import_tvm", "autopipe.stages", "autopipe.compiler.op_info", "yaml",
+    "autopipe.compiler.import_tvm", "autopipe.stages", "autopipe.compiler.labels.op_info", "yaml",
 )  # fmt: skip
 """The modules that most stages need: they are imported once, before a child is forked for each."""
 

@@ -179,7 +179,7 @@ class BuildStage(Stage, frozen=True):
     ) -> "Iterator[Choices]":
         from autopipe.building.choice import Asked, Choices
         from autopipe.compiler import module_io
-        from autopipe.compiler.op_info import described
+        from autopipe.compiler.labels.op_info import described
         from autopipe.safety.inspection import Inspector
         from autopipe.safety.maker import Maker
         from autopipe.schedules.policy import Policy
@@ -254,7 +254,7 @@ def _map_nodes(
     functions: "Mapping[str, tuple[KernelFunction, ...]]",
 ) -> None:
     """Write which nodes of the model the kernel calls of each library are made of."""
-    from autopipe.compiler.kernel_nodes import kernel_work
+    from autopipe.compiler.labels.kernel_nodes import kernel_work
     from autopipe.compiler.tasks import labelled
 
     flops = {name: task.flops for task in tasks for name in task.functions}

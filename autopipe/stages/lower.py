@@ -58,7 +58,8 @@ class LowerStage(Stage, frozen=True):
 
         Raises ConfigError if a rule names an op that Relax does not have.
         """
-        from autopipe.compiler import closed, module_io, open_sizes
+        from autopipe.compiler import module_io
+        from autopipe.compiler.dynamic_sizes import fix_sizes, kernel_sizes
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.schedulable import refusals
 
@@ -70,7 +71,7 @@ class LowerStage(Stage, frozen=True):
             lowered = self._noted(self._lowered(module, conditions, scope))
             module_io.save_module(lowered, ctx.out / WHOLE)
             for one in sized.modules:
-                bound = closed.at(module, open_sizes.steps(self.dimensions, one.sizes))
+                bound = fix_sizes.at(module, kernel_sizes.steps(self.dimensions, one.sizes))
                 at = self._noted(self._lowered(bound, conditions, scope))
                 module_io.save_module(at, ctx.out / one.file)
         if sized.modules:
@@ -80,10 +81,10 @@ class LowerStage(Stage, frozen=True):
 
     def _noted(self, lowered: "tvm.IRModule") -> "tvm.IRModule":
         """Return a module in which each kernel with open sizes says which are likely."""
-        from autopipe.compiler import open_sizes
+        from autopipe.compiler.dynamic_sizes import kernel_sizes
 
-        known = open_sizes.OpenSizes.of(self.dimensions).also(lowered, self.found)
-        return open_sizes.noted(lowered, known)
+        known = kernel_sizes.OpenSizes.of(self.dimensions).also(lowered, self.found)
+        return kernel_sizes.noted(lowered, known)
 
     def _lowered(
         self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"

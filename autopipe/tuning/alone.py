@@ -10,8 +10,8 @@ import tvm
 
 from autopipe import config, extensions
 from autopipe.artifacts.tuning import BestRecord, TuningResult
+from autopipe.compiler.labels.op_info import carried, described
 from autopipe.compiler.module_io import load_module, save_json, save_module
-from autopipe.compiler.op_info import carried, described
 from autopipe.compiler.target import machine
 from autopipe.compiler.tasks import task_of, workload
 from autopipe.config.schedules import Rule, Schedules

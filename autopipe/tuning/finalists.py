@@ -12,7 +12,7 @@ from typing import Final
 import tvm
 
 from autopipe.compiler import module_io
-from autopipe.compiler.op_info import described
+from autopipe.compiler.labels.op_info import described
 from autopipe.processes.contained import Failed
 from autopipe.safety.maker import Maker, Refused
 from autopipe.schedules.engines.fallback import falls

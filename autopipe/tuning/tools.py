@@ -13,7 +13,7 @@ import tvm
 
 from autopipe.backends import of_target
 from autopipe.compiler import module_io
-from autopipe.compiler.op_info import described
+from autopipe.compiler.labels.op_info import described
 from autopipe.config import Tuning
 from autopipe.config.tasks import Judge
 from autopipe.config.tuning import Reach

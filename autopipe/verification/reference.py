@@ -50,7 +50,7 @@ EXACT_BYTES: Final = ("session.x64quantprecision", "1")
 unless it is told not to. As a rival it may be so fast; as a reference it has to be right."""
 
 _PACKAGES = {**dict.fromkeys(RUNTIMES, "onnxruntime"), "onnx": "onnx", PLAIN: "apache-tvm"}
-_PROGRAMS = {PLAIN: "autopipe.compiler.library.plain"}
+_PROGRAMS = {PLAIN: "autopipe.compiler.library.plain_reference"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from tvm import te, tirx, topi
 
 from autopipe import auto_schedule
 from autopipe.api.compute import declared
-from autopipe.compiler.domains import begin_at_zero
 from autopipe.compiler.graph import weights
+from autopipe.compiler.loops.zero_based_axes import begin_at_zero
 from autopipe.errors import ModelError
 from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.templates.serve import serve

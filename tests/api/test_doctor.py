@@ -62,7 +62,7 @@ def test_what_does_not_work_says_what_to_do(failure: Exception, shown: str) -> N
     ],
 )
 def test_the_row_of_cuda_says_what_there_is(monkeypatch, gpu, compiler, said) -> None:
-    from autopipe.compiler import stack
+    from autopipe.compiler import tvm_probe
     from autopipe.compiler.library import cuda_runtime
     from autopipe.environment import cuda
 
@@ -72,7 +72,7 @@ def test_the_row_of_cuda_says_what_there_is(monkeypatch, gpu, compiler, said) ->
     monkeypatch.setattr(cuda_runtime, "load", lambda: None)
     monkeypatch.setattr("tvm.runtime.Device.exist", False)
     try:
-        found = stack.cuda({}, lambda _: None)
+        found = tvm_probe.cuda({}, lambda _: None)
     except SetupError as error:
         found = str(error)
     assert said in found

@@ -6,7 +6,7 @@ import numpy as np
 import tvm
 
 from autopipe.compiler import module_io, tasks
-from autopipe.compiler.code_equality import is_same_code
+from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.tasks.op_info import ATTRIBUTE, Literal, OpInfo, Parameter
 from autopipe.tasks.tensor import Tensor
 from tests.compiler import graphs

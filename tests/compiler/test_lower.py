@@ -1,7 +1,8 @@
 import pytest
 from tvm import relax
 
-from autopipe.compiler import lowering, module_io, op_info, tasks
+from autopipe.compiler import lowering, module_io, tasks
+from autopipe.compiler.labels import op_info
 from autopipe.compiler.passes import fuse_ops
 from autopipe.errors import ModelError
 from autopipe.tasks.op_info import Parameter, Result

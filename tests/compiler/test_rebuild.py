@@ -3,7 +3,7 @@ import pytest
 from tvm import relax
 
 from autopipe.compiler import lowering, tasks
-from autopipe.compiler.code_equality import is_same_code
+from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.tasks.op_info import Literal, Parameter, Result
 from tests.compiler import graphs
 from tests.compiler.rebuild import RebuildError, rebuild

@@ -6,7 +6,7 @@ Prints a line of JSON for the plain loops, a right schedule, and one that fits n
 import json
 import sys
 
-from autopipe.compiler.stack import examine
+from autopipe.compiler.tvm_probe import examine
 from autopipe.config.tuning import Measure, Reach
 from autopipe.environment.facet import Facet
 from autopipe.farm.bench import known_versions

@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from autopipe.compiler.stack import examine
+from autopipe.compiler.tvm_probe import examine
 from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.farm.bench import known_versions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.compiler.op_info import described
+from autopipe.compiler.labels.op_info import described
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError, TargetError
 from autopipe.processes import contained

@@ -64,7 +64,7 @@ ENDS = {
     "crash": "killed by SIGSEGV",
     "hang": "no answer within",
     "compiler": "killed by SIGABRT",
-    "brought": f"autopipe.compiler.walls.foreign.ForeignCode: {_FOUND}",
+    "brought": f"autopipe.compiler.walls.foreign_code.ForeignCode: {_FOUND}",
 }
 """How that is told."""
 

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import te, tirx, topi
 from tvm.s_tir import SBlock
 
-from autopipe.compiler import open_sizes
+from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.expressions import among
 
@@ -320,14 +320,14 @@ def drawn(family: str, seed: int) -> tvm.IRModule:
     if random.random() < 0.7:
         function = function.with_attr("layout_free_buffers", free)
     reduced, known = _reduced(function), []
-    for size in open_sizes.open_variables(function):
+    for size in kernel_sizes.open_variables(function):
         largest = random.choice((9, 17, 33, 40))
         # a reduction over nothing leaves its result as it was
         smallest = random.choice((1, 1, 2) if among(size, reduced) else (1, 1, 0, 2))
         likely = random.choice((1, 1, 2, 3, 8, 16, 17, 24))
         known.append([smallest, max(1, smallest, min(likely, largest)), largest])
     if known:
-        function = function.with_attr(open_sizes.SIZES, known)
+        function = function.with_attr(kernel_sizes.SIZES, known)
     return tvm.IRModule({"main": function})
 
 

@@ -5,7 +5,7 @@ from tvm import relax
 from tvm.relax import op
 
 from autopipe.compiler import lowering
-from autopipe.compiler.op_info import described
+from autopipe.compiler.labels.op_info import described
 from autopipe.compiler.tasks import extract_tasks
 from tests.schedules.tasks import TARGET
 

@@ -2,8 +2,8 @@
 
 import tvm
 
-from autopipe.compiler.stack import machine
 from autopipe.compiler.target.target import tvm_target
+from autopipe.compiler.tvm_probe import machine
 from autopipe.config import Target
 from autopipe.environment.environment import resolve
 

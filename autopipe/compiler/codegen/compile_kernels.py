@@ -16,8 +16,8 @@ from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.support import cc
 from tvm.tirx.compilation_pipeline import register_tir_pipeline
 
+from autopipe.compiler.dynamic_sizes.kernel_sizes import is_dynamic, open_variables
 from autopipe.compiler.named_pass import KernelPass, run_passes
-from autopipe.compiler.open_sizes import is_dynamic, open_variables
 from autopipe.compiler.pass_lists import (
     HOST_KERNELS,
     HOST_KERNELS_DYNAMIC,
@@ -25,8 +25,8 @@ from autopipe.compiler.pass_lists import (
     MACHINE_DYNAMIC,
 )
 from autopipe.compiler.patches import replace_build
-from autopipe.compiler.walls import linked, module, text
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls import check_objects, module, text
+from autopipe.compiler.walls.foreign_code import ForeignCode
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -96,12 +96,12 @@ def export_library(
 @wraps(cc.create_shared)  # TVM reads attributes of it
 def _linked(output: str, objects: Sequence[str], **options: object) -> None:
     for file in objects:
-        linked.look_at_object(Path(file).read_bytes(), Path(file).name)
+        check_objects.look_at_object(Path(file).read_bytes(), Path(file).name)
     sizes = ", ".join(f"{Path(file).name} {Path(file).stat().st_size} bytes" for file in objects)
     _LOG.debug("linking %s", sizes)
     cc.create_shared(output, objects, **options)
     try:
-        linked.look_at_library(Path(output).read_bytes(), Path(output).name)
+        check_objects.look_at_library(Path(output).read_bytes(), Path(output).name)
     except ForeignCode:
         Path(output).unlink()
         raise

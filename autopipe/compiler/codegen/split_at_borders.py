@@ -23,16 +23,16 @@ from typing import Any, Final
 
 import tvm_ffi
 from tvm import tirx
-from tvm.tirx import For, ForKind, PrimFunc, Stmt
+from tvm.tirx import Evaluate, For, ForKind, PrimFunc, Stmt
 
-from autopipe.compiler.index_borders import (
+from autopipe.compiler.loops.copy_loops import renewed
+from autopipe.compiler.loops.index_borders import (
     Iterations,
     Ranges,
     find_choices,
     has_choices,
     is_number,
 )
-from autopipe.compiler.nests import renewed
 
 _LEAST: Final = 16
 """Fewest iterations between borders: shorter loops have few vectors."""
@@ -81,6 +81,8 @@ def _split(loop: For, ranges: Ranges, depth: int) -> Stmt:
     )
     middle = Iterations(first, end, between.body).loop(loop, known)
     done = [one for one in (before, middle, after) if not _is_empty(one)]
+    if not done:
+        return Evaluate(0)
     return tirx.stmt_seq(*map(renewed, done))
 
 

@@ -16,14 +16,14 @@ import tvm
 from tvm import relax
 from tvm.relax.transform import FuseTIR
 
+from autopipe.compiler.fusion.graph_steps import Unfused
 from autopipe.compiler.fusion.grouping import Group, Grouping
 from autopipe.compiler.fusion.regroup import Functions, read, regroup
-from autopipe.compiler.fusion.unfused import Unfused
 from autopipe.compiler.graph.calls import bindings, graph_functions, is_kernel_call
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.graph.literals import tensors
+from autopipe.compiler.labels.op_info import CallInfos
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.op_info import CallInfos
 from autopipe.compiler.tasks import workload
 
 Pays = Callable[[tvm.IRModule], bool]

@@ -20,7 +20,7 @@ from functools import partial
 import tvm
 from tvm import relax
 
-from autopipe.compiler.fusion.unfused import Unfused, Value, key, meaning
+from autopipe.compiler.fusion.graph_steps import Unfused, Value, key, meaning
 from autopipe.compiler.graph.calls import bindings, callee, fused_function, graph_functions
 
 Groups = Sequence[tuple[str, ...]]

@@ -16,12 +16,12 @@ from tvm.relax.transform import FuseOps, FuseTIR
 
 from autopipe.compiler.fusion import fusion_rules
 from autopipe.compiler.fusion.fusion_rules import FusionRules, Warn
+from autopipe.compiler.fusion.graph_steps import unfused
 from autopipe.compiler.fusion.grouping import Group, Grouping
 from autopipe.compiler.fusion.neighbours import Pays, join_neighbours, may_join
 from autopipe.compiler.fusion.regroup import Functions, read, regroup
-from autopipe.compiler.fusion.unfused import unfused
+from autopipe.compiler.labels.op_info import CallInfos
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.op_info import CallInfos
 from autopipe.compiler.tasks import workload
 from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError

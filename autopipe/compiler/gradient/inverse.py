@@ -20,7 +20,6 @@ from tvm.error import InternalError
 from tvm.ir import Expr, Var
 from tvm.sym import Analyzer, detect_iter_map, detect_linear_equation, inverse_affine_iter_map
 
-from autopipe.compiler.exact_divisions import write_out_division
 from autopipe.compiler.gradient.expressions import (
     dtype_of,
     looks_up,
@@ -28,6 +27,7 @@ from autopipe.compiler.gradient.expressions import (
     replaced,
     uses,
 )
+from autopipe.compiler.loops.exact_divisions import write_out_division
 from autopipe.errors import ModelError
 
 _FAR: Final = 1 << 31

@@ -32,7 +32,7 @@ from tvm.tirx import BufferStore
 
 from autopipe.compiler.graph.angle_bounds import bounds
 from autopipe.compiler.graph.arithmetic import SINGLE, horner, let
-from autopipe.compiler.nests import renewed
+from autopipe.compiler.loops.copy_loops import renewed
 
 _DOUBLE: Final = "float64"
 

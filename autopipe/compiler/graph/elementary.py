@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr
 
-from autopipe.compiler import libm
-from autopipe.compiler.graph import angles, circular, exponentials, hyperbolic, whole
+from autopipe.compiler.arithmetic import libm
+from autopipe.compiler.graph import angles, circular, exponentials, hyperbolic, round_to_integers
 from autopipe.compiler.graph.arithmetic import (
     INFINITY_BITS,
     SINGLE,
@@ -131,7 +131,7 @@ def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFun
 
 def _expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
     function = circular.expanded(function)
-    return _computed(tvm_ffi.structural_map(function, (tirx.Cast, whole.rounded)))
+    return _computed(tvm_ffi.structural_map(function, (tirx.Cast, round_to_integers.rounded)))
 
 
 _Part = TypeVar("_Part", tirx.PrimFunc, Expr)

@@ -9,12 +9,12 @@ from tvm import relax
 
 from autopipe.artifacts.model_nodes import KernelFunction
 from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
-from autopipe.compiler.kernel_nodes import kernel_functions
+from autopipe.compiler.dynamic_sizes.kernel_sizes import is_dynamic, takes_every_size
+from autopipe.compiler.labels.kernel_nodes import kernel_functions
 from autopipe.compiler.library import kernels, linking
 from autopipe.compiler.library.kernel_compiler import compiling
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.named_pass import run_passes
-from autopipe.compiler.open_sizes import is_dynamic, takes_every_size
 from autopipe.compiler.pass_lists import LINK
 from autopipe.compiler.pass_observer import pass_context
 from autopipe.compiler.pass_state import LinkState

@@ -9,8 +9,8 @@ import numpy as np
 from autopipe.artifacts.signature import MAIN_INTO, Signature
 from autopipe.backends import DEVICES
 from autopipe.compiler.library.call_limit import CallLimit, CallLimits, VirtualMachine, call_within
-from autopipe.compiler.library.described import Described
 from autopipe.compiler.library.kernel_threads import KernelThreads
+from autopipe.compiler.library.model_display import Described
 from autopipe.compiler.library.ports import (
     NO_ARRAYS,
     Arrays,

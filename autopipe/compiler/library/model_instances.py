@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from autopipe.compiler.library.call_limit import CallLimit, CallLimits
-from autopipe.compiler.library.described import Described
 from autopipe.compiler.library.loaded_model import LoadedModel
+from autopipe.compiler.library.model_display import Described
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, Inputs
 from autopipe.compiler.library.stream import Held, Stream, StreamCall

@@ -12,9 +12,9 @@ import numpy as np
 
 from autopipe.artifacts.signature import LIBRARY, Signature
 from autopipe.compiler.library.call_limit import CallLimit, CallLimits, VirtualMachine
-from autopipe.compiler.library.described import Described
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.loaded_model import LoadedModel
+from autopipe.compiler.library.model_display import Described
 from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, Inputs, name_inputs, sizes_of
 from autopipe.config.dimension import told
 from autopipe.errors import ConfigError, StageError

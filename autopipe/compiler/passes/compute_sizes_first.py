@@ -15,8 +15,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND_SIZES
 from autopipe.compiler.graph.calls import graph_functions
-from autopipe.compiler.open_sizes import FOUND_SIZES
 
 
 def compute_sizes_first(module: tvm.IRModule) -> tvm.IRModule:

@@ -19,7 +19,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import bindings, graph_functions
-from autopipe.compiler.graph.hidden import hide, show
+from autopipe.compiler.graph.hide_from_layouts import hide, show
 from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.passes.legalize import legalize, unlowered
 from autopipe.errors import ModelError

@@ -28,7 +28,7 @@ from autopipe.compiler.attention import AttentionForm, plain
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
-from autopipe.compiler.node_labels import strip_label
+from autopipe.compiler.labels.node_labels import strip_label
 
 _FEWEST: Final = 8
 """Queries, keys and numbers of a head below which vectors would stay half empty."""

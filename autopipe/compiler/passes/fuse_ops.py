@@ -9,10 +9,10 @@ from typing import Final
 
 import tvm
 
-from autopipe.compiler import op_info
-from autopipe.compiler.call_labels import CallLabels
-from autopipe.compiler.fusion.mergeable import mergeable
+from autopipe.compiler.fusion.keep_apart import mergeable
 from autopipe.compiler.fusion.scope import fuse
+from autopipe.compiler.labels import op_info
+from autopipe.compiler.labels.call_labels import CallLabels
 from autopipe.compiler.pass_state import LowerState
 from autopipe.compiler.passes.legalize import unlowered
 from autopipe.errors import ModelError

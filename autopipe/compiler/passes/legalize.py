@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import backend, transform
 
-from autopipe.compiler import (  # noqa: F401 - they register how ops are legalized
+from autopipe.compiler.arithmetic import (  # noqa: F401 - they register how ops are legalized
     extremes,
     filling,
     float_order,

@@ -5,7 +5,7 @@ from tvm.relax import transform
 from tvm.s_tir import Schedule
 
 from autopipe.compiler.graph.weights import MARK
-from autopipe.compiler.kernel_nodes import relabel_packed
+from autopipe.compiler.labels.kernel_nodes import relabel_packed
 
 
 def split_packing(module: tvm.IRModule) -> tvm.IRModule:

@@ -3,7 +3,7 @@
 import tvm
 
 from autopipe.compiler.walls import module
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.errors import ModelError
 
 

@@ -15,7 +15,7 @@ from tvm.ir import Op, StringImm
 
 from autopipe.compiler.library.linking import ATTRIBUTE
 from autopipe.compiler.walls import callees, names
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.libraries.library import Library
 
 _SYMBOL: Final = re.compile(r"(?!__|_library|_metadata)[A-Za-z_][A-Za-z0-9_]{0,4095}")

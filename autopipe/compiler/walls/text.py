@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from autopipe.compiler.codegen.configure_tiles import SYSTEM_CALL
 from autopipe.compiler.walls import symbols
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls.foreign_code import ForeignCode
 
 if TYPE_CHECKING:
     import tvm

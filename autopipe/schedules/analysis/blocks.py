@@ -10,8 +10,8 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, least, most
 from autopipe.compiler.graph.literals import sizes
-from autopipe.compiler.open_sizes import OpenSizes, least, most
 from autopipe.compiler.patches import cache_type_hints
 
 cache_type_hints()  # every template looks at blocks

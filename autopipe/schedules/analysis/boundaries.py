@@ -13,7 +13,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.sym import Analyzer, detect_linear_equation
 
-from autopipe.compiler.index_borders import SIDES, border, difference
+from autopipe.compiler.loops.index_borders import SIDES, border, difference
 from autopipe.schedules.analysis.usual_stride import choose_side
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")

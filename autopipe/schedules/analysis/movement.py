@@ -19,7 +19,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 
-from autopipe.compiler.exact_divisions import iteration_sum
+from autopipe.compiler.loops.exact_divisions import iteration_sum
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 from autopipe.schedules.analysis.boundaries import divide_axis, find_boundaries, nodes_of
 from autopipe.schedules.analysis.periods import DIVISIONS

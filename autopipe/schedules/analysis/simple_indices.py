@@ -23,7 +23,7 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import BufferRegion, BufferStore, Cast, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
-from autopipe.compiler.exact_divisions import begins_at_zero, protect_index
+from autopipe.compiler.loops.exact_divisions import begins_at_zero, protect_index
 from autopipe.schedules.analysis.known_conditions import without_known
 
 

@@ -8,7 +8,7 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.sym import Analyzer, detect_linear_equation
 
-from autopipe.compiler.operations import operations
+from autopipe.compiler.loops.count_operations import operations
 from autopipe.schedules.analysis.expressions import substitute
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction

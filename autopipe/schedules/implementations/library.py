@@ -11,8 +11,8 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.tirx import BufferType, SeqStmt
 
 from autopipe.compiler.graph.literals import buffer_tensor
+from autopipe.compiler.labels.op_info import carried
 from autopipe.compiler.library import linking
-from autopipe.compiler.op_info import carried
 from autopipe.libraries.library import Library
 from autopipe.schedules.analysis import gemm
 from autopipe.schedules.analysis.blocks import is_copy, is_spatial

@@ -23,7 +23,7 @@ from tvm import te, tirx
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 
-from autopipe.compiler.open_sizes import likely_instance
+from autopipe.compiler.dynamic_sizes.kernel_sizes import likely_instance
 from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, product_of
 from autopipe.schedules.analysis.convolution import Convolution, recognize
 from autopipe.schedules.analysis.filtering_cost import BYTES, Filtering, direct, estimate

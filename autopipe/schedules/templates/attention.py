@@ -36,8 +36,8 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.script.ir_builder import IRBuilder
 
 from autopipe.compiler.attention import ATTRIBUTE, AttentionForm, parse, plain, usual
-from autopipe.compiler.code_equality import is_same_code
 from autopipe.compiler.graph import elementary
+from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.schedules.analysis.blocks import extent_of
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.bands import DTYPE, Attended, BandLoops, QueryBand

@@ -15,7 +15,7 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.open_sizes import OpenSizes, is_at_least, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, known_of
 from autopipe.schedules.analysis.blocks import enough
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.product import Product

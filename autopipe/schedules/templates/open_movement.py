@@ -29,7 +29,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.open_sizes import OpenSizes, is_at_least, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, known_of
 from autopipe.schedules.analysis.blocks import (
     Extent,
     enough,

@@ -27,7 +27,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.open_sizes import OpenSizes, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,

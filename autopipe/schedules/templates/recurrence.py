@@ -10,9 +10,9 @@ import tvm
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.code_equality import is_same_code
+from autopipe.compiler.dynamic_sizes.kernel_sizes import bound
 from autopipe.compiler.graph import elementary, weights
-from autopipe.compiler.open_sizes import bound
+from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any

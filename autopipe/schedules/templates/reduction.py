@@ -33,7 +33,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 
-from autopipe.compiler.operations import longest
+from autopipe.compiler.loops.count_operations import longest
 from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static, is_whole
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction

@@ -29,8 +29,8 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.code_equality import is_same_code
-from autopipe.compiler.regions import (
+from autopipe.compiler.loops.code_equality import is_same_code
+from autopipe.compiler.roi_align import (
     ATTRIBUTE,
     RegionForm,
     SampleGrid,

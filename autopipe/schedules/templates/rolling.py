@@ -30,7 +30,7 @@ from typing import Final
 import tvm
 from tvm.s_tir import Schedule, ScheduleError
 
-from autopipe.compiler.open_sizes import OpenSizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
 from autopipe.schedules.hardware import HardwareParams

@@ -20,8 +20,8 @@ import tvm
 from tvm.s_tir import Schedule
 
 from autopipe import foreign
-from autopipe.compiler.domains import begin_at_zero
-from autopipe.compiler.open_sizes import likely_instance
+from autopipe.compiler.dynamic_sizes.kernel_sizes import likely_instance
+from autopipe.compiler.loops.zero_based_axes import begin_at_zero
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.schedules.hardware import HardwareParams

@@ -28,8 +28,8 @@ import tvm
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
 from autopipe.compiler.graph.weights import MARK
-from autopipe.compiler.open_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
 from autopipe.schedules.divisors import divisors

@@ -29,8 +29,8 @@ from tvm.sym import Analyzer
 from tvm.tirx import FloorDiv, IfThenElse, Mul, Stmt, Var, stmt_seq
 from tvm_ffi import StructuralMutator, structural_equal, structural_mutate, structural_walk
 
-from autopipe.compiler.nests import renewed
-from autopipe.compiler.open_sizes import OpenSizes, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
+from autopipe.compiler.loops.copy_loops import renewed
 from autopipe.schedules.analysis.blocks import enough, parts_of
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.divisors import divisors

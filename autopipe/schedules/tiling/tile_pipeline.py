@@ -31,7 +31,7 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.operations import operations
+from autopipe.compiler.loops.count_operations import operations
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import substitute, whole
 from autopipe.schedules.analysis.short_sums import axes_of

@@ -30,7 +30,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.open_sizes import OpenSizes, is_at_least
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,

@@ -9,7 +9,7 @@ from typing import Final
 
 import tvm
 
-from autopipe.compiler.stack import examine
+from autopipe.compiler.tvm_probe import examine
 from autopipe.config.problem import shown
 from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError

@@ -122,6 +122,21 @@ def test_borders_may_move_with_loops_around():
     assert_same(function.with_attr("global_symbol", "main"))
 
 
+def test_a_part_of_a_part_may_have_no_iterations():
+    size, count, i = (tirx.Var(name, "int64") for name in ("size", "count", "i"))
+    x, y = (tirx.decl_buffer((size,), "float32", name=name) for name in "xy")
+    after = x[tirx.min(i + 1, count - 1)]
+    difference = tirx.if_then_else(i + 1 < count, after, ZERO) - x[i]
+    loop = tirx.For(i, 0, count, tirx.ForKind.SERIAL, tirx.BufferStore(y, difference, [i]))
+    body = tirx.stmt_seq(tirx.Bind(count, tirx.max(size, 0)), loop)
+    split = split_at_borders(tirx.PrimFunc([x, y], body).with_attr("global_symbol", "main"))
+    built = tvm.compile(split, target="llvm")
+    for length in (1, 2, 40):
+        data, result = np.arange(length, dtype="float32") ** 2, tvm.runtime.empty((length,))
+        built(tvm.runtime.tensor(data), result)
+        np.testing.assert_array_equal(result.numpy(), np.append(data[1:], 0) - data)
+
+
 def assert_same(function):
     """Compare a function with itself, compiled without splitting its loops."""
     shapes = [[int(n) for n in buffer.ty.shape] for buffer in function.params]

@@ -10,7 +10,8 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
-from autopipe.compiler import lowering, open_sizes
+from autopipe.compiler import lowering
+from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.library import build
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
@@ -175,7 +176,7 @@ def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
     random = np.random.default_rng(0)
     for sizes in SIZES:
         x = random.standard_normal([sizes.get(each, each) for each in SHAPE], "f")
-        counts = open_sizes.steps(DIMENSIONS, sizes).values()
+        counts = kernel_sizes.steps(DIMENSIONS, sizes).values()
         given = [tvm.runtime.tensor(np.asarray(each)) for each in (x, *values)]
         results = main(given[0], tvm.runtime.ShapeTuple(list(counts)), *given[1:])
         expected = run(path, {"x": x})

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto
 
 from autopipe.compiler.frontends.onnx.load import load_model
-from autopipe.compiler.frontends.onnx.rewriting.quantized import fuse_quantized
+from autopipe.compiler.frontends.onnx.rewriting.quantized_products import fuse_quantized
 from tests.compiler.frontends.models import compiled, model, node, run, save, value
 from tests.compiler.frontends.test_integers import drawn, stored
 

@@ -6,7 +6,7 @@ from tvm import relax, te, tirx
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
-from autopipe.compiler.fusion.mergeable import mergeable
+from autopipe.compiler.fusion.keep_apart import mergeable
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target.target import host
 

@@ -7,11 +7,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from autopipe.compiler import lowering, module_io, op_info, tasks
-from autopipe.compiler.fusion import regroup, scope, unfused
+from autopipe.compiler import lowering, module_io, tasks
+from autopipe.compiler.fusion import graph_steps, regroup, scope
 from autopipe.compiler.fusion.fusion_rules import FusionRules
 from autopipe.compiler.fusion.scope import Scope
 from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.labels import op_info
 from autopipe.compiler.passes.legalize import legalize
 from autopipe.errors import ConfigError
 from autopipe.schedules.engines import default
@@ -269,7 +270,7 @@ def test_a_function_of_several_results_is_taken_apart_again():
     known = op_info.parts(legalized, ops)
     scope_ = Scope(FusionRules(join=[["nn.layer_norm", "matmul"]]), lambda _: None, print)
     joined = scope.fuse(legalized, ops, known, scope_)
-    before = unfused.unfused(legalized, ops, known)
+    before = graph_steps.unfused(legalized, ops, known)
     made = regroup.read(joined, before)
     assert ("op0", "op4") in made.values.values()
     single = regroup.regroup(joined, before, made, [(step.name,) for step in before.steps])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from autopipe.compiler import lowering
-from autopipe.compiler.graph import hidden
+from autopipe.compiler.graph import hide_from_layouts
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from tests.compiler import graphs
 from tests.compiler.proof import COMPARED, SAME, prove
@@ -112,13 +112,13 @@ def test_an_op_that_tvm_carries_wrongly_has_its_own_layout_around_it():
 @pytest.mark.parametrize("name", ["layer_norm", "repeat"])
 def test_without_it_the_numbers_are_wrong(monkeypatch, name):
     """The rule is still needed; TVM may be mended."""
-    monkeypatch.setattr(hidden, "WRONG", {})
+    monkeypatch.setattr(hide_from_layouts, "WRONG", {})
     with pytest.raises(AssertionError):
         converted(after_convolution(WRONG[name]), graphs.NHWC)
 
 
 def test_where_a_rule_raises_each_convolution_is_converted_by_itself(monkeypatch):
-    monkeypatch.setattr(hidden, "WRONG", {})
+    monkeypatch.setattr(hide_from_layouts, "WRONG", {})
     result, warnings = converted(after_convolution(WRONG["stack"]), graphs.NHWC)
     assert result.layout.layouts == {"nn.conv2d": {"NHWC": 1}}
     assert "out of bounds" in warnings[0]

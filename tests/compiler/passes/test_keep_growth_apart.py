@@ -1,6 +1,7 @@
 from tvm import relax
 
-from autopipe.compiler import lowering, module_io, op_info
+from autopipe.compiler import lowering, module_io
+from autopipe.compiler.labels import op_info
 from tests.compiler import graphs
 
 

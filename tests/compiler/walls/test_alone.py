@@ -6,8 +6,8 @@ import pytest
 import tvm
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel, export_library
-from autopipe.compiler.walls import linked, module, text
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls import check_objects, module, text
+from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.libraries import LIBRARIES
 from autopipe.libraries.library import CBlas
 from autopipe.measure import build, check
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.skipif(
 WALLS = {
     "module": [(module, "look_through")],
     "text": [(text, "look_through")],
-    "object": [(linked, "look_at_object")],
-    "library": [(linked, "look_at_library")],
+    "object": [(check_objects, "look_at_object")],
+    "library": [(check_objects, "look_at_library")],
 }
 """What each wall is made of; to be replaced by what sees nothing."""
 

@@ -7,8 +7,8 @@ import pytest
 import tvm
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel, export_library
-from autopipe.compiler.walls import elf, linked
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls import check_objects, elf
+from autopipe.compiler.walls.foreign_code import ForeignCode
 from tests.compiler import graphs
 from tests.compiler.walls import hostile
 
@@ -74,7 +74,7 @@ def test_a_library_that_does_more_than_to_compute_is_refused(what, tmp_path):
     source, options, why = LIBRARIES[what]
     data = _library(tmp_path, SOUND + source, *options)
     with pytest.raises(ForeignCode, match=rf"^lib\.so has .*({why})"):
-        linked.look_at_library(data, "lib.so")
+        check_objects.look_at_library(data, "lib.so")
 
 
 @pytest.mark.fault("I3")
@@ -84,12 +84,12 @@ def test_a_library_that_needs_another_is_refused(tmp_path):
     needed = ("-Wl,--no-as-needed", str(other), "-Wl,-soname,lib.so")
     data = _library(tmp_path, SOUND, *needed)
     with pytest.raises(ForeignCode, match=r"need of the library '.*libhostile\.so'"):
-        linked.look_at_library(data, "lib.so")
+        check_objects.look_at_library(data, "lib.so")
 
 
 @pytest.mark.parametrize("options", [(), ("-g",), ("-s",), ("-Wl,-z,now",), ("-O2", "-flto")])
 def test_what_linkers_add_passes(tmp_path, options):
-    linked.look_at_library(_library(tmp_path, SOUND, *options), "lib.so")
+    check_objects.look_at_library(_library(tmp_path, SOUND, *options), "lib.so")
 
 
 def test_a_library_beside_passes(tmp_path):
@@ -97,7 +97,7 @@ def test_a_library_beside_passes(tmp_path):
     soname = f"-Wl,-soname,{other.name}"
     subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", soname, "-o", other], check=True)
     beside = ("-Wl,--no-as-needed", str(other), "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN")
-    linked.look_at_library(_library(tmp_path, SOUND, *beside), "lib.so")
+    check_objects.look_at_library(_library(tmp_path, SOUND, *beside), "lib.so")
 
 
 def _object(ir, folder):
@@ -110,7 +110,7 @@ def _object(ir, folder):
 @pytest.mark.parametrize("what", hostile.LLVM)
 def test_an_object_that_does_more_than_to_compute_is_refused(what, tmp_path):
     with pytest.raises(ForeignCode, match=r"^code\.o has "):
-        linked.look_at_object(_object(hostile.LLVM[what], tmp_path), "code.o")
+        check_objects.look_at_object(_object(hostile.LLVM[what], tmp_path), "code.o")
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def built(tmp_path_factory):
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_damaged_file_is_told_and_nothing_else_happens(built, which):
     """It is either sound, as far as is looked at, or refused; nothing escapes and nothing hangs."""
-    look = (linked.look_at_object, linked.look_at_library)[which]
+    look = (check_objects.look_at_object, check_objects.look_at_library)[which]
     look(built[which], "file")
     dice, refused = random.Random(1), 0
     for _ in range(300):
@@ -144,16 +144,16 @@ def test_a_damaged_file_is_told_and_nothing_else_happens(built, which):
 @pytest.mark.fault("I5")
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"MZ" * 99, b"\x7fELF\x01\x01\x01" + bytes(99)])
 def test_what_is_no_elf_file_is_refused(data):
-    for look in (linked.look_at_object, linked.look_at_library):
+    for look in (check_objects.look_at_object, check_objects.look_at_library):
         with pytest.raises(ForeignCode, match="can not be read"):
             look(data, "file")
 
 
 def test_one_is_not_taken_for_the_other(built):
     with pytest.raises(ForeignCode, match="another kind than a shared library"):
-        linked.look_at_library(built[0], "file")
+        check_objects.look_at_library(built[0], "file")
     with pytest.raises(ForeignCode, match="another kind than an object"):
-        linked.look_at_object(built[1], "file")
+        check_objects.look_at_object(built[1], "file")
 
 
 def test_the_reader_agrees_with_the_linker(built):

@@ -9,7 +9,7 @@ from tvm.s_tir import Schedule
 from autopipe.compiler import lowering
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.walls import module
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.errors import ModelError
 from tests.compiler import graphs
 from tests.compiler.walls import hostile

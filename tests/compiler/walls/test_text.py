@@ -5,7 +5,7 @@ import pytest
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.codegen.configure_tiles import SYSTEM_CALL
 from autopipe.compiler.walls import module, text
-from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.compiler.walls.foreign_code import ForeignCode
 from tests.compiler import graphs
 from tests.compiler.walls import hostile
 from tests.support.table import each_row

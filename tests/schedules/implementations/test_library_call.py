@@ -9,8 +9,8 @@ import tvm_ffi
 from tvm import te
 
 from autopipe import libraries
+from autopipe.compiler.labels.op_info import described
 from autopipe.compiler.library import linking
-from autopipe.compiler.op_info import described
 from autopipe.errors import StageError
 from autopipe.libraries.cublas import CUBLAS
 from autopipe.libraries.library import Packed, Pattern

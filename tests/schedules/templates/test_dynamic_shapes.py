@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from autopipe.compiler import open_sizes
+from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.compiler.target.target import host
 from autopipe.measure.cases import instances
 from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer, checked
@@ -93,7 +93,7 @@ def test_many_random_functions_are_right_at_every_size(family):
 
 def module(tensors, known):
     function = te.create_prim_func(tensors, index_dtype_override="int64")
-    return tvm.IRModule({"main": function.with_attr(open_sizes.SIZES, known)})
+    return tvm.IRModule({"main": function.with_attr(kernel_sizes.SIZES, known)})
 
 
 def scores():

@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import te, tirx, topi
 
-from autopipe.compiler import open_sizes
+from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.compiler.target.target import host
 from autopipe.measure.check import WrongAnswer, checked
 from autopipe.schedules import guarded
@@ -32,9 +32,9 @@ def module(tensors, weights=(), smallest=1, likely=24, largest=48):
     """Return a function whose sizes are all known to be so large."""
     function = te.create_prim_func(tensors, index_dtype_override="int64")
     function = function.with_attr("layout_free_buffers", list(weights))
-    count = len(open_sizes.open_variables(function))
+    count = len(kernel_sizes.open_variables(function))
     known = [[smallest, likely, largest]] * count
-    return tvm.IRModule({"main": function.with_attr(open_sizes.SIZES, known)})
+    return tvm.IRModule({"main": function.with_attr(kernel_sizes.SIZES, known)})
 
 
 def product(left, right, length):
@@ -63,7 +63,7 @@ def batched_rows():
     )
     workload = module([x, w, topi.nn.relu(y)], weights=[1])
     known = [[1, 1, 4], [1, 24, 4000]]
-    return tvm.IRModule({"main": workload["main"].with_attr(open_sizes.SIZES, known)})
+    return tvm.IRModule({"main": workload["main"].with_attr(kernel_sizes.SIZES, known)})
 
 
 def columns():
@@ -255,7 +255,7 @@ def test_minimal_filtering_is_right_where_blocks_of_tiles_are_not_whole():
     served = _served(rewritten)
     assert served.template.NAME == "winograd"
     checked(workload, served.schedule.mod, TARGET)
-    instance = open_sizes.likely_instance(workload)
+    instance = kernel_sizes.likely_instance(workload)
     closed = _served(winograd4.rewrite(instance))  # type: ignore[arg-type]
     assert closed.knobs == served.knobs
     conditions = Conditions(TARGET, HARDWARE)
@@ -302,7 +302,7 @@ def test_a_band_that_is_left_out_is_found(monkeypatch, made, place):
 
 def test_open_and_static_functions_have_the_same_knobs_and_packing():
     workload = rows()
-    instance = open_sizes.likely_instance(workload)
+    instance = kernel_sizes.likely_instance(workload)
     closed, opened = _served(instance), _served(workload)
     assert closed.knobs == opened.knobs
     packed = [found.schedule.get_sblock("product_packed") for found in (closed, opened)]
@@ -317,8 +317,8 @@ def test_templates_for_static_functions_leave_open_ones_alone():
     x = te.placeholder((size(), 64), name="x")
     workload = module([x, topi.nn.relu(x)])
     assert fitted(workload, elementwise)[1] is None
-    assert fitted(open_sizes.likely_instance(workload), open_movement)[1] is None  # type: ignore[arg-type]
-    assert fitted(open_sizes.likely_instance(rows()), contraction)[1] is not None  # type: ignore[arg-type]
+    assert fitted(kernel_sizes.likely_instance(workload), open_movement)[1] is None  # type: ignore[arg-type]
+    assert fitted(kernel_sizes.likely_instance(rows()), contraction)[1] is not None  # type: ignore[arg-type]
     assert serves_open(dump(contraction, _served(rows()).knobs))
     assert not serves_open('{"template": "elementwise"}')
     assert not serves_open("[]")
@@ -336,5 +336,5 @@ def test_templates_for_static_functions_leave_open_ones_alone():
     ],
 )
 def test_the_least_an_extent_can_be_is_known_where_it_only_grows(extent, least):
-    known = open_sizes.OpenSizes({"n": 3}, {"n": 8}, {"n": 16})
-    assert open_sizes.least(extent(size()), known) == least
+    known = kernel_sizes.OpenSizes({"n": 3}, {"n": 8}, {"n": 16})
+    assert kernel_sizes.least(extent(size()), known) == least

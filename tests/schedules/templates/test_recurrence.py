@@ -8,7 +8,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler import open_sizes
+from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
 from autopipe.compiler.recurrence import plain
@@ -115,7 +115,7 @@ def opened(form, free_batch, likely):
     sizes = {"steps": 0} | ({"batch": 0} if free_batch else {})
     workload = drop_buffer_layouts(module(form.model_copy(update=sizes)))
     known = [[1, likely, 9]] + [[1, form.batch, 6]] * free_batch
-    return tvm.IRModule({"main": workload["main"].with_attr(open_sizes.SIZES, known)})
+    return tvm.IRModule({"main": workload["main"].with_attr(kernel_sizes.SIZES, known)})
 
 
 @each_row(

@@ -6,9 +6,9 @@ import tvm
 from onnx import TensorProto, helper
 from tvm import te, tirx
 
-from autopipe.compiler import open_sizes
+from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
-from autopipe.compiler.regions import RegionForm, parse, plain
+from autopipe.compiler.roi_align import RegionForm, parse, plain
 from autopipe.compiler.target.target import host
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
@@ -108,7 +108,7 @@ def test_regions_are_what_onnxruntime_makes_of_them(of):
 
 def test_any_number_of_regions_is_right_and_none_is_a_number():
     count = tirx.Var("n", "int64")
-    made = function(MEAN, count).with_attr(open_sizes.SIZES, [[0, 12, 40]])
+    made = function(MEAN, count).with_attr(kernel_sizes.SIZES, [[0, 12, 40]])
     module = tvm.IRModule({"main": made})
     served = serve(module, HARDWARE)
     assert served is not None

@@ -11,15 +11,15 @@ import numpy as np
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx.conversion import relax
-from autopipe.compiler.frontends.onnx.facts.deciding import warn_of_deciding_inputs
 from autopipe.compiler.frontends.onnx.facts.index_limits import find_index_limits
 from autopipe.compiler.frontends.onnx.facts.outputs import list_misdeclared, outputs_of
 from autopipe.compiler.frontends.onnx.facts.promises import derive_promises
 from autopipe.compiler.frontends.onnx.facts.reference import write_reference
+from autopipe.compiler.frontends.onnx.facts.shape_inputs import warn_of_deciding_inputs
 from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize_weights
 from autopipe.compiler.frontends.onnx.reading import gate, source, tensors
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
-from autopipe.compiler.frontends.onnx.recurrent import finite
+from autopipe.compiler.frontends.onnx.recurrent import finite_weights
 from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import number_nodes, read_origins
 from autopipe.config.dimension import Dimension
@@ -61,7 +61,7 @@ def _load_file(
         numbered.CopyFrom(vetted.model)
         nodes = number_nodes(numbered)
         cleaned, kept = clean_model(numbered, given)
-        finite.note_finite_weights(cleaned, kept)
+        finite_weights.note_finite_weights(cleaned, kept)
         origins = read_origins(numbered.graph, cleaned.graph, given)
         module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions, origins)
     # drawn weights may be in bodies and functions, where the original holds its own

@@ -5,8 +5,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from autopipe.compiler import indices
 from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.loops import index_inputs
 from autopipe.compiler.passes.legalize import legalize
 
 
@@ -32,6 +32,6 @@ def selects(module: tvm.IRModule) -> dict[str, int]:
             carried[param] = (
                 carried.get(argument, set()) if isinstance(argument, relax.Var) else set()
             )
-        indices.follow(function, carried, limits)
+        index_inputs.follow(function, carried, limits)
         carried[binding.var] = carried.get(function.params[-1], set())
     return limits

@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     describe_type,
     make_scalar,
 )
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM has no types
@@ -37,7 +37,7 @@ def convert_if(functions: BodyFunctions, site: ControlSite) -> Any:
     then, other = (branch.ty.ret.fields for branch in called)
     for output, (one, two) in enumerate(zip(then, other, strict=False)):
         what = f"output {output} of If {name!r}"
-        known.require_type_shape(one, what)
+        operand_facts.require_type_shape(one, what)
         if len(then) != len(other) or not tvm_ffi.structural_equal(one, two):
             raise ModelError(
                 f"{what} is {describe_type(one)} in one branch and {describe_type(two)} in the "

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import onnx
 
-from autopipe.compiler.frontends.onnx.control import counting, folding, scans
-from autopipe.compiler.frontends.onnx.control.lifting import lift_tensors
+from autopipe.compiler.frontends.onnx.control import counted_rounds, move_invariants, scans
+from autopipe.compiler.frontends.onnx.control.lift_tensors import lift_tensors
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
 from autopipe.compiler.frontends.onnx.reading import check_operators, memory
@@ -30,8 +30,8 @@ def flatten_control_flow(model: Proto, simplify: Callable[[Proto], None]) -> Pro
         model = _infer_model(model)
         lift_tensors(model.graph)
         changed = (
-            folding.fold_inner_constants(model.graph),
-            counting.settle_counted_loops(model.graph, opset),
+            move_invariants.fold_inner_constants(model.graph),
+            counted_rounds.settle_counted_loops(model.graph, opset),
             unrolling.step(model.graph),
         )
         if not any(changed):

@@ -10,7 +10,7 @@ from tvm.ir import GenericConst, GlobalVar
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.control.scopes import list_captured
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
@@ -130,7 +130,7 @@ class BodyFunctions:
             importer._construct_nodes(graph)
             computed = [importer._nodes[value.name] for value in graph.output]
             for value, made in zip(graph.output, computed, strict=True):
-                known.require_type_shape(made.ty, f"result {value.name!r} of a body")
+                operand_facts.require_type_shape(made.ty, f"result {value.name!r} of a body")
             return relax.Tuple(results(importer.bb, computed))
 
         return self._add(importer.bb, graph.name or "body", params, emit, pure=True)
@@ -172,7 +172,7 @@ def describe_type(kind: Any) -> str:
 
 def make_scalar(builder: Any, value: Any, dtype: str) -> Any:
     """Return a number or a condition without dimensions."""
-    if known.require_type_shape(value.ty, "a condition or a number of rounds"):
+    if operand_facts.require_type_shape(value.ty, "a condition or a number of rounds"):
         value = builder.normalize(relax.op.reshape(value, ()))
     if str(value.ty.dtype) != dtype:
         value = builder.normalize(relax.op.astype(value, dtype))

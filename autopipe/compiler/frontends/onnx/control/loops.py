@@ -20,7 +20,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from autopipe.compiler.frontends.bounds import BOUNDS
-from autopipe.compiler.frontends.onnx.control.calling import as_many, while_true
+from autopipe.compiler.frontends.onnx.control.conditional_calls import as_many, while_true
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
@@ -29,7 +29,7 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     make_scalar,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Trips, find_trips
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.graph.calls import COMPUTED
 from autopipe.errors import ModelError
@@ -85,7 +85,7 @@ class _Loop:
         for value, state in zip(body.input[2:], states, strict=True):
             if state is None:
                 raise ModelError(f"{self._what} is not given its state {value.name!r}")
-            known.require_type_shape(state.ty, f"state {value.name!r} of {self._what}")
+            operand_facts.require_type_shape(state.ty, f"state {value.name!r} of {self._what}")
         self._states = states
         self._names = [value.name for value in body.input[2:]]
         self._is_counted = count_uses(body)[body.input[0].name] > 0
@@ -319,7 +319,7 @@ class _Loop:
     def _check_size(self, count: int, rows: Sequence[Any]) -> None:
         for kind in rows:
             size = (
-                int(np.prod(known.require_type_shape(kind, "a row"), dtype=object))
+                int(np.prod(operand_facts.require_type_shape(kind, "a row"), dtype=object))
                 * np.dtype(str(kind.dtype)).itemsize
             )
             if count * size > BOUNDS.alive:

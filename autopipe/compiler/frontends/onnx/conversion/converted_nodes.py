@@ -7,7 +7,7 @@ from typing import Any, Final
 from tvm import relax
 
 from autopipe.compiler.graph.calls import bindings, graph_functions
-from autopipe.compiler.node_labels import Label, complete_labels, set_labels
+from autopipe.compiler.labels.node_labels import Label, complete_labels, set_labels
 
 # ruff: noqa: ANN401  TVM has no types
 

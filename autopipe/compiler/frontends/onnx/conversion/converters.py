@@ -10,7 +10,7 @@ from autopipe.compiler.frontends.onnx.control.converters import (
 )
 from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions
 from autopipe.compiler.frontends.onnx.conversion.converted_nodes import ConvertedNodes
-from autopipe.compiler.frontends.onnx.conversion.named import name_errors
+from autopipe.compiler.frontends.onnx.conversion.failing_node import name_errors
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.dynamic_sizes.node_converter import DynamicConverter
 from autopipe.compiler.frontends.onnx.operator import ONNX

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tvm import tirx
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.errors import ModelError
 
 OUTSIDE: Final = "has places where there is nothing: an axis is empty, or sizes do not fit"
@@ -47,7 +47,7 @@ def check_places(name: str, rule: PlaceRule, inputs: Sequence[Any], attr: Attrib
         return
     exceeded = any(size > limit for size, limit in rule.list_limits(shapes, attr))
     if exceeded and math.prod(rule.list_counts(shapes)):
-        raise ModelError(f"{name} {known.quote_node_name(attr)} {OUTSIDE}")
+        raise ModelError(f"{name} {operand_facts.quote_node_name(attr)} {OUTSIDE}")
 
 
 def read_shapes(inputs: Sequence[Any]) -> list[list[Any]] | None:

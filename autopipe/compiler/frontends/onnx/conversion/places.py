@@ -12,7 +12,7 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule, check_places
 from autopipe.errors import ModelError
 
@@ -27,7 +27,7 @@ def limit_to_extents(bb: Any, indices: Any, extents: Sequence[Any], params: Any,
     if not all(isinstance(extent, int) for extent in extents):
         return _limit_to_open_extents(bb, indices, extents)
     most = np.array(extents if len(extents) > 1 else extents[0])
-    values = known.read_values(indices, params)
+    values = operand_facts.read_values(indices, params)
     if values is not None:
         if ((values < -most) | (values >= most)).any():
             raise ModelError(f"{what} has places outside of {list(extents)}")
@@ -82,7 +82,7 @@ def limit_along_axis(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: 
     if isinstance(indices.ty, relax.ShapeType):
         return inputs
     extent = shape[int(attr.get("axis", 0))]
-    what = f"the second input of {known.quote_node_name(attr)}"
+    what = f"the second input of {operand_facts.quote_node_name(attr)}"
     cut = limit_to_extents(bb, indices, [extent], params, what)
     return onnx_frontend.onnx_input([data, cut, *others])
 
@@ -90,8 +90,8 @@ def limit_along_axis(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: 
 def limit_index_lists(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:
     """Return the inputs of an operator whose second one holds places along several axes."""
     data, indices, *others = inputs
-    what = f"the second input of {known.quote_node_name(attr)}"
-    first, count = int(attr.get("batch_dims", 0)), known.read_extents(indices.ty, what)[-1]
+    what = f"the second input of {operand_facts.quote_node_name(attr)}"
+    first, count = int(attr.get("batch_dims", 0)), operand_facts.read_extents(indices.ty, what)[-1]
     if count < 0:
         raise ModelError(f"{what} has a last axis whose size is open")
     cut = limit_to_extents(bb, indices, shape[first : first + count], params, what)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from tvm import relax, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
+from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND_SIZES
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.control.converters import hide_control_nodes
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
@@ -19,10 +20,9 @@ from autopipe.compiler.frontends.onnx.conversion.converted_nodes import (
     Origins,
 )
 from autopipe.compiler.frontends.onnx.conversion.converters import install_converters
-from autopipe.compiler.frontends.onnx.conversion.named import NodeError, describe_error
+from autopipe.compiler.frontends.onnx.conversion.failing_node import NodeError, describe_error
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, name_nodes
-from autopipe.compiler.open_sizes import FOUND_SIZES
 from autopipe.config.dimension import Dimension, size_of
 from autopipe.errors import ModelError
 

@@ -16,10 +16,10 @@ from tvm import ir, relax, tirx
 from tvm.sym import Analyzer
 
 from autopipe.artifacts.signature import MOST_ELEMENTS
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes.enumerate_sizes import decide_condition
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
-from autopipe.compiler.open_sizes import FOUND
 from autopipe.config.dimension import LARGEST, Dimension
 from autopipe.errors import ModelError
 
@@ -108,7 +108,7 @@ class Extents:
             return None
         if (kept := self.kept(value)) is not None:
             return kept
-        values = known.read_values(value, params)
+        values = operand_facts.read_values(value, params)
         if values is None or values.size > MOST:
             return None
         if values.dtype.kind == "f":

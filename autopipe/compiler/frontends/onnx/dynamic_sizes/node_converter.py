@@ -11,10 +11,10 @@ import numpy as np
 from tvm import ir, relax
 from tvm.relax.analysis import tir_vars_in_type
 
-from autopipe.compiler.frontends.onnx.conversion import known
-from autopipe.compiler.frontends.onnx.conversion.named import describe_shape
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.failing_node import describe_shape
 from autopipe.compiler.frontends.onnx.conversion.place_limits import OUTSIDE, read_shapes
-from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic, choosing
+from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic, decided_conditions
 from autopipe.compiler.frontends.onnx.dynamic_sizes.empty_reductions import guard_empty_reduction
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -43,7 +43,9 @@ class DynamicConverter:
             made = self._evaluate(bb, inputs, attr, params)
             if made is None and self._operator.name == "If":
                 condition = self._extents.of(inputs[0], params)
-                made = choosing.convert_taken_branch(bb, condition, attr, params[0], opset)
+                made = decided_conditions.convert_taken_branch(
+                    bb, condition, attr, params[0], opset
+                )
             if made is not None:
                 return made
             if self._is_static(inputs):
@@ -93,7 +95,7 @@ class DynamicConverter:
         self._extents.require(
             bb,
             rule.list_limits(sizes, attr),
-            f"{self._operator.name} {known.quote_node_name(attr)} {OUTSIDE}",
+            f"{self._operator.name} {operand_facts.quote_node_name(attr)} {OUTSIDE}",
             rule.list_counts(sizes),
         )
 
@@ -116,7 +118,7 @@ class DynamicConverter:
             return made
         told = ", ".join(map(describe_shape, given))
         raise ModelError(
-            f"{self._operator.name} {known.quote_node_name(attr)} of {told}: what comes out has a size that is not known, "
+            f"{self._operator.name} {operand_facts.quote_node_name(attr)} of {told}: what comes out has a size that is not known, "
             f"or fits at some sizes only; {advise_on_sizes(sizes)}, or a multiple"
         )
 
@@ -137,7 +139,9 @@ class DynamicConverter:
         return None if made is None else self._extents.put(bb, *made)
 
     def _evaluate_shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
-        sizes = self._extents.shape(data, f"{self._operator.name} {known.quote_node_name(attr)}")
+        sizes = self._extents.shape(
+            data, f"{self._operator.name} {operand_facts.quote_node_name(attr)}"
+        )
         numbers: Array = np.empty(len(sizes), object)
         numbers[:] = sizes
         if self._operator.name == "Shape":

@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     multiply_sizes,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import emit_kernel
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit_kernel
 
 # ruff: noqa: ANN401  TVM's converters have no types, and all of these have one signature
 

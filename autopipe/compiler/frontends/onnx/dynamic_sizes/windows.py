@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from tvm import tirx
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     advise_on_sizes,
@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_integer,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001, PLR0913, PLR0917  TVM's converters have no types, and all of these have one signature
@@ -25,7 +25,7 @@ def make_window_rule(kind: str) -> Any:
     """Return the rule of a window: its pads as numbers, told to the converter by the attributes."""
 
     def rule(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
-        wish = known.decode_text(attr.get("auto_pad", b"NOTSET"))
+        wish = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
         if wish.startswith("SAME_") or attr.get("ceil_mode", 0):
             what = describe_node(kind, attr)
             sizes = extents.shape(inputs[0], what)[_OUTER:]
@@ -43,7 +43,7 @@ def _settle_pads(extents: Extents, sizes: list[Any], attr: Any, weight: Any, wha
     ones = [1] * len(sizes)
     strides, gaps = attr.get("strides", ones), attr.get("dilations", ones)
     reaches = [(size - 1) * gap + 1 for size, gap in zip(window, gaps, strict=True)]
-    wish = known.decode_text(attr.pop("auto_pad", b"NOTSET"))
+    wish = operand_facts.decode_text(attr.pop("auto_pad", b"NOTSET"))
     if wish.startswith("SAME_"):
         attr["pads"] = _pad_to_same_size(extents, sizes, strides, reaches, wish, what)
     elif wish == "VALID":

@@ -8,7 +8,7 @@ from typing import Final
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.facts.hints import SizeHints, find_size_hints
 from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant
-from autopipe.compiler.frontends.onnx.reading import fitting, gate, source, tensors
+from autopipe.compiler.frontends.onnx.reading import gate, source, tensors, window_fit
 from autopipe.config.model import Input
 from autopipe.errors import ConfigError, ModelError
 
@@ -62,7 +62,7 @@ def find_refusal(path: Path, inputs: Mapping[str, Input]) -> str | None:
     """Return why a model can not be called with these shapes, or None if it can."""
     try:
         vetted = gate.admit_model(source.read_model_file(path), path, inputs)
-        fitting.check_sizes(vetted.model.graph, vetted.shapes)
+        window_fit.check_sizes(vetted.model.graph, vetted.shapes)
     except (ConfigError, ModelError) as error:
         return str(error)
     empty = next((name for name, shape in vetted.shapes.items() if min(shape, default=1) <= 0), "")

@@ -6,12 +6,12 @@ from typing import Any
 from tvm import relax, tirx
 
 from autopipe.artifacts.signature import MOST_ELEMENTS
+from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND_SIZES
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.relax import list_result_types, open_shape
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, dtype_name
-from autopipe.compiler.open_sizes import FOUND_SIZES
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ModelError
 
@@ -60,7 +60,7 @@ def _describe_output(
     what = f"output {declared.name!r}"
     if isinstance(kind, relax.ShapeType):
         raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
-    shape = tuple(known.read_extents(kind, what))
+    shape = tuple(operand_facts.read_extents(kind, what))
     stated, dtype = declared.type.tensor_type, str(kind.dtype)
     if stated.elem_type and dtype_name(stated.elem_type, what) != dtype:
         raise ModelError(

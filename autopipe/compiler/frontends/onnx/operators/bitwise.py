@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import dtype_name
 from autopipe.errors import ModelError
@@ -22,7 +22,7 @@ class BitShift(onnx_frontend.BitShift):
         data, count = inputs
         dtype = np.dtype(str(data.ty.dtype))
         most = dtype.itemsize * 8 - 1
-        fixed = known.read_values(count, params)
+        fixed = operand_facts.read_values(count, params)
         if fixed is not None and (fixed >= 0).all() and (fixed <= most).all():
             return super()._impl_v11(bb, inputs, attr, params)
         widest = relax.const(most, str(dtype))
@@ -44,7 +44,7 @@ class BitCast(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        what = f"BitCast {known.quote_node_name(attr)}"
+        what = f"BitCast {operand_facts.quote_node_name(attr)}"
         source, result = str(inputs[0].ty.dtype), dtype_name(attr["to"], what)
         if result == "bool" or np.dtype(source).itemsize != np.dtype(result).itemsize:
             raise ModelError(f"{what} from {source} to {result} is not supported")

@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
@@ -44,7 +44,7 @@ class Cast(onnx_frontend.Cast):
         if not str(data.ty.dtype).startswith("float"):
             return super()._impl_v13(bb, inputs, attr, params)
         if isinstance(data, GenericConst):
-            return known.make_constant(_convert_to_integers(data.value.numpy(), dtype))
+            return operand_facts.make_constant(_convert_to_integers(data.value.numpy(), dtype))
         through = _THROUGH[dtype]
         least = float(np.iinfo(through).min)
         if str(data.ty.dtype) == "float16":

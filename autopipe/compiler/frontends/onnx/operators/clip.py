@@ -8,7 +8,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -42,7 +42,7 @@ class Clip(onnx_frontend.Clip):
 def _read_scalar(bound: Any) -> Any:
     """Return a bound that is known as a scalar; PaddlePaddle writes a list of one number."""
     if isinstance(bound, GenericConst) and bound.value.numpy().shape == (1,):
-        return known.make_constant(bound.value.numpy().reshape(()))
+        return operand_facts.make_constant(bound.value.numpy().reshape(()))
     return bound
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tvm import te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
@@ -18,9 +18,10 @@ class Col2Im(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        what = f"of Col2Im {known.quote_node_name(attr)}"
+        what = f"of Col2Im {operand_facts.quote_node_name(attr)}"
         image, block = (
-            known.require_values(inputs[at], params, f"input {at} {what}").tolist() for at in (1, 2)
+            operand_facts.require_values(inputs[at], params, f"input {at} {what}").tolist()
+            for at in (1, 2)
         )
         rank = len(image)
         strides, dilations = (attr.get(key, [1] * rank) for key in ("strides", "dilations"))
@@ -30,7 +31,7 @@ class Col2Im(onnx_frontend.OnnxOpConverter):
             + 1
             for i in range(rank)
         ]
-        batch, rows, columns = known.require_shape(inputs[0], f"input {what}")
+        batch, rows, columns = operand_facts.require_shape(inputs[0], f"input {what}")
         if columns != math.prod(counts) or rows % math.prod(block):
             raise ModelError(f"the shapes {what} do not fit each other")
         channels = rows // math.prod(block)

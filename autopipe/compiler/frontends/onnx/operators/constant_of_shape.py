@@ -7,7 +7,7 @@ from onnx.numpy_helper import to_array
 from tvm import ir, relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     shape_of,
@@ -22,11 +22,11 @@ class ConstantOfShape(onnx_frontend.ConstantOfShape):
 
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        sizes = known.read_values(inputs[0], params)
+        sizes = operand_facts.read_values(inputs[0], params)
         if sizes is None or sizes.size:
             return super()._impl_v9(bb, inputs, attr, params)
         value = to_array(attr["value"]) if "value" in attr else np.zeros(1, "float32")
-        return known.make_constant(value.reshape(()))
+        return operand_facts.make_constant(value.reshape(()))
 
 
 def convert_dynamic_constant_of_shape(
@@ -38,7 +38,7 @@ def convert_dynamic_constant_of_shape(
     from onnx.numpy_helper import to_array
 
     value = to_array(attr["value"]).reshape(()) if "value" in attr else None
-    number = relax.const(0.0, "float32") if value is None else known.make_constant(value)
+    number = relax.const(0.0, "float32") if value is None else operand_facts.make_constant(value)
     return relax.op.full(shape_of(numbers[0]), number, str(number.ty.dtype))
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -18,7 +18,9 @@ class CumProd(onnx_frontend.OnnxOpConverter):
     def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data = inputs[0]
         axis = int(
-            known.require_values(inputs[1], params, f"axis of {known.quote_node_name(attr)}").item()
+            operand_facts.require_values(
+                inputs[1], params, f"axis of {operand_facts.quote_node_name(attr)}"
+            ).item()
         )
         if attr.get("reverse", 0):
             data = bb.normalize(relax.op.flip(data, axis))

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
@@ -19,13 +19,13 @@ class DeformConv(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v19(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        what = f"DeformConv {known.quote_node_name(attr)}"
+        what = f"DeformConv {operand_facts.quote_node_name(attr)}"
         data, weight, offset, bias, mask = [*inputs, None, None][:5]
         if data.ty.ndim != 4:  # noqa: PLR2004
             raise ModelError(f"{what} is of {data.ty.ndim - 2} dimensions; 2 are supported")
-        batch, channels, *_ = known.require_shape(data, what)
-        outputs, _, *window = known.require_shape(weight, what)
-        places = known.require_shape(offset, what)[2:]
+        batch, channels, *_ = operand_facts.require_shape(data, what)
+        outputs, _, *window = operand_facts.require_shape(weight, what)
+        places = operand_facts.require_shape(offset, what)[2:]
         groups = int(attr.get("group", 1))
         read = bb.emit_te(
             _make_sampler(attr, window), data, offset, *[mask] * (mask is not None),

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     is_open,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
@@ -53,7 +53,7 @@ def convert_dynamic_space_to_depth(
         relax.op.reshape(data, shape_of([batch, channels, rows, block, columns, block]))
     )
     convert_dynamic_reverse_sequence = bb.emit(
-        relax.op.permute_dims(parts, _ORDERS[known.decode_text(attr.get("mode", b"DCR"))])
+        relax.op.permute_dims(parts, _ORDERS[operand_facts.decode_text(attr.get("mode", b"DCR"))])
     )
     return relax.op.reshape(
         convert_dynamic_reverse_sequence, shape_of([batch, channels * block * block, rows, columns])

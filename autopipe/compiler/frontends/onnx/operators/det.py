@@ -6,7 +6,7 @@ from typing import Any, Final
 from tvm import te
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
@@ -22,11 +22,13 @@ class Det(onnx_frontend.OnnxOpConverter):
 
     @classmethod
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        size = known.require_shape(inputs[0], f"input of Det {known.quote_node_name(attr)}")[-1]
+        size = operand_facts.require_shape(
+            inputs[0], f"input of Det {operand_facts.quote_node_name(attr)}"
+        )[-1]
         if not 1 <= size <= _LARGEST:
             raise ModelError(
-                f"Det {known.quote_node_name(attr)} is of {size} rows; up to {_LARGEST} are "
-                "supported"
+                f"Det {operand_facts.quote_node_name(attr)} is of {size} rows; "
+                f"up to {_LARGEST} are supported"
             )
 
         def determinant(data: Any) -> Any:

@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class Div(onnx_frontend.Div):
-    """Div of integers by any number: by 0 as `compiler/integer_division.py` says."""
+    """Div of integers by any number: by 0 as `compiler/arithmetic/integer_division.py` says."""
 
     @classmethod
     def _impl_v7(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
@@ -35,7 +35,7 @@ def _is_number(value: Any, number: int, params: Any) -> bool:
     """Whether an input is this number; one that is left out counts as 0, except for a ratio."""
     if value is None:
         return number == 0
-    found = known.read_values(value, params)
+    found = operand_facts.read_values(value, params)
     return found is not None and found.item() == number
 
 

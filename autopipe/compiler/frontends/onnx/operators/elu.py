@@ -6,7 +6,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.conversion.known import scalar_maker
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
 from autopipe.compiler.frontends.onnx.operator import Operator
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature

@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_int64,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
     describe_node,
     emit_kernel,
     is_number,

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
 from autopipe.errors import ModelError
 
@@ -20,8 +20,8 @@ class FusedMatMul(onnx_frontend.OnnxOpConverter):
         flags = [name for name in ("transBatchA", "transBatchB") if attr.get(name, 0)]
         if flags:
             raise ModelError(
-                f"FusedMatMul {known.quote_node_name(attr)} with {' and '.join(flags)} is not "
-                "supported"
+                f"FusedMatMul {operand_facts.quote_node_name(attr)} with {' and '.join(flags)} "
+                "is not supported"
             )
         left = _transpose(bb, inputs[0], attr.get("transA", 0))
         right = _transpose(bb, inputs[1], attr.get("transB", 0))

@@ -7,7 +7,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     ALONG_AXIS,
     INDEX_LISTS,
@@ -40,7 +40,7 @@ class Gather(onnx_frontend.Gather):
         axis, data = int(attr.get("axis", 0)), inputs[0]
         sizes = read_sizes(data) if isinstance(data.ty, relax.TensorType) else None
         extent = sizes[axis] if sizes and not isinstance(data, GenericConst) else None
-        places = known.read_values(inputs[1], params)
+        places = operand_facts.read_values(inputs[1], params)
         even = _find_even_places(places, extent) if isinstance(extent, int) else None
         if places is None or even is None:
             return super()._impl_v13(bb, inputs, attr, params)

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
 from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -39,7 +39,7 @@ class _Bytes:
     @property
     def shape(self) -> list[int]:
         """Return the sizes, -1 where one is open."""
-        return known.read_extents(self.values.ty, "an operand of bytes")
+        return operand_facts.read_extents(self.values.ty, "an operand of bytes")
 
 
 class MatMulInteger(onnx_frontend.MatMulInteger):
@@ -57,7 +57,8 @@ class MatMulInteger(onnx_frontend.MatMulInteger):
         depth = left.shape[-1]
         if depth < 0:
             raise ModelError(
-                f"MatMulInteger {known.quote_node_name(attr)} sums over an axis that is open"
+                f"MatMulInteger {operand_facts.quote_node_name(attr)} sums over an axis"
+                " of a dynamic size"
             )
         short = (0, -depth % _GROUP)
         sums = relax.op.matmul(
@@ -100,7 +101,7 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
             zero = relax.op.reshape(zero, per_channel)
             ones = np.zeros((groups, channels + short[1], *window), "int8")
             ones[:, :channels] = 1
-            of_window = convolved(known.make_constant(ones), groups)
+            of_window = convolved(operand_facts.make_constant(ones), groups)
             of_window = relax.op.repeat(of_window, kernel.shape[0] // groups, 1)
         terms = (of_window, of_kernel, channels * math.prod(window))
         return _correct_zero_points(bb, sums, (data.zero, zero), terms)
@@ -121,7 +122,9 @@ def _make_operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
     if zero is None or isinstance(zero, GenericConst):
         points = np.int32(0) if zero is None else zero.value.numpy().astype("int32")
         points = points + np.int32(shift)
-        return _Bytes(values, known.make_constant(np.asarray(points)) if points.any() else None)
+        return _Bytes(
+            values, operand_facts.make_constant(np.asarray(points)) if points.any() else None
+        )
     zero = relax.op.astype(zero, "int32")
     return _Bytes(values, bb.normalize(relax.op.add(zero, relax.const(shift, "int32"))))
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -74,7 +74,8 @@ def _last_axes(data: Any, attr: Any) -> list[int]:
 def _has_shape_of(parameter: Any, data: Any, axes: list[int]) -> bool:
     """Whether a parameter has just the sizes that the data has along some axes."""
     sizes = [
-        known.read_extents(value.ty, "an operand of a normalization") for value in (parameter, data)
+        operand_facts.read_extents(value.ty, "an operand of a normalization")
+        for value in (parameter, data)
     ]
     return sizes[0] == [sizes[1][axis] for axis in axes] and -1 not in sizes[0]
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.errors import ModelError
@@ -26,7 +26,7 @@ class LpNormalization(onnx_frontend.OnnxOpConverter):
             norm = relax.op.sqrt(bb.normalize(relax.op.sum(square, axis, keepdims=True)))
         else:
             raise ModelError(
-                f"{known.quote_node_name(attr)} has p = {power}; 1 and 2 are supported"
+                f"{operand_facts.quote_node_name(attr)} has p = {power}; 1 and 2 are supported"
             )
         norm = bb.normalize(norm)
         none = relax.const(0, data.ty.dtype)

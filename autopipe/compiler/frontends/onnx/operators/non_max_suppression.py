@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import build_extern
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name, sum_counts
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import ir, relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion.known import require_constant
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import require_constant
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
     node_name,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature

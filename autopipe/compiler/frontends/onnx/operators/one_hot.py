@@ -7,7 +7,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
@@ -31,7 +31,7 @@ class OneHot(onnx_frontend.OneHot):
         # TVM's operator counts an axis below 0 from the end of the input, which has one axis less
         attr = {**attr, "axis": int(attr.get("axis", -1)) % (inputs[0].ty.ndim + 1)}
         depth = onnx_frontend.get_constant(inputs[1], params)
-        if known.read_values(inputs[2], params) is None:
+        if operand_facts.read_values(inputs[2], params) is None:
             return _select_computed_values(bb, inputs, attr, params)
         if isinstance(depth, GenericConst):  # which may be a list of one number
             inputs = [inputs[0], relax.const(depth.value.numpy().item(), "int64"), inputs[2]]
@@ -42,9 +42,9 @@ class OneHot(onnx_frontend.OneHot):
 
 def _select_computed_values(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
     """Return OneHot of two values that are computed."""
-    what = f"OneHot {known.quote_node_name(attr)}"
-    depth = int(known.require_values(inputs[1], params, f"the depth of {what}").item())
-    row = known.make_constant(np.arange(depth, dtype="int64"))
+    what = f"OneHot {operand_facts.quote_node_name(attr)}"
+    depth = int(operand_facts.require_values(inputs[1], params, f"the depth of {what}").item())
+    row = operand_facts.make_constant(np.arange(depth, dtype="int64"))
     return compute_one_hot(bb, inputs, attr, relax.const(depth, "int64"), row)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -17,7 +17,7 @@ class OptionalHasElement(onnx_frontend.OptionalHasElement):
     @classmethod
     def _impl_v15(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         if not any(value is not None for value in inputs):
-            return known.make_constant(np.zeros((), "bool"))
+            return operand_facts.make_constant(np.zeros((), "bool"))
         return super()._impl_v15(bb, inputs, attr, params)
 
     _impl_v18 = _impl_v28 = _impl_v15

@@ -7,14 +7,14 @@ from onnx import numpy_helper
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     as_integer,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
@@ -32,12 +32,12 @@ class Pad(onnx_frontend.Pad):
         given = list(inputs)
         if _is_computed(inputs, params):
             given[2] = None
-        known.require_values(given[1], params, "what Pad adds")
+        operand_facts.require_values(given[1], params, "what Pad adds")
         return super()._parse_pads_and_axes(onnx_frontend.onnx_input(given), params)
 
     @classmethod
     def _lower_pad(cls, bb: Any, inputs: Any, attr: Any, params: Any, allowed_modes: Any) -> Any:
-        mode = known.decode_text(attr.get("mode", b"constant"))
+        mode = operand_facts.decode_text(attr.get("mode", b"constant"))
         before, after, _ = cls._parse_pads_and_axes(inputs, params)
         if mode != "constant":
             cropped = _crop_data(bb, inputs[0], before, after)
@@ -75,7 +75,7 @@ def _crop_data(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) 
     axes = [axis for axis, widths in enumerate(zip(before, after, strict=True)) if min(widths) < 0]
     if not axes:
         return data
-    sizes = known.require_shape(data, "what Pad takes elements away from")
+    sizes = operand_facts.require_shape(data, "what Pad takes elements away from")
     firsts = [max(-before[axis], 0) for axis in axes]
     ends = [sizes[axis] - max(-after[axis], 0) for axis in axes]
     return bb.normalize(relax.op.strided_slice(data, axes, firsts, ends))
@@ -83,18 +83,21 @@ def _crop_data(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) 
 
 def _check_reflection(data: Any, widths: Sequence[int], attr: Any) -> None:
     """Refuse a border that reflects more than there is; the first element is not repeated."""
-    sizes = known.read_extents(data.ty, f"input of Pad {known.quote_node_name(attr)}")
+    sizes = operand_facts.read_extents(
+        data.ty, f"input of Pad {operand_facts.quote_node_name(attr)}"
+    )
     for size, *borders in zip(sizes, widths[: len(sizes)], widths[len(sizes) :], strict=True):
         if 0 <= size <= max(borders):
             raise ModelError(
-                f"Pad {known.quote_node_name(attr)} reflects {max(borders)} of {size} elements"
+                f"Pad {operand_facts.quote_node_name(attr)} reflects {max(borders)} "
+                f"of {size} elements"
             )
 
 
 def _is_computed(inputs: Any, params: Any) -> bool:
     """Whether the number that is put around the data is not known before the model runs."""
     number = (*inputs, None, None)[2]
-    return number is not None and known.read_values(number, params) is None
+    return number is not None and operand_facts.read_values(number, params) is None
 
 
 def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
@@ -104,7 +107,7 @@ def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, at
     before, after = _read_pads(inputs, [*numbers, None, None, None][:4], attr, len(sizes), what)
     if not is_open([*sizes, *before, *after]):
         return None
-    mode = known.decode_text(attr.get("mode", b"constant"))
+    mode = operand_facts.decode_text(attr.get("mode", b"constant"))
     made = [extents.simple(sum(three)) for three in zip(before, sizes, after, strict=True)]
     number = inputs[2] if len(inputs) > 2 else None  # noqa: PLR2004
     dtype = str(inputs[0].ty.dtype)

@@ -8,7 +8,7 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.places import limit_to_extents
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
 from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
@@ -75,9 +75,12 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
 
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        what = f"MaxUnpool {known.quote_node_name(attr)}"
+        what = f"MaxUnpool {operand_facts.quote_node_name(attr)}"
         data, places, wanted = [*inputs, None][:3]
-        sizes, window = known.require_shape(data, f"input of {what}"), list(attr["kernel_shape"])
+        sizes, window = (
+            operand_facts.require_shape(data, f"input of {what}"),
+            list(attr["kernel_shape"]),
+        )
         rank = len(window)
         strides, pads = attr.get("strides", [1] * rank), attr.get("pads", [0] * 2 * rank)
         inner = [
@@ -85,7 +88,10 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
             for i, size in enumerate(sizes[_OUTER:])
         ]
         shape = [*sizes[:_OUTER], *inner]
-        if wanted is not None and known.require_values(wanted, params, what).tolist() != shape:
+        if (
+            wanted is not None
+            and operand_facts.require_values(wanted, params, what).tolist() != shape
+        ):
             raise ModelError(f"{what} to another shape than {shape} is not supported")
         flat = bb.normalize(relax.op.zeros([math.prod(shape)], data.ty.dtype))
         places = limit_to_extents(bb, places, [math.prod(shape)], params, f"the places of {what}")
@@ -96,10 +102,12 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
 
 def _pad_attributes(data: Any, attr: Any) -> Any:
     """Return the attributes with pads in place of the wish for as many results as strides fit."""
-    wish = known.decode_text(attr.get("auto_pad", b"NOTSET"))
+    wish = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
     if not wish.startswith("SAME_"):
         return attr
-    sizes = known.require_shape(data, f"input of {known.quote_node_name(attr)}")[_OUTER:]
+    sizes = operand_facts.require_shape(data, f"input of {operand_facts.quote_node_name(attr)}")[
+        _OUTER:
+    ]
     ones = [1] * len(sizes)
     strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
     first, last = [], []
@@ -120,10 +128,12 @@ def _filled_up(data: Any, attr: Any) -> Any:
     """
     if (
         not attr.get("ceil_mode", 0)
-        or known.decode_text(attr.get("auto_pad", b"NOTSET")) == "VALID"
+        or operand_facts.decode_text(attr.get("auto_pad", b"NOTSET")) == "VALID"
     ):
         return attr
-    sizes = known.require_shape(data, f"input of {known.quote_node_name(attr)}")[_OUTER:]
+    sizes = operand_facts.require_shape(data, f"input of {operand_facts.quote_node_name(attr)}")[
+        _OUTER:
+    ]
     rank = len(sizes)
     strides, dilations = attr.get("strides", [1] * rank), attr.get("dilations", [1] * rank)
     pads = [int(width) for width in attr.get("pads") or [0] * 2 * rank]
@@ -138,8 +148,11 @@ def _filled_up(data: Any, attr: Any) -> Any:
 
 def _find_maximum_places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:
     """Return where the first maximum of each window is, counted through the whole input."""
-    what = f"MaxPool {known.quote_node_name(attr)}"
-    sizes, results = known.require_shape(data, what), known.require_shape(pooled, what)
+    what = f"MaxPool {operand_facts.quote_node_name(attr)}"
+    sizes, results = (
+        operand_facts.require_shape(data, what),
+        operand_facts.require_shape(pooled, what),
+    )
     inner = sizes[_OUTER:]
 
     def whole(data: Any) -> Any:

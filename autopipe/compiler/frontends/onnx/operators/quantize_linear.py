@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import dtype_name
 from autopipe.errors import ModelError
@@ -138,7 +138,7 @@ def _align_operands(bb: Any, inputs: Any, axis: int) -> list[Any]:
             return values
         one = int(values.ty.shape.values[0]) == 1
         if _is_one(values):
-            return known.make_constant(values.value.numpy().reshape(()))
+            return operand_facts.make_constant(values.value.numpy().reshape(()))
         shape = [] if one else [-1 if at == axis % rank else 1 for at in range(rank)]
         return bb.normalize(relax.op.reshape(values, shape))
 
@@ -148,11 +148,15 @@ def _align_operands(bb: Any, inputs: Any, axis: int) -> list[Any]:
 def _in_blocks(bb: Any, inputs: Any, attr: Any, kind: str, steps: Steps) -> Any:
     """Convert where a scale is for some elements in a row; raise `ModelError` for other types."""
     wanted = attr.get("output_dtype")
-    dtype = dtype_name(wanted, f"what {known.quote_node_name(attr)} returns") if wanted else None
+    dtype = (
+        dtype_name(wanted, f"what {operand_facts.quote_node_name(attr)} returns")
+        if wanted
+        else None
+    )
     made = steps(bb, _spread_blocks(bb, inputs, attr), dtype, _IN_BLOCKS)
     if made is None or attr.get("precision"):
         raise ModelError(
-            f"{kind} {known.quote_node_name(attr)} in blocks of such types is not supported"
+            f"{kind} {operand_facts.quote_node_name(attr)} in blocks of such types is not supported"
         )
     return made
 
@@ -161,16 +165,16 @@ def _spread_blocks(bb: Any, inputs: Any, attr: Any) -> list[Any]:
     """Return data, scale and zero point, the latter two once for each element of a block."""
     data, *others = [*inputs, None][:3]
     axis, block = int(attr.get("axis", 1)) % data.ty.ndim, int(attr["block_size"])
-    what = f"data of {known.quote_node_name(attr)}"
-    size = known.require_shape(data, what)[axis]
+    what = f"data of {operand_facts.quote_node_name(attr)}"
+    size = operand_facts.require_shape(data, what)[axis]
 
     def repeated(values: Any) -> Any:
         if values is None:
             return None
-        sizes = known.require_shape(values, what)
+        sizes = operand_facts.require_shape(values, what)
         if block < 1 or len(sizes) != data.ty.ndim or sizes[axis] != -(-size // block):
             raise ModelError(f"{what} has {size} elements, which are not the blocks of its scale")
-        blocks = known.make_constant(np.arange(size) // block)
+        blocks = operand_facts.make_constant(np.arange(size) // block)
         return bb.normalize(relax.op.take(values, blocks, axis))
 
     return [data, *map(repeated, others)]

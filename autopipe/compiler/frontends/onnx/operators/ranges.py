@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     is_open,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 

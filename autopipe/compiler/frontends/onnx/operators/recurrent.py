@@ -13,11 +13,11 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.integer_product import MatMulInteger, make_signed
 from autopipe.compiler.frontends.onnx.operators.quantize_linear import DynamicQuantizeLinear
-from autopipe.compiler.frontends.onnx.recurrent import finite
+from autopipe.compiler.frontends.onnx.recurrent import finite_weights
 from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Recurrence
@@ -69,7 +69,7 @@ class _Layer:
                 if name in given:
                     self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
         shapes = {
-            name: tuple(known.read_extents(value.ty, f"{kind}: input {name}"))
+            name: tuple(operand_facts.read_extents(value.ty, f"{kind}: input {name}"))
             for name, value in self._given.items()
         }
         x = self._given["X"].ty.shape.values
@@ -78,7 +78,7 @@ class _Layer:
         self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
         self._form = self._node.form(
             lengths=self._lengths is not None,
-            finite=bool(attr.get(finite.NOTE)),
+            finite=bool(attr.get(finite_weights.NOTE)),
             dtype=_WIDE.get(self._dtype, self._dtype),
             rounded=rounded,
         )
@@ -260,9 +260,11 @@ class _ByteLayer(_Layer):
 
 def _read_weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> _ByteWeights:
     """Return weights of bytes [directions, inputs, columns] as a layer takes them."""
-    shape = tuple(known.require_shape(values, f"DynamicQuantizeLSTM: input {name}"))
+    shape = tuple(operand_facts.require_shape(values, f"DynamicQuantizeLSTM: input {name}"))
     for what, tensor in (("scale", scale), ("zero_point", zero)):
-        sizes = tuple(known.require_shape(tensor, f"DynamicQuantizeLSTM: input {name}_{what}"))
+        sizes = tuple(
+            operand_facts.require_shape(tensor, f"DynamicQuantizeLSTM: input {name}_{what}")
+        )
         if sizes not in {shape[:1], (shape[0], shape[-1])}:
             raise ModelError(
                 f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
@@ -281,7 +283,7 @@ def _lay_out(bb: Any, tensor: Any, shape: list[int], *, wide: bool = False) -> A
     if isinstance(tensor, GenericConst):
         values = tensor.value.numpy()
         values = np.broadcast_to(values, shape) if wide else values.reshape(shape)
-        return known.make_constant(np.ascontiguousarray(values))
+        return operand_facts.make_constant(np.ascontiguousarray(values))
     lay = relax.op.broadcast_to if wide else relax.op.reshape
     return bb.emit(lay(tensor, shape))
 

@@ -10,7 +10,7 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
@@ -83,7 +83,7 @@ def _convert_reduction(op: str, bb: Any, inputs: Any, attr: Any, params: Any) ->
     dtype = str(data.ty.dtype)
     if op in _LOGARITHMS and not dtype.startswith("float"):
         raise ModelError(
-            f"{op} {known.quote_node_name(attr)} is of {dtype}: put a Cast to float before"
+            f"{op} {operand_facts.quote_node_name(attr)} is of {dtype}: put a Cast to float before"
         )
     axes = _read_axes(inputs, attr, params)
     if not axes and attr.get("noop_with_empty_axes", 0):
@@ -116,8 +116,8 @@ def _read_axes(inputs: Any, attr: Any, params: Any) -> list[int] | None:
     if (given := (*inputs, None)[1]) is None:
         axes: Sequence[int] = attr.get("axes") or ()
     else:
-        what = f"what says which axes {known.quote_node_name(attr)} reduces"
-        axes = known.require_values(given, params, what).reshape(-1).tolist()
+        what = f"what says which axes {operand_facts.quote_node_name(attr)} reduces"
+        axes = operand_facts.require_values(given, params, what).reshape(-1).tolist()
     return [int(axis) for axis in axes] or None
 
 
@@ -145,7 +145,7 @@ def _integer_mean(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool)
     """Return the mean of integers, rounded towards 0; their sum is of 64 bits."""
     dtype = str(data.ty.dtype)
     wide = "uint64" if dtype.startswith("u") else "int64"
-    sizes = known.require_shape(data, "what ReduceMean takes integers from")
+    sizes = operand_facts.require_shape(data, "what ReduceMean takes integers from")
     count = math.prod(sizes[axis] for axis in axes or range(len(sizes)))
     data = data if dtype == wide else bb.normalize(relax.op.astype(data, wide))
     total = bb.normalize(relax.op.sum(data, axes, keepdims))

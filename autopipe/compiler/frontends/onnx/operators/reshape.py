@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     shape_of,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 

@@ -12,9 +12,9 @@ from onnx import helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.window import read_side
-from autopipe.compiler.frontends.onnx.dynamic_sizes.resizing import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.resize_places import (
     WIDE_DTYPES,
     convert_dynamic_resize,
     convert_dynamic_upsample,
@@ -102,7 +102,7 @@ class Upsample(onnx_frontend.Upsample):
         if unknown or image:
             return super()._impl_v9(bb, inputs, attr, params)
         if "scales" in attr:
-            inputs = [inputs[0], known.make_constant(np.array(attr["scales"], "float32"))]
+            inputs = [inputs[0], operand_facts.make_constant(np.array(attr["scales"], "float32"))]
         return _as_opset_10(Resize, bb, inputs, attr, params)
 
 
@@ -114,13 +114,15 @@ def _as_opset_10(converter: Any, bb: Any, inputs: Any, attr: Any, params: Any) -
     """
     image, scales = inputs[:2]
     steps = [(scales, b"floor")]
-    found = known.read_values(scales, params)
+    found = operand_facts.read_values(scales, params)
     if (
         found is not None
         and (found < 1).any()
         and (_read_text(attr, "mode") or "nearest") == "nearest"
     ):
-        shorter, longer = (known.make_constant(cut(found, found.dtype.type(1))) for cut in _CUTS)
+        shorter, longer = (
+            operand_facts.make_constant(cut(found, found.dtype.type(1))) for cut in _CUTS
+        )
         steps = [(shorter, b"ceil"), (longer, b"floor")]
     for scale, nearest in steps:
         fixed = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
@@ -134,7 +136,7 @@ def _read_numbers(value: Any, params: Any) -> list[float] | None:
     """Return the numbers of a constant, None for what is computed; an absent one has none."""
     if value is None:
         return []
-    found = known.read_values(value, params)
+    found = operand_facts.read_values(value, params)
     return None if found is None else found.tolist()
 
 
@@ -186,7 +188,9 @@ def _resize_axis(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]
     """Resize along one axis."""
     if (_read_text(attr, "mode") or "nearest") == "nearest":
         places = _resize_by_reference(np.arange(axis.before, dtype="float64")[None], axis, attr)[0]
-        resized = relax.op.take(data, known.make_constant(places.astype("int32")), axis.axis)
+        resized = relax.op.take(
+            data, operand_facts.make_constant(places.astype("int32")), axis.axis
+        )
     else:
         resized = _mix_neighbours(bb, data, axis, attr)
     return bb.normalize(_replace_outside(bb.normalize(resized), axis, attr))
@@ -203,7 +207,7 @@ def _mix_neighbours(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, A
     last = axis.axis == rank - 1
     data = data if last else bb.normalize(relax.op.permute_dims(data, order))
     data = bb.normalize(relax.op.astype(data, compute))
-    mixed = bb.normalize(relax.op.matmul(data, known.make_constant(weights)))
+    mixed = bb.normalize(relax.op.matmul(data, operand_facts.make_constant(weights)))
     back = [order.index(place) for place in range(rank)]
     mixed = mixed if last else bb.normalize(relax.op.permute_dims(mixed, back))
     return bb.normalize(relax.op.astype(mixed, dtype))
@@ -218,7 +222,7 @@ def _replace_outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> 
     shape = [1] * data.ty.ndim
     shape[axis.axis] = axis.after
     value = relax.const(attr.get("extrapolation_value", 0.0), data.ty.dtype)
-    return relax.op.where(known.make_constant(outside.reshape(shape)), value, data)
+    return relax.op.where(operand_facts.make_constant(outside.reshape(shape)), value, data)
 
 
 def _resize_by_reference(
@@ -247,7 +251,7 @@ def _resize_by_reference(
 
 
 def _read_text(attr: Mapping[str, Any], name: str) -> str:
-    return known.decode_text(attr.get(name, b""))
+    return operand_facts.decode_text(attr.get(name, b""))
 
 
 def _divide_by_scale(

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tvm import te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Attributes,
     Limits,
@@ -19,7 +19,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     advise_on_sizes,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
@@ -33,8 +33,8 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         axes = [int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))]
         time, batch = (axis % inputs[0].ty.ndim for axis in axes)
-        what = f"ReverseSequence {known.quote_node_name(attr)}"
-        if known.read_extents(inputs[0].ty, f"input of {what}")[batch] < 0:
+        what = f"ReverseSequence {operand_facts.quote_node_name(attr)}"
+        if operand_facts.read_extents(inputs[0].ty, f"input of {what}")[batch] < 0:
             raise ModelError(f"{what} has an open batch; give its size")
 
         check_places("ReverseSequence", _SEQUENCES, inputs[:2], attr)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Attributes,
     Limits,
@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     check_places,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator
-from autopipe.compiler.regions import MOST_SAMPLES, RegionForm, plain
+from autopipe.compiler.roi_align import MOST_SAMPLES, RegionForm, plain
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
@@ -38,18 +38,18 @@ class RoiAlign(onnx_frontend.RoiAlign):
 
     @classmethod
     def _impl_v16(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        way = known.decode_text(attr.get("coordinate_transformation_mode", b"half_pixel"))
+        way = operand_facts.decode_text(attr.get("coordinate_transformation_mode", b"half_pixel"))
         return _align_regions(bb, inputs, attr, half_pixel=way == "half_pixel")
 
 
 def _align_regions(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
-    what = f"RoiAlign {known.quote_node_name(attr)}"
+    what = f"RoiAlign {operand_facts.quote_node_name(attr)}"
     check_places("RoiAlign", _REGIONS, inputs[:3], attr)
     samples = int(attr.get("sampling_ratio", 0))
     if samples > MOST_SAMPLES:
         raise ModelError(f"{what} takes {samples} samples a side, more than {MOST_SAMPLES}")
     form = RegionForm(
-        mode="max" if known.decode_text(attr.get("mode", b"avg")) == "max" else "avg",
+        mode="max" if operand_facts.decode_text(attr.get("mode", b"avg")) == "max" else "avg",
         samples=max(samples, 0),
         scale=float(attr.get("spatial_scale", 1.0)),
         half_pixel=half_pixel,

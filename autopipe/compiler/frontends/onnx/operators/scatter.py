@@ -13,7 +13,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_equal
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     ALONG_AXIS,
     INDEX_LISTS,
@@ -75,14 +75,16 @@ class Scatter(onnx_frontend.OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, places, updates = inputs
-        what = f"an input of {known.quote_node_name(attr)}"
-        axis = int(attr.get("axis", 0)) % len(known.read_extents(data.ty, what))
-        reduction = known.decode_text(attr.get("reduction", b"none")).replace("none", "update")
-        known.read_extents(places.ty, what)
+        what = f"an input of {operand_facts.quote_node_name(attr)}"
+        axis = int(attr.get("axis", 0)) % len(operand_facts.read_extents(data.ty, what))
+        reduction = operand_facts.decode_text(attr.get("reduction", b"none")).replace(
+            "none", "update"
+        )
+        operand_facts.read_extents(places.ty, what)
         pairs = enumerate(zip(read_sizes(data) or (), read_sizes(places) or (), strict=True))
         if all(at == axis or structural_equal(*pair) for at, pair in pairs):
             return relax.op.scatter_elements(data, places, updates, axis, reduction)
-        shape = known.require_shape(data, what)
+        shape = operand_facts.require_shape(data, what)
         given = (data, _flatten_places(bb, places, shape, axis), updates)
         rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in given]
         made = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
@@ -92,7 +94,7 @@ class Scatter(onnx_frontend.OnnxOpConverter):
 def _flatten_places(bb: Any, places: Any, shape: list[int], axis: int) -> Any:
     """Return places of one axis as places in the whole tensor, counted through all of its axes."""
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
-    grid = np.indices(known.require_shape(places, "indices"))
+    grid = np.indices(operand_facts.require_shape(places, "indices"))
     start = sum(grid[at] * strides[at] for at in range(len(shape)) if at != axis)
     wide = bb.normalize(relax.op.astype(places, "int64"))
     negative = bb.normalize(relax.op.less(wide, relax.const(0, "int64")))
@@ -113,7 +115,7 @@ class ScatteredRows:
         """Return what converts a node, as TVM's importer calls it."""
 
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-            added = known.decode_text(attr.get("reduction", b"none")) != "none"
+            added = operand_facts.decode_text(attr.get("reduction", b"none")) != "none"
             if added or not _has_computed_places(inputs, params):
                 return self.otherwise.get_converter(opset)(bb, inputs, attr, params)
             check_places("ScatterND", INDEX_LISTS, inputs, attr)
@@ -125,7 +127,7 @@ class ScatteredRows:
 def _has_computed_places(inputs: Any, params: Any) -> bool:
     """Tell whether places are computed, and the shapes are known but for open sizes."""
     shaped = all(getattr(getattr(one.ty, "shape", None), "values", None) for one in inputs)
-    return shaped and known.read_values(inputs[1], params) is None
+    return shaped and operand_facts.read_values(inputs[1], params) is None
 
 
 def replace_rows(bb: Any, data: Any, places: Any, updates: Any) -> Any:

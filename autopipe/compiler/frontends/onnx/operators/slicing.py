@@ -7,7 +7,7 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -17,7 +17,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     is_open,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
     describe_node,
     is_number,
     take_part,
@@ -45,13 +45,17 @@ class Slice(onnx_frontend.Slice):
     @classmethod
     def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, *given = (*inputs, None, None)[:5]
-        numbers = [known.read_values(value, params) for value in given]
+        numbers = [operand_facts.read_values(value, params) for value in given]
         computed = any(
             value is not None and found is None for value, found in zip(given, numbers, strict=True)
         )
-        if computed or not isinstance(data.ty, relax.TensorType) or not known.is_fixed(data.ty):
+        if (
+            computed
+            or not isinstance(data.ty, relax.TensorType)
+            or not operand_facts.is_fixed(data.ty)
+        ):
             return super()._impl_v13(bb, [data, *given], attr, params)
-        sizes = known.require_shape(data, f"input of {known.quote_node_name(attr)}")
+        sizes = operand_facts.require_shape(data, f"input of {operand_facts.quote_node_name(attr)}")
         listed = [[] if found is None else found.reshape(-1).tolist() for found in numbers]
         starts, ends, axes, steps = listed
         axes = list(range(len(starts))) if given[2] is None else axes

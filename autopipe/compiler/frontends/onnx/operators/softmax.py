@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     is_open,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature

@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     is_open,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node, take_part
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature

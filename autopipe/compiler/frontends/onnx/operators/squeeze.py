@@ -6,7 +6,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     is_open,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -27,7 +27,7 @@ def _accept_one_axis(converter: Any) -> Any:
     def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         axes = onnx_frontend.get_constant((*inputs, None)[1], params)
         if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
-            listed = [inputs[0], known.make_constant(axes.value.numpy().reshape(1))]
+            listed = [inputs[0], operand_facts.make_constant(axes.value.numpy().reshape(1))]
             inputs = onnx_frontend.onnx_input(listed)
         return converter._impl_v13(bb, inputs, attr, params)
 

@@ -9,7 +9,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import (
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
     describe_node,
     emit_kernel,
     is_number,

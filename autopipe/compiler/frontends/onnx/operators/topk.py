@@ -5,15 +5,15 @@ from typing import Any, Final
 from tvm import relax, tirx, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.float_order import FLOATS, ordered, restored
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.arithmetic.float_order import FLOATS, ordered, restored
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     is_open,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node, take_part
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -33,11 +33,13 @@ class TopK(onnx_frontend.TopK):
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, what = inputs[0], f"TopK {known.quote_node_name(attr)}"
+        data, what = inputs[0], f"TopK {operand_facts.quote_node_name(attr)}"
         count = int(
-            known.require_values(inputs[1], params, f"the number of results of {what}").item()
+            operand_facts.require_values(
+                inputs[1], params, f"the number of results of {what}"
+            ).item()
         )
-        size = known.read_extents(data.ty, f"input of {what}")[int(attr.get("axis", -1))]
+        size = operand_facts.read_extents(data.ty, f"input of {what}")[int(attr.get("axis", -1))]
         if count < 0 or 0 <= size < count:
             raise ModelError(f"{what} asks for {count} of {size} elements")
         return rank_elements(bb, data, attr, count)

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -17,8 +17,10 @@ class Trilu(onnx_frontend.Trilu):
     @classmethod
     def _impl_v14(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, diagonal = (*inputs, None)[:2]
-        found = known.read_values(diagonal, params)
-        sizes = known.read_extents(data.ty, f"input of Trilu {known.quote_node_name(attr)}")[-2:]
+        found = operand_facts.read_values(diagonal, params)
+        sizes = operand_facts.read_extents(
+            data.ty, f"input of Trilu {operand_facts.quote_node_name(attr)}"
+        )[-2:]
         if found is not None and min(sizes) >= 0:
             rows, columns = sizes
             nearest = min(max(int(found.item()), -rows), columns)

@@ -7,8 +7,8 @@ from tvm import ir, relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx.conversion import known
-from autopipe.compiler.frontends.onnx.conversion.known import require_constant
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import require_constant
 from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -20,7 +20,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
     node_name,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shaping import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.topk import AS_SORTED
 from autopipe.errors import ModelError
@@ -42,8 +42,8 @@ class Unique(onnx_frontend.OnnxOpConverter):
         places = np.argsort(order)[inverse.reshape(-1)]
         results = (np.take(found, order, axis or 0), first[order], places, counts[order])
         count = attr["tvm_custom"]["num_outputs"]
-        made = [known.make_constant(results[0])]
-        made += [known.make_constant(each.astype("int64")) for each in results[1:count]]
+        made = [operand_facts.make_constant(results[0])]
+        made += [operand_facts.make_constant(each.astype("int64")) for each in results[1:count]]
         return relax.Tuple(made) if count > 1 else made[0]
 
 

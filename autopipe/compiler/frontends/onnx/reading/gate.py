@@ -17,20 +17,20 @@ from onnx import inliner, numpy_helper
 
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx.control.choosing import replace_known_branches
-from autopipe.compiler.frontends.onnx.control.lifting import lift_tensors
+from autopipe.compiler.frontends.onnx.control.decided_branches import replace_known_branches
+from autopipe.compiler.frontends.onnx.control.lift_tensors import lift_tensors
 from autopipe.compiler.frontends.onnx.reading import (
     check_operators,
-    exported,
-    fitting,
+    exporter_forms,
     memory,
     shapes,
     source,
     tensors,
+    window_fit,
 )
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, count_uses
 from autopipe.compiler.frontends.onnx.reading.weights import declare_weights, detach_weights
-from autopipe.compiler.frontends.onnx.rewriting import expand
+from autopipe.compiler.frontends.onnx.rewriting import expand_operators
 from autopipe.config.dimension import Dimension, probes, told
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
@@ -108,7 +108,7 @@ def _try_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> N
 
 def _try_at(data: bytes, path: Path, inputs: Mapping[str, Input]) -> None:
     vetted = vet_model(data, path, inputs)
-    fitting.check_sizes(vetted.model.graph, vetted.shapes)
+    window_fit.check_sizes(vetted.model.graph, vetted.shapes)
 
 
 def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
@@ -137,10 +137,10 @@ def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Ve
     )
     declare_weights(graph, weights)
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
-    expand.complete_attributes(graph)
-    exported.give_scalars(model)
+    expand_operators.complete_attributes(graph)
+    exporter_forms.give_scalars(model)
     inferred = shapes.infer_shapes(model)
-    exported.name_types(graph, inferred.graph)
+    exporter_forms.name_types(graph, inferred.graph)
     shapes.check_types(inferred.graph)
     _check_reached(graph, values)
     memory.check_memory(inferred.graph, [value.name for value in values], weights)
@@ -163,7 +163,7 @@ def parse_model(data: bytes) -> Proto:
     if model.functions:
         model = _inline_functions(model)
     bounds.check_bodies(sum(1 for _ in tensors.list_graphs(model.graph)) - 1)
-    exported.settle_form(model)
+    exporter_forms.settle_form(model)
     return model
 
 

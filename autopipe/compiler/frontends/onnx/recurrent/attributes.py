@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from autopipe.compiler.frontends.onnx.conversion import known
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.recurrence.form import GATES, Activation, Direction, Recurrence
 from autopipe.errors import ModelError
 
@@ -110,7 +110,7 @@ class RecurrentNode:
         return shape
 
     def _directions(self) -> tuple[Direction, ...]:
-        said = known.decode_text(self.attributes.get("direction", "forward"))
+        said = operand_facts.decode_text(self.attributes.get("direction", "forward"))
         if said not in _DIRECTIONS:
             self._refuse(f"direction {said!r} is none of {', '.join(_DIRECTIONS)}")
         reversed_ = _DIRECTIONS[said]
@@ -133,7 +133,7 @@ class RecurrentNode:
         for name, values in left.items():
             if not all(map(math.isfinite, values)):
                 self._refuse(f"activation_{name} holds {', '.join(map(str, values))}")
-        for name in map(known.decode_text, given):
+        for name in map(operand_facts.decode_text, given):
             if name.lower() not in _PARAMETERS:
                 self._refuse(f"activation {name!r} is unknown; known are {', '.join(_PARAMETERS)}")
             taken = {

@@ -15,9 +15,14 @@ from autopipe.compiler.frontends.onnx.reading.weights import (
     detach_weights,
     undeclare_inputs,
 )
-from autopipe.compiler.frontends.onnx.recurrent.noted import note_shapes
-from autopipe.compiler.frontends.onnx.rewriting import constants, empties, masks, quantized
-from autopipe.compiler.frontends.onnx.rewriting.expand import expand_operators
+from autopipe.compiler.frontends.onnx.recurrent.layer_shapes import note_shapes
+from autopipe.compiler.frontends.onnx.rewriting import (
+    attention_masks,
+    constants,
+    empty_tensors,
+    quantized_products,
+)
+from autopipe.compiler.frontends.onnx.rewriting.expand_operators import expand_operators
 from autopipe.compiler.frontends.onnx.rewriting.graph_rewrite import GraphRewrite, OnnxPass
 from autopipe.compiler.frontends.onnx.rewriting.simplify.simplify import simplify_graph
 from autopipe.compiler.pass_observer import observe_pass
@@ -33,7 +38,7 @@ def _expand_operators(rewrite: GraphRewrite) -> None:
 
 
 def _fold_empty_tensors(rewrite: GraphRewrite) -> None:
-    empties.fold_empty_tensors(rewrite.model)
+    empty_tensors.fold_empty_tensors(rewrite.model)
 
 
 def _attach_weights(rewrite: GraphRewrite) -> None:
@@ -43,7 +48,7 @@ def _attach_weights(rewrite: GraphRewrite) -> None:
 
 
 def _fuse_quantized(rewrite: GraphRewrite) -> None:
-    quantized.fuse_quantized(rewrite.model.graph)
+    quantized_products.fuse_quantized(rewrite.model.graph)
 
 
 def _clear_output_shapes(rewrite: GraphRewrite) -> None:
@@ -71,7 +76,7 @@ def _restore_outputs(rewrite: GraphRewrite) -> None:
 
 
 def _rewrite_masks(rewrite: GraphRewrite) -> None:
-    masks.ask_all(rewrite.model.graph)
+    attention_masks.ask_all(rewrite.model.graph)
 
 
 def _store_shapes(rewrite: GraphRewrite) -> None:
@@ -81,7 +86,7 @@ def _store_shapes(rewrite: GraphRewrite) -> None:
 
 def _drop_empty_masks(rewrite: GraphRewrite) -> None:
     if rewrite.is_expanded:
-        masks.drop_empty(rewrite.model.graph)
+        attention_masks.drop_empty(rewrite.model.graph)
 
 
 def _detach_weights(rewrite: GraphRewrite) -> None:

@@ -1,0 +1,1 @@
+"""Arithmetic of elements where TVM's own is wrong, slow or undefined."""

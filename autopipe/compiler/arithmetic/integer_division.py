@@ -1,0 +1,97 @@
+"""Integer division that has a value for every pair of operands.
+
+A processor traps where an integer is divided by 0, and where the smallest one is divided by -1, and
+the process ends by SIGFPE. A package must not die of its inputs. As in NumPy, a quotient and a
+remainder by 0 are 0, and an overflowing quotient is the dividend:
+
+    x / select(w == 0 || w == -1, 1, w), but 0 where w == 0, and -x where w == -1
+
+What guards the divisor hangs on nothing else: LLVM takes for granted that no operation overflowed
+to make the dividend, and would leave out a guard that asks for the smallest integer.
+
+Importing this module replaces what TVM legalizes four operators of Relax to; a division by a number
+that is part of the code stays as it is.
+"""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax, tirx, topi
+from tvm.ir import Expr, GenericConst
+from tvm.ir.prim import min_value
+from tvm.relax.transform.legalize_ops import binary
+
+from autopipe.compiler.arithmetic.element_rewrites import Compute, Legalize, rewrite_elements
+
+# ruff: noqa: SLF001  TVM's wrapper has no public name
+
+_DIVISIONS: Final = (tirx.Div, tirx.FloorDiv, tirx.Mod, tirx.FloorMod)
+_QUOTIENTS: Final = (tirx.Div, tirx.FloorDiv)
+_LEVEL: Final = 11
+"""Above that of TVM's own registration, which is 10."""
+
+
+Division: TypeAlias = tirx.Div | tirx.FloorDiv | tirx.Mod | tirx.FloorMod
+
+
+def divide_safely(division: Division) -> Expr:
+    """Return an integer division by a computed divisor without a trap; any other as it is."""
+    dividend, divisor = division.a, division.b
+    dtype = str(divisor.ty.dtype)
+    if not dtype.startswith(("int", "uint")) or isinstance(divisor, tirx.IntImm):
+        return division
+    zero, one = (tirx.const(value, dtype) for value in (0, 1))
+    specials = {0: zero}
+    if dtype.startswith("int"):
+        specials[-1] = _negate(dividend, dtype)
+    cases = {value: divisor.equal(tirx.const(value, dtype)) for value in specials}
+    guarded = tirx.Select(tirx.any(*cases.values()), one, divisor)
+    result: Expr = type(division)(dividend, guarded)
+    if not isinstance(division, _QUOTIENTS):
+        return result  # any integer modulo 1 is 0
+    for value, quotient in specials.items():
+        result = tirx.Select(cases[value], quotient, result)
+    return result
+
+
+def _negate(value: Expr, dtype: str) -> Expr:
+    """Return an integer with the other sign; the smallest one, which has no other, as it is.
+
+    LLVM takes no result of a subtraction for an overflow, and TVM's simplifier takes `value == MIN`
+    of 32 bits for false, but leaves an exclusive or alone.
+    """
+    zero = tirx.const(0, dtype)
+    is_least = tirx.bitwise_xor(value, min_value(dtype)).equal(zero)
+    return tirx.Select(is_least, value, zero - value)
+
+
+def _guarded(compute: Compute) -> Compute:
+    """Return a function of topi whose divisions are all safe."""
+    return rewrite_elements(compute, _DIVISIONS, divide_safely)
+
+
+def _legalized(compute: Compute) -> Legalize:
+    """Return what legalizes an operator by a function of topi."""
+    usual, guarded = binary._binary(_guarded(compute)), _guarded(compute)
+
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        if _is_refused(call.args[1]):
+            return builder.call_te(guarded, *call.args)  # it stays a tensor
+        return usual(builder, call)
+
+    return legalize
+
+
+def _is_refused(divisor: relax.Expr) -> bool:
+    """Tell whether TVM fails on an integer as the divisor in an expression."""
+    if not isinstance(divisor, GenericConst):
+        return False
+    values = divisor.value.numpy()
+    if values.dtype.kind not in "iu" or values.ndim:
+        return False
+    return values.item() in (0, np.iinfo(values.dtype).min)
+
+
+for _compute in (topi.divide, topi.floor_divide, topi.mod, topi.floor_mod):
+    tvm.ir.register_op_attr(f"relax.{_compute.__name__}", "FLegalize", _legalized(_compute), _LEVEL)

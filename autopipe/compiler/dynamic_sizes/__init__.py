@@ -1,0 +1,1 @@
+"""Models and kernels of dynamic sizes, and the same at certain sizes."""

@@ -1,0 +1,310 @@
+"""Resize of images whose size is open: places by whole numbers, one axis after the other."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from tvm import te, tirx
+
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    Extents,
+    advise_on_sizes,
+    as_int64,
+    as_integer,
+    is_open,
+)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit_kernel
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, PLR0913, PLR0917, E501  TVM's converters have no types
+
+_MOST_SIZES: Final = 2**20
+"""Sizes of a dimension that a scale is tried on."""
+_FINEST: Final = 1000
+"""Divisor of the fraction that a scale may be meant as."""
+
+
+WIDE_DTYPES: Final = ("float64", "int32", "int64", "uint32", "uint64")
+"""Dtypes with more digits than float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenAxis:
+    """What becomes of one axis: `up / down` is its scale."""
+
+    axis: int
+    before: Any
+    after: Any
+    up: Any
+    down: Any
+
+
+def convert_dynamic_resize(
+    extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
+) -> Any:
+    """Resize, where a size is open; None where all are fixed."""
+    what = f"Resize {operand_facts.quote_node_name(attr)}"
+    sizes = extents.shape(inputs[0], what)
+    given = [*numbers, None, None, None][:4]
+    if len(inputs) < 3:  # noqa: PLR2004 - as it was first defined
+        attr = {**attr, "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
+        given = [given[0], None, given[1], None]
+    elif len(inputs) > 3 and inputs[3] is not None and given[3] is None:  # noqa: PLR2004
+        return None
+    if not is_open([*sizes, *(() if given[3] is None else given[3])]):
+        return None
+    axes = _list_axes(extents, sizes, given[2], given[3], attr, what)
+    return _resize_axes(extents, bb, inputs[0], axes, attr, what)
+
+
+def convert_dynamic_upsample(
+    extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
+) -> Any:
+    """Upsample, which Resize has taken the place of."""
+    what = f"Upsample {operand_facts.quote_node_name(attr)}"
+    sizes = extents.shape(inputs[0], what)
+    if not is_open(sizes):
+        return None
+    scales = np.array(attr["scales"], "float32") if "scales" in attr else numbers[1]
+    attr = {**attr, "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
+    axes = _list_axes(extents, sizes, scales, None, attr, what)
+    return _resize_axes(extents, bb, inputs[0], axes, attr, what)
+
+
+def _list_axes(
+    extents: Extents, sizes: list[Any], scales: Any, wanted: Any, attr: Mapping[str, Any], what: str
+) -> list[_OpenAxis]:
+    places = [axis % len(sizes) for axis in attr.get("axes", range(len(sizes)))]
+    if scales is None or not len(scales):
+        if wanted is None:
+            raise ModelError(
+                f"{what} by scales that are computed is not supported with open sizes; {advise_on_sizes(sizes)}"
+            )
+        found = [
+            _by_size(extents, at, sizes[at], size) for at, size in zip(places, wanted, strict=True)
+        ]
+    else:
+        found = [
+            _by_scale(extents, at, sizes[at], scale, what)
+            for at, scale in zip(places, scales, strict=True)
+        ]
+    return [one for one in found if not extents.equal(one.before, one.after)]
+
+
+def _by_size(extents: Extents, axis: int, before: Any, after: Any) -> _OpenAxis:
+    for up, down in ((after, before), (before, after)):
+        if not (isinstance(up, int) or isinstance(down, int)):
+            times = extents.simple(tirx.floordiv(up, down))
+            if isinstance(times, int) and times > 0 and extents.equal(times * down, up):
+                return _OpenAxis(axis, before, after, *((times, 1) if up is after else (1, times)))
+    return _OpenAxis(axis, before, after, after, before)
+
+
+def _by_scale(extents: Extents, axis: int, before: Any, scale: Any, what: str) -> _OpenAxis:
+    exact = (
+        Fraction(scale.number, scale.over)
+        if hasattr(scale, "over") and isinstance(scale.number, int)
+        else None
+    )
+    if exact is None and not hasattr(scale, "over"):
+        exact = Fraction(float(scale))
+    if exact is None or exact <= 0:
+        raise ModelError(
+            f"{what} by a scale that is computed is not supported with open sizes; {advise_on_sizes([before])}"
+        )
+    meant = exact.limit_denominator(_FINEST)
+    after = extents.simple(
+        tirx.floordiv(as_int64(before * meant.numerator), as_integer(meant.denominator))
+    )
+    if meant.denominator > 1 and not _has_scale_sizes(
+        extents, before, meant, np.float32(float(exact))
+    ):
+        raise ModelError(
+            f"{what} by {float(exact)} rounds differently at some sizes; {advise_on_sizes([before])}"
+        )
+    return _OpenAxis(axis, before, after, meant.numerator, meant.denominator)
+
+
+def _has_scale_sizes(extents: Extents, before: Any, meant: Fraction, scale: Any) -> bool:
+    """Whether a fraction leads to the sizes that the scale in single precision does."""
+    first, last = extents.bounds(before)
+    if last - first > _MOST_SIZES:
+        return False
+    sizes = np.arange(first, last + 1)
+    products = np.floor(sizes.astype("float32") * scale).astype("int64")
+    return bool((products == sizes * meant.numerator // meant.denominator).all())
+
+
+def _resize_axes(
+    extents: Extents,
+    bb: Any,
+    data: Any,
+    axes: Sequence[_OpenAxis],
+    attr: Mapping[str, Any],
+    what: str,
+) -> Any:
+    mode = _read_text(attr, "mode") or "nearest"
+    way = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
+    place = _PLACES.get(way)
+    policy = _read_text(attr, "keep_aspect_ratio_policy") or "stretch"
+    if place is None or attr.get("antialias") or attr.get("exclude_outside") or policy != "stretch":
+        raise ModelError(
+            f"{what} as {way}, with antialias, exclude_outside or keep_aspect_ratio_policy, is not "
+            f"supported with open sizes; {advise_on_sizes([one.before for one in axes] or extents.shape(data, what))}"
+        )
+    if not axes:
+        return data
+    for axis in axes:
+        extents.require(bb, [(1, axis.before)], f"{what} makes something of nothing", [axis.after])
+    sizes = extents.shape(data, what)
+    if mode == "nearest":
+        rounding = _ROUNDINGS[_read_text(attr, "nearest_mode") or "round_prefer_floor"]
+        return _take_nearest(bb, data, sizes, axes, (place, rounding))
+    taps = (
+        _weigh_linearly
+        if mode == "linear"
+        else _make_cubic_weights(attr.get("cubic_coeff_a", -0.75))
+    )
+    for axis in axes:
+        data = _mix_neighbours(bb, data, sizes, axis, (place, taps))
+        sizes[axis.axis] = axis.after
+    return data
+
+
+def _take_nearest(
+    bb: Any, data: Any, sizes: list[Any], axes: Sequence[_OpenAxis], rules: tuple[Any, Any]
+) -> Any:
+    """Return the nearest neighbours."""
+    place, rounding = rules
+
+    def compute(data: Any, given: Any) -> Any:
+        after, known = list(given[: len(sizes)]), _read_axes(axes, given[len(sizes) :])
+
+        def at(*index: Any) -> Any:
+            found = list(index)
+            for axis in known:
+                number, over = place(axis, index[axis.axis].astype("int64"))
+                found[axis.axis] = _clip_place(rounding(number, over), axis.before)
+            return data[tuple(found)]
+
+        return te.compute(after, at, name="resize")
+
+    return emit_kernel(
+        bb, compute, data, [*_list_resized_sizes(sizes, axes), *_list_given_sizes(axes)], "resize"
+    )
+
+
+def _mix_neighbours(
+    bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[Any, Any]
+) -> Any:
+    """Return sums of neighbours along an axis."""
+    dtype, (place, taps) = str(data.ty.dtype), rules
+    wider = sum_dtype(dtype)
+
+    def compute(data: Any, given: Any) -> Any:
+        (known,) = _read_axes([axis], given[len(sizes) :])
+
+        def at(*index: Any) -> Any:
+            number, over = place(known, index[axis.axis].astype("int64"))
+            first = tirx.floordiv(number, over)
+            part = (number - first * over).astype(wider) / over.astype(wider)
+            total = tirx.const(0.0, wider)
+            for step, weight in taps(part):
+                there = list(index)
+                there[axis.axis] = _clip_place(first + step, known.before)
+                total = total + weight * data[tuple(there)].astype(wider)
+            return total.astype(dtype)
+
+        return te.compute(list(given[: len(sizes)]), at, name="resize")
+
+    return emit_kernel(
+        bb,
+        compute,
+        data,
+        [*_list_resized_sizes(sizes, [axis]), *_list_given_sizes([axis])],
+        "resize",
+    )
+
+
+def _list_resized_sizes(sizes: list[Any], axes: Sequence[_OpenAxis]) -> list[Any]:
+    by_axis = {axis.axis: axis.after for axis in axes}
+    return [by_axis.get(at, size) for at, size in enumerate(sizes)]
+
+
+def _list_given_sizes(axes: Sequence[_OpenAxis]) -> list[Any]:
+    return [number for axis in axes for number in (axis.before, axis.after, axis.up, axis.down)]
+
+
+def _read_axes(axes: Sequence[_OpenAxis], given: Any) -> list[_OpenAxis]:
+    return [_OpenAxis(axis.axis, *given[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)]
+
+
+def _weigh_linearly(part: Any) -> list[tuple[int, Any]]:
+    return [(0, tirx.const(1.0, part.ty) - part), (1, part)]
+
+
+def _make_cubic_weights(sharpness: float) -> Callable[[Any], list[tuple[int, Any]]]:
+    """Return the weights of four neighbours (Keys, 1981)."""
+    a = float(sharpness)
+
+    def taps(part: Any) -> list[tuple[int, Any]]:
+        def near(x: Any) -> Any:
+            return ((a + 2) * x - (a + 3)) * x * x + 1.0
+
+        def far(x: Any) -> Any:
+            return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+        rest = tirx.const(1.0, part.ty) - part
+        return [(-1, far(part + 1.0)), (0, near(part)), (1, near(rest)), (2, far(rest + 1.0))]
+
+    return taps
+
+
+def _clip_place(place: Any, size: Any) -> Any:
+    return tirx.max(tirx.min(place, as_int64(size - 1)), as_integer(0))
+
+
+def _find_asymmetric_place(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+    return index * axis.down, as_int64(axis.up)
+
+
+def _half_pixel(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+    return (index * 2 + 1) * axis.down - axis.up, as_int64(axis.up * 2)
+
+
+def _find_pytorch_place(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+    number, over = _half_pixel(axis, index)
+    return tirx.Select(as_int64(axis.after) > 1, number, as_integer(0)), over
+
+
+def _align_corners(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+    return index * (axis.before - 1), tirx.max(as_int64(axis.after - 1), as_integer(1))
+
+
+_PLACES: Final[Mapping[str, Any]] = {
+    "asymmetric": _find_asymmetric_place,
+    "half_pixel": _half_pixel,
+    "pytorch_half_pixel": _find_pytorch_place,
+    "align_corners": _align_corners,
+}
+"""Where an element of the result is in the input, as a number and what it is to be divided by."""
+
+_ROUNDINGS: Final[Mapping[str, Any]] = {
+    "floor": tirx.floordiv,
+    "ceil": lambda number, over: tirx.floordiv(number + over - 1, over),
+    "round_prefer_floor": lambda number, over: tirx.floordiv(number * 2 + over - 1, over * 2),
+    "round_prefer_ceil": lambda number, over: tirx.floordiv(number * 2 + over, over * 2),
+}
+
+
+def _read_text(attr: Mapping[str, Any], name: str) -> str:
+    return operand_facts.decode_text(attr.get(name, b""))
+
+
+def sum_dtype(dtype: str) -> str:
+    """Return the dtype that neighbours of a dtype are summed in, which holds all their digits."""
+    return "float64" if dtype in WIDE_DTYPES else "float32"

@@ -1,0 +1,54 @@
+"""Converters of nodes that take numbers of open sizes: shapes, places, counts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import relax
+
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    Extents,
+    as_int64,
+    as_integer,
+    shape_of,
+)
+
+# ruff: noqa: ANN401, PLR0913, PLR0917  TVM's converters have no types, and all of these have one signature
+
+
+def is_number(size: Any, number: int) -> bool:
+    """Tell whether a size is this number."""
+    return isinstance(size, int) and size == number
+
+
+def emit_kernel(bb: Any, compute: Any, data: Any, sizes: Sequence[Any], hint: str) -> Any:
+    """Return what is computed of data and sizes; a function of TVM knows no size but these."""
+    return bb.emit_te(compute, data, [as_int64(size) for size in sizes], primfunc_name_hint=hint)
+
+
+def take_part(
+    extents: Extents, bb: Any, data: Any, axis: int, first: Any, step: int, count: Any
+) -> Any:
+    """Return `count` elements of an axis from `first` on."""
+    end = extents.simple(first + count * step)
+    if step > 0:
+        return bb.emit(
+            relax.op.strided_slice(
+                data,
+                [axis],
+                [as_int64(first)],
+                [as_int64(end)],
+                [as_integer(step)],
+                assume_inbound=True,
+            )
+        )
+    places = bb.emit(relax.op.arange(as_integer(0), as_int64(count), as_integer(1), "int64"))
+    places = bb.emit(relax.op.multiply(places, relax.const(step, "int64")))
+    start = bb.emit(relax.op.shape_to_tensor(shape_of([first])))
+    places = bb.emit(relax.op.add(places, start))
+    return bb.emit(relax.op.take(data, places, axis))
+
+
+def describe_node(kind: str, attr: Any) -> str:
+    """Return what errors call a node."""
+    return f"{kind} {operand_facts.quote_node_name(attr)}"

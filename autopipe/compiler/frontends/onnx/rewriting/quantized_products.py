@@ -1,0 +1,234 @@
+"""Products of quantized tensors as operators on integers.
+
+A model quantized ahead of time multiplies floats that DequantizeLinear makes of bytes, or says
+QLinearConv and QLinearMatMul. Either way the product is that of the bytes times both scales, and
+if it is quantized again, over the scale of the result: one rounding, as onnxruntime does it.
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.rewriting import requantize_integers
+from autopipe.compiler.frontends.onnx.rewriting.quantization_graph import BYTES, QuantizedGraph
+
+_EXPANDED = frozenset({"QLinearConv", "QLinearMatMul"})
+"""Operators that none are left of."""
+
+_INTEGER = {"Conv": "ConvInteger", "MatMul": "MatMulInteger", "Gemm": "MatMulInteger"}
+
+_WITH_BIAS = 3
+"""Operands of a product that something is added to."""
+_EXACT = 1e-5
+"""Share by which the scale of a bias may differ from that of the sums: a rounding or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Bytes, and what they stand for."""
+
+    values: str
+    zero: str
+    """Name of their zero point, empty if it is 0."""
+    scale: Array
+    """One number, or one for each slice along `axis`."""
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """Bytes multiplied, in place of a node that multiplies floats."""
+
+    node: Proto
+    left: _Operand
+    right: _Operand
+    columns: tuple[int, ...]
+    """Shape that lays one number a column or output channel along the result."""
+    bias: Array | None
+    """Whole numbers to add to the sums."""
+    addend: Array | None
+    """Floats to add to the product."""
+
+
+def fuse_quantized(graph: Proto) -> None:
+    """Multiply bytes where floats are multiplied that stand for them, with constant scales."""
+    whole = QuantizedGraph(graph)
+    floats = {}
+    for node in graph.node:
+        if node.op_type in _EXPANDED:
+            floats[node.output[0]] = list(_expand_product(whole, node))
+    whole.replace(floats)
+    requantize_integers.move_bytes(graph)
+    whole = QuantizedGraph(graph)
+    products = [p for node in graph.node if (p := _find_product(whole, node)) is not None]
+    whole.replace({p.node.output[0]: list(_emit_integers(whole, p)) for p in products})
+
+
+def _expand_product(graph: QuantizedGraph, node: Proto) -> Iterator[Proto]:
+    """Write a product of bytes as one of floats, with what makes floats of bytes around it."""
+    output, kind = node.output[0], node.op_type.removeprefix("QLinear")
+    operands = [list(node.input[:3]), list(node.input[3:6])]
+    axes = (1, 0) if kind == "Conv" else (-2, -1)
+    for names, axis, part in zip(operands, axes, "ab", strict=True):
+        names[1] = yield from _in_float32(graph, names[1], f"{output}/{part} scale")
+        yield helper.make_node("DequantizeLinear", names, [f"{output}/{part}"], axis=axis)
+    inputs = [f"{output}/a", f"{output}/b"]
+    if bias := [name for name in node.input[8:] if name]:
+        scale, factors = f"{output}/bias scale", [names[1] for names in operands]
+        known = [graph.constant(name) for name in factors]
+        if known[0] is not None and known[1] is not None:
+            graph.store(scale, known[0] * known[1])
+        else:
+            yield helper.make_node("Mul", factors, [scale])
+        yield helper.make_node("DequantizeLinear", [*bias, scale], [f"{output}/bias"], axis=0)
+        inputs.append(f"{output}/bias")
+    product = helper.make_node(kind, inputs, [f"{output}/product"])
+    product.attribute.extend(node.attribute)
+    yield product
+    step = yield from _in_float32(graph, node.input[6], f"{output}/step")
+    names = [f"{output}/product", step, node.input[7]]
+    yield helper.make_node("QuantizeLinear", names, [output], name=output)
+
+
+def _in_float32(graph: QuantizedGraph, name: str, other: str) -> Generator[Proto, None, str]:
+    """Return the name of a scale in float32, which is what products are computed in."""
+    values = graph.constant(name)
+    if values is not None and values.dtype == np.float32:
+        return name
+    if values is not None:
+        return graph.store(other, values.astype(np.float32))
+    yield helper.make_node("Cast", [name], [other], to=TensorProto.FLOAT)
+    return other
+
+
+def _find_product(graph: QuantizedGraph, node: Proto) -> _Product | None:
+    """Return what a node multiplies, if that stands for bytes."""
+    if node.op_type not in _INTEGER or not _is_plain(node):
+        return None
+    left, right = (_find_operand(graph, name) for name in node.input[:2])
+    if left is None or right is None or left.scale.size != 1:
+        return None
+    stored = graph.constant(right.values)
+    rank = 0 if stored is None else stored.ndim
+    if not _along_columns(node, right, rank) or (node.op_type == "Conv" and not rank):
+        return None
+    added = _find_addend(graph, node, left.scale * right.scale)
+    columns = (-1, *[1] * (rank - 2)) if node.op_type == "Conv" else (-1,)
+    return added and _Product(node, left, right, columns, *added)
+
+
+def _is_plain(node: Proto) -> bool:
+    """Tell whether the node multiplies its operands and does nothing more."""
+    values = _read_attributes(node)
+    scaled = values.get("alpha", 1.0) != 1.0 or values.get("beta", 1.0) != 1.0
+    return not scaled and not values.get("transA", 0)
+
+
+def _find_operand(graph: QuantizedGraph, name: str) -> _Operand | None:
+    """Return what a value is dequantized from, if it is bytes of constant scales."""
+    node = graph.maker(name, "DequantizeLinear")
+    if node is None or _read_attributes(node).get("block_size"):
+        return None
+    values, scale, zero = [*node.input, ""][:3]
+    factors, points, stored = map(graph.constant, (scale, zero, values))
+    known = points if points is not None else stored
+    if (
+        factors is None
+        or factors.dtype != np.float32
+        or known is None
+        or str(known.dtype) not in BYTES
+    ):
+        return None
+    nothing = points is None or not points.any()
+    return _Operand(values, "" if nothing else zero, factors, _read_attributes(node).get("axis", 1))
+
+
+def _along_columns(node: Proto, right: _Operand, rank: int) -> bool:
+    """Tell whether there is one scale, or one a column or output channel."""
+    if right.scale.size == 1:
+        return True
+    first = node.op_type == "Conv" or bool(_read_attributes(node).get("transB", 0))
+    return bool(rank) and right.axis % rank == (0 if first else rank - 1)
+
+
+def _find_addend(
+    graph: QuantizedGraph, node: Proto, scale: Array
+) -> tuple[Array | None, Array | None] | None:
+    """Return the third operand as whole numbers of the scale or as floats, None if it varies."""
+    if len(node.input) < _WITH_BIAS or not node.input[2]:
+        return None, None
+    floats = graph.constant(node.input[2])
+    if floats is not None:
+        return None, floats
+    maker = graph.maker(node.input[2], "DequantizeLinear")
+    values, factors = map(graph.constant, maker.input[:2]) if maker is not None else (None, None)
+    if values is None or factors is None or values.dtype != np.int32:
+        return None
+    exact = np.allclose(factors, scale.reshape(-1), rtol=_EXACT, atol=0)
+    return (values, None) if exact else (None, values.astype(np.float32) * factors)
+
+
+def _emit_integers(graph: QuantizedGraph, product: _Product) -> Iterator[Proto]:
+    """Yield the operators on integers, and what makes floats of their result."""
+    output, left, right = product.node.output[0], product.left, product.right
+    weights = right.values
+    if _read_attributes(product.node).get("transB", 0):
+        weights = f"{output}/b"
+        yield _make_node("Transpose", [right.values], weights, perm=[1, 0])
+    operator = _make_node(_INTEGER[product.node.op_type], [left.values, weights], f"{output}/sums")
+    operator.input.extend([left.zero, right.zero] if right.zero else [left.zero])
+    if product.node.op_type == "Conv":
+        operator.attribute.extend(product.node.attribute)
+    yield operator
+    made = f"{output}/sums"
+    if product.bias is not None:
+        bias = graph.store(f"{output}/bias", _lay_along(product.bias, product.columns))
+        yield _make_node("Add", [made, bias], f"{output}/biased")
+        made = f"{output}/biased"
+    yield _make_node("Cast", [made], f"{output}/real", to=TensorProto.FLOAT)
+    factor = graph.store(
+        f"{output}/scale", _lay_along(_find_scale(graph, product), product.columns)
+    )
+    scaled = output if product.addend is None else f"{output}/scaled"
+    yield _make_node("Mul", [f"{output}/real", factor], scaled)
+    if product.addend is not None:
+        addend = graph.store(f"{output}/addend", _lay_along(product.addend, product.columns))
+        yield _make_node("Add", [scaled, addend], output)
+
+
+def _find_scale(graph: QuantizedGraph, product: _Product) -> Array:
+    """Return what the sums are multiplied by; where they are quantized next, over its scale.
+
+    That quantization is then left with a scale of 1.
+    """
+    scale = product.left.scale * product.right.scale
+    name = product.node.output[0]
+    reader = graph.reader(name)
+    if reader is not None and reader.op_type == "Relu":
+        reader = graph.reader(reader.output[0])
+    if reader is None or reader.op_type != "QuantizeLinear" or product.addend is not None:
+        return scale
+    step = graph.constant(reader.input[1])
+    if step is None or step.size != 1:
+        return scale
+    reader.input[1] = graph.store(f"{name}/one", np.ones((), np.float32))
+    return scale / step
+
+
+def _lay_along(values: Array, columns: tuple[int, ...]) -> Array:
+    """Return one number, or one a column in the shape that lays them along the result."""
+    if values.size == 1:
+        return values.reshape(())
+    return values if len(columns) == 1 else values.reshape(columns)
+
+
+def _make_node(kind: str, inputs: list[str], output: str, **attributes: object) -> Proto:
+    return helper.make_node(kind, inputs, [output], name=output, **attributes)
+
+
+def _read_attributes(node: Proto) -> dict[str, Any]:
+    return {each.name: helper.get_attribute_value(each) for each in node.attribute}

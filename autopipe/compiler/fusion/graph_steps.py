@@ -1,0 +1,140 @@
+"""Describes the graph before fusion as steps, one for each binding, by names that survive fusion.
+
+`FuseOps` renames variables, so a call is recognized by what it calls and with which arguments:
+`key` returns ("call", "add", "lv", "b") for `lv1 = add(lv, b)`. Two bindings with the same key
+compute the same, and are one step.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from autopipe.compiler.fusion.chains import FusionStep
+from autopipe.compiler.graph.calls import bindings, callee, graph_functions, is_kernel_call
+from autopipe.compiler.graph.literals import tensors
+from autopipe.compiler.labels.op_info import CallInfos
+from autopipe.tasks.op_info import KINDS
+from autopipe.tasks.tensor import Tensor
+
+_SIMPLE: Final = KINDS.index("injective")
+
+Value: TypeAlias = "str | tuple[Value, ...] | relax.Expr"
+"""What an expression stands for before fusion: a variable (its name), a tuple, or a constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfused:
+    """The bindings of the graph before fusion; each has a name of its own."""
+
+    steps: Sequence[FusionStep]
+    """The bindings as steps, without those that repeat another one."""
+    calls: Mapping[str, relax.Call]
+    """The calls of PrimFuncs, by name."""
+    names: Mapping[relax.Var, str]
+    """Name of the step or of the parameter that a variable stands for."""
+    found: Mapping[Hashable, str]
+    """Names of the steps, by function and what `key` returns for them."""
+    returned: frozenset[str]
+    """Names of the steps and parameters that a function of the graph returns."""
+
+
+def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfos) -> Unfused:
+    """Return the steps of the graph.
+
+    Args:
+        module: The legalized module, before `FuseOps`.
+        ops: What each name in the graph was bound to before legalization.
+        parts: What each call of a PrimFunc computes.
+    """
+    functions = graph_functions(module)
+    names: dict[relax.Var, str] = {p: p.name for _, function in functions for p in function.params}
+    found: dict[Hashable, str] = {}
+    steps: list[FusionStep] = []
+    twice: set[str] = set()
+    for variable, function in functions:
+        inside = _dataflow(function)
+        for binding in bindings(function):
+            name = binding.var.name
+            place = variable.name_hint, key(binding.value, name, names)
+            names[binding.var] = found.setdefault(place, name)
+            if names[binding.var] == name:
+                step = _step(binding, parts, inside=name in inside)
+                reads = (names.get(var) for var in relax.analysis.free_vars(binding.value))
+                read = tuple(dict.fromkeys(filter(None, reads)))
+                steps.append(replace(step, reads=read))
+            else:
+                twice.add(names[binding.var])
+    own = {step.name for step in steps}
+    steps = [replace(step, reads=tuple(r for r in step.reads if r in own)) for step in steps]
+    repeated = "is computed twice"  # by two functions, which a change of one would not keep apart
+    steps = [replace(s, obstacle=s.obstacle or repeated) if s.name in twice else s for s in steps]
+    bound = [binding for _, function in functions for binding in bindings(function)]
+    calls = {b.var.name: b.value for b in bound if is_kernel_call(b.value) and b.var.name in own}
+    results = [v for _, function in functions for v in relax.analysis.free_vars(function.body.body)]
+    returned = (names[variable] for variable in results)
+    return Unfused(_owned(steps, ops), calls, names, found, frozenset(returned))
+
+
+def key(value: relax.Expr, name: str, names: Mapping[relax.Var, Value]) -> Hashable:
+    """Return what identifies a binding, however its variables are named after fusion.
+
+    `name` identifies a binding that neither calls a PrimFunc nor takes an item of a tuple.
+    """
+    if isinstance(value, relax.TupleGetItem):
+        return "item", meaning(value.tuple_value, names), int(value.index)
+    function = callee(value)
+    if function is None:
+        return "binding", name
+    return "call", function, *(meaning(argument, names) for argument in value.args[1])
+
+
+def meaning(value: relax.Expr, names: Mapping[relax.Var, Value]) -> Hashable:
+    """Return what identifies an argument: the name of a step, or the hash of a constant."""
+    if isinstance(value, relax.Var):
+        size = "size", value.name  # which no binding names: the type of a parameter does
+        bound = names.get(value, size)
+        return bound if isinstance(bound, str | tuple) else meaning(bound, names)
+    return "constant", tvm_ffi.structural_hash(value)
+
+
+def _dataflow(function: relax.Function) -> frozenset[str]:
+    """Return the names bound in the longest dataflow block: only there `FuseOps` fuses."""
+    blocks = [b.bindings for b in function.body.blocks if isinstance(b, relax.DataflowBlock)]
+    return frozenset(binding.var.name for binding in max(blocks, key=len, default=()))
+
+
+def _step(binding: relax.Binding, parts: CallInfos, *, inside: bool) -> FusionStep:
+    """Return the step of a binding, what it reads left open; `inside` is the dataflow."""
+    name, value = binding.var.name, binding.value
+    if not is_kernel_call(value):
+        return FusionStep(name, "", name, (), simple=True, obstacle="can not be moved")
+    part = parts.of(value)
+    obstacle = None if inside else "is outside of the dataflow"
+    if isinstance(value.ty, relax.TupleType):
+        obstacle = "has several results"
+    shapes = [tensor.shape for tensor in (*tensors(value.ty), *_read(value))]
+    if any(min(shape, default=0) < 0 for shape in shapes):
+        obstacle = "has a symbolic dimension"
+    return FusionStep(name, part.op.name, name, (), part.pattern <= _SIMPLE, obstacle)
+
+
+def _read(call: relax.Call) -> Sequence[Tensor]:
+    """Return the tensors that a call reads."""
+    return [tensor for argument in call.args[1] for tensor in tensors(argument.ty)]
+
+
+def _owned(steps: Sequence[FusionStep], ops: Mapping[str, relax.Expr]) -> list[FusionStep]:
+    """Set the owner of each step: the next step that an op was bound to, if it is the same op."""
+    owned: list[FusionStep] = []
+    pending: list[FusionStep] = []
+    for step in steps:
+        pending.append(step)
+        if step.name in ops or not step.op:
+            same = [earlier for earlier in pending if earlier.op == step.op and earlier.op]
+            owned.extend(replace(s, owner=step.name) if s in same else s for s in pending)
+            pending = []
+    return [*owned, *pending]

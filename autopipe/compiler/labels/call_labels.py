@@ -1,0 +1,114 @@
+"""Labels of kernel calls, found again behind fusion, which names variables anew.
+
+Fusion calls equal groups by one function, so that names inside it are those of the first group. So
+each value is numbered by how it is computed, before fusion and behind it:
+
+    op4 = conv2d(x, w); op5@7 = relu(op4)    ->    lv1 = fused_conv2d_relu(x, w)
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final
+
+import tvm
+from tvm import relax
+
+from autopipe.compiler.graph.calls import bindings, callee, fused_function, graph_functions
+from autopipe.compiler.labels.node_labels import Label, merge_labels, set_labels
+
+_LARGEST: Final = 1 << 12
+"""Bytes of a constant that are looked at; of a larger one, shape and dtype tell what it is."""
+
+Number = int
+"""Of a value, by how it is computed."""
+_Known = dict[relax.Var, "Number | tuple[Number, ...]"]
+
+
+class CallLabels:
+    """Labels of the calls of a legalized module."""
+
+    def __init__(self, legalized: tvm.IRModule, labels: Mapping[str, Label]) -> None:
+        """Take the labels of variables by their names.
+
+        Several calls may compute what one variable of an operator had; only the last has its name.
+        """
+        self._numbers: dict[object, Number] = {}
+        self._labels: dict[Number, Label | None] = {}
+        for variable, function in graph_functions(legalized):
+            known, pending = self._parameters(variable, function), list[Number]()
+            for binding in bindings(function):
+                number = known[binding.var] = self._number(binding.value, known)
+                if callee(binding.value) is not None and isinstance(number, int):
+                    pending.append(number)
+                if (label := labels.get(binding.var.name)) is None:
+                    continue
+                for one in pending:
+                    self._labels[one] = merge_labels((self._labels.get(one), label))
+                pending = []
+
+    def apply(self, fused: tvm.IRModule) -> tvm.IRModule:
+        """Return the module behind `FuseOps`, with labels on what is bound to calls of kernels."""
+        found: dict[relax.Var, Label] = {}
+        for variable, graph in graph_functions(fused):
+            known = self._parameters(variable, graph)
+            for binding in bindings(graph):
+                function = fused_function(fused, binding.value)
+                called: dict[relax.Expr, Number | tuple[Number, ...]]
+                if function is None:
+                    called = {binding.var: self._number(binding.value, known)}
+                else:
+                    called = self._inside(function, binding.value, known)
+                known[binding.var] = list(called.values())[-1]
+                if function is not None or callee(binding.value) is not None:
+                    label = merge_labels(
+                        self._labels.get(one) for one in called.values() if isinstance(one, int)
+                    )
+                    found |= {} if label is None else {binding.var: label}
+        return set_labels(fused, found)
+
+    def _inside(
+        self, function: relax.Function, call: relax.Expr, known: _Known
+    ) -> dict[relax.Expr, Number | tuple[Number, ...]]:
+        """Return the numbers of what a group computes, its result last."""
+        values = [self._number(argument, known) for argument in call.args]
+        inner: _Known = dict(zip(function.params, values, strict=True))
+        found: dict[relax.Expr, Number | tuple[Number, ...]] = {}
+        for binding in bindings(function):
+            inner[binding.var] = found[binding.var] = self._number(binding.value, inner)
+        found[call] = self._number(function.body.body, inner)
+        return found
+
+    def _parameters(self, variable: tvm.ir.GlobalVar, function: relax.Function) -> _Known:
+        name = str(variable.name_hint)
+        return {param: self._numbered((name, at)) for at, param in enumerate(function.params)}
+
+    def _numbered(self, key: object) -> Number:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _number(self, value: tvm.ir.Expr, known: _Known) -> "Number | tuple[Number, ...]":
+        if isinstance(value, relax.Var):
+            return known[value] if value in known else self._numbered(("free", value.name))
+        if isinstance(value, relax.Tuple):
+            return tuple(self._single(field, known) for field in value.fields)
+        if isinstance(value, relax.TupleGetItem):
+            source = self._number(value.tuple_value, known)
+            if isinstance(source, tuple):
+                return source[value.index]
+            return self._numbered(("item", source, value.index))
+        return self._numbered(self._key(value, known))
+
+    def _single(self, value: tvm.ir.Expr, known: _Known) -> Number:
+        number = self._number(value, known)
+        return self._numbered(number) if isinstance(number, tuple) else number
+
+    def _key(self, value: tvm.ir.Expr, known: _Known) -> object:
+        if isinstance(value, relax.Call):
+            name = callee(value) or getattr(value.op, "name", None) or str(value.op)
+            return name, tuple(self._number(argument, known) for argument in value.args)
+        if isinstance(value, tvm.ir.GenericConst):
+            array = value.value.numpy()
+            content = sha256(array.tobytes()).hexdigest() if array.nbytes <= _LARGEST else ""
+            return "constant", array.shape, str(array.dtype), content
+        if isinstance(value, relax.If):
+            return "if", self._number(value.cond, known)
+        return type(value).__name__

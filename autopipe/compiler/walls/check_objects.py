@@ -1,0 +1,156 @@
+"""Checks object files before they are linked, and the library that the linker made.
+
+No object file of code generation may run code when it is loaded. In a library the linker adds two
+start-up functions of the C library; they are recognised by their names, and no others may be there.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from autopipe.compiler.walls import elf, symbols
+from autopipe.compiler.walls.foreign_code import ForeignCode
+from autopipe.libraries import shipped
+
+_SECTIONS: Final = re.compile(
+    r"|\.text(\.\w[\w.]*)?|\.l?rodata(\.\w[\w.]*)?|\.l?data(\.rel\.ro|\.rel)?(\.\w[\w.]*)?|"
+    r"\.l?bss(\.\w[\w.]*)?|\.rela?\.(?!init|fini|preinit|ctors|dtors)[\w.-]+|\.symtab|\.strtab|"
+    r"\.shstrtab|\.symtab_shndx|\.comment|\.eh_frame|\.debug_\w+|\.note\.GNU-stack|"
+    r"\.note\.gnu\.property|\.llvm_addrsig|\.ltext(\.\w[\w.]*)?|\.group"
+)
+"""Names of sections of objects."""
+
+_LOADERS: Final = {
+    "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize",
+    "_Jv_RegisterClasses", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_", "__dso_handle",
+}  # fmt: skip
+"""What the files of the C library take that a linker adds."""
+
+_NEEDED: Final = re.compile(
+    r"lib(m|c|pthread|dl|mvec|gcc_s|stdc\+\+)\.so(\.\d+)?|ld-(linux|musl)[\w.-]*\.so\.\d+|"
+    r"libc\.musl-\w+\.so\.1"
+)
+_LISTS: Final = {
+    (25, 27): (".init_array", "frame_dummy"),
+    (26, 28): (".fini_array", "__do_global_dtors_aux"),
+}
+"""Where the loader finds, and how long are, the functions that it calls when a library is loaded
+and unloaded: the section, and the one that a linker puts there."""
+
+_CODE: Final = {(".init", 12): 64, (".fini", 13): 64}
+"""Sections that are code to be run then, with the loader's tag of each: the C library's own, which
+only call a profiler, take no more bytes than that."""
+
+_TAGS: Final = {
+    15: "an RPATH", 29: "a RUNPATH", 22: "relocations of its text", 32: "functions to run first",
+    0x6FFFFEFC: "a library that watches it", 0x6FFFFEFB: "a library to watch others",
+    0x7FFFFFFD: "an auxiliary library", 0x7FFFFFFF: "a filter",
+}  # fmt: skip
+_NEEDED_TAG, _FLAGS, _TEXT_FLAG = 1, 30, 4
+_POINTER: Final = 8
+_BESIDE: Final = "$ORIGIN"
+_INDIRECT: Final = frozenset({37, 1032})
+"""Relocations that call a function for their value, on x86-64 and AArch64."""
+
+
+def look_at_object(data: bytes, name: str) -> None:
+    """Raise ForeignCode if an object file holds something foreign; the message says what."""
+    try:
+        _refuse(_of_object(elf.Elf.read(data)), name)
+    except elf.Malformed as error:
+        raise ForeignCode(f"{name} can not be read: {error}") from None
+
+
+def look_at_library(data: bytes, name: str) -> None:
+    """Raise ForeignCode if a library holds something foreign; the message says what.
+
+    The library has to be as the linker wrote it: its section headers are read, which the loader
+    does not need and which others may have removed.
+    """
+    try:
+        _refuse(_of_library(elf.Elf.read(data)), name)
+    except elf.Malformed as error:
+        raise ForeignCode(f"{name} can not be read: {error}") from None
+
+
+def _refuse(found: Iterator[str], name: str) -> None:
+    for what in found:
+        raise ForeignCode(f"{name} has {what}")
+
+
+def _of_object(read: elf.Elf) -> Iterator[str]:
+    if read.kind != elf.OBJECT:
+        yield "another kind than an object"
+    for section in read.sections:
+        if section.kind in elf.CONSTRUCTORS or _SECTIONS.fullmatch(section.name) is None:
+            yield f"the section {section.name!a}"
+        if section.name == ".note.GNU-stack" and section.flags & 4:
+            yield "an executable stack"
+    for symbol in read.symbols(elf.SYMBOLS):
+        yield from _of_symbol(symbol)
+
+
+def _of_symbol(symbol: elf.Symbol) -> Iterator[str]:
+    if symbol.kind == elf.INDIRECT:
+        yield f"the indirect function {symbol.name!a}"
+    if not symbol.name:
+        return
+    if symbol.section == 0:
+        if not symbols.is_called(symbol.name) and symbol.name not in _LOADERS:
+            yield f"a call of {symbol.name!a}"
+    elif symbol.name in symbols.called():
+        yield f"a {symbol.name!a} of its own"
+    elif symbol.binding and not symbols.is_ours(symbol.name):
+        yield f"the name {symbol.name!a} for others to see"
+
+
+def _of_library(read: elf.Elf) -> Iterator[str]:
+    if read.kind != elf.SHARED:
+        yield "another kind than a shared library"
+    for kind, flags in read.segments:
+        if kind == elf.STACK and flags & elf.EXECUTABLE:
+            yield "an executable stack"
+    yield from _orders(read)
+    yield from _started(read)
+    for symbol in read.symbols(elf.DYNAMIC_SYMBOLS):
+        if symbol.section or symbol.name not in _LOADERS:
+            yield from _of_symbol(symbol)
+    for _, kind, _ in read.relocations():
+        if kind in _INDIRECT:
+            yield "a function that is called for an address"
+
+
+def _orders(read: elf.Elf) -> Iterator[str]:
+    """Yield the orders to the loader that are more than loading."""
+    dynamic = read.dynamic()
+    if not dynamic:
+        yield "nothing for the loader"
+    needed = {text for tag, _, text in dynamic if tag == _NEEDED_TAG}
+    beside = set(shipped())
+    for text in sorted(needed):
+        if _NEEDED.fullmatch(text) is None and text not in beside:
+            yield f"need of the library {text!a}"
+    for tag, value, text in dynamic:
+        if tag == _FLAGS and value & _TEXT_FLAG:
+            yield _TAGS[22]
+        if tag in _TAGS and not (tag == 15 and text == _BESIDE and needed & beside):  # noqa: PLR2004 - the RPATH
+            yield f"{_TAGS[tag]}{f' {text!a}' if text else ''}"
+
+
+def _started(read: elf.Elf) -> Iterator[str]:
+    """Yield the functions that run at loading or unloading, without the linker's own two."""
+    told = {tag: value for tag, value, _ in read.dynamic()}
+    for (name, tag), size in _CODE.items():
+        place = next((section for section in read.sections if section.name == name), None)
+        if tag in told and (place is None or place.address != told[tag] or place.size > size):
+            yield f"code of its own in {name}"
+    names = {symbol.value: symbol.name for symbol in read.symbols(elf.SYMBOLS) if symbol.section}
+    targets = {place: addend for place, _, addend in read.relocations()}
+    for (tag, length), (name, allowed) in _LISTS.items():
+        if told.get(length, 0) > _POINTER:
+            yield f"{told[length] // _POINTER} functions in {name!a}"
+        elif told.get(length) and names and names.get(targets.get(told.get(tag, 0), -1)) != allowed:
+            yield f"another function than {allowed} in {name!a}"
+    for symbol in read.symbols(elf.SYMBOLS):
+        if symbol.section and symbol.name in symbols.called():
+            yield f"a {symbol.name!a} of its own"
