@@ -20,7 +20,6 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     GraphView,
     find_attribute,
     name_operand,
-    replace_nodes,
 )
 
 _MODES: Final = frozenset({"spatial", "training_mode"})  # 1 and 0 mean inference
@@ -36,15 +35,14 @@ class _Chain:
     shift: Array
 
 
-def fold_affine_chains(graph: Proto) -> bool:
+def fold_affine_chains(view: GraphView) -> bool:
     """Fold such chains, and write a norm that starts one as Mul and Add; tell if there were any.
 
     A value that others read as well ends a chain.
     """
-    view = GraphView(graph)
-    reader = {name: node for node in graph.node for name in node.input}
+    reader = {name: node for node in view.graph.node for name in node.input}
     made: dict[str, list[Proto]] = {}
-    for node in graph.node:
+    for node in view.graph.node:
         chain = None if node.output[0] in made else _start_chain(view, node)
         if chain is None:
             continue
@@ -59,8 +57,8 @@ def fold_affine_chains(graph: Proto) -> bool:
             made.update((link.output[0], []) for link in chain.nodes[1:])
     if not made:
         return False
-    kept = [new for node in graph.node for new in made.get(node.output[0], [node])]
-    replace_nodes(graph, kept)
+    kept = [new for node in view.graph.node for new in made.get(node.output[0], [node])]
+    view.replace_nodes(kept)
     return True
 
 

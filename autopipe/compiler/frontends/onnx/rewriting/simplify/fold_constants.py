@@ -13,7 +13,6 @@ from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     Proto,
-    count_uses,
     describe_node,
     list_bodies,
     read_constant,
@@ -57,29 +56,29 @@ def store_constants(graph: Proto) -> None:
         replace_nodes(graph, kept)
 
 
-def fold_constants(graph: Proto, opset: int) -> bool:
+def fold_constants(view: GraphView) -> bool:
     """Store the values of nodes of constants in place of the nodes; tell whether there were any.
 
     Raises ModelError where they take absurdly much memory.
     """
-    folding = _ConstantFolding(graph, opset)
-    kept = [node for node in graph.node if not folding.take(node)]
-    if len(kept) == len(graph.node):
+    folding = _ConstantFolding(view)
+    kept = [node for node in view.graph.node if not folding.take(node)]
+    if len(kept) == len(view.graph.node):
         return False
-    replace_nodes(graph, kept)
+    view.replace_nodes(kept)
     folding.store()
     return True
 
 
 class _ConstantFolding:
-    def __init__(self, graph: Proto, opset: int) -> None:
-        self._view, self._opset = GraphView(graph), opset
+    def __init__(self, view: GraphView) -> None:
+        self._view = view
         self._left: Counter[str] = Counter(self._view.readers)
         self._values: dict[str, Array] = {}
         """What nodes compute of constants."""
         self._partial: dict[str, Array] = {}
         """Shapes of which some sizes are known, and what is moved out of them."""
-        stored = sum(len(each.raw_data) for each in graph.initializer)
+        stored = sum(len(each.raw_data) for each in view.graph.initializer)
         self._most = BOUNDS.folded + BOUNDS.folded_share * stored
 
     def take(self, node: Proto) -> bool:
@@ -98,11 +97,9 @@ class _ConstantFolding:
 
     def store(self) -> None:
         """Add the values that the nodes left in the graph read."""
-        graph = self._view.graph
-        read = count_uses(graph)
         for name, values in self._values.items():
-            if read[name] and name not in self._view.results:
-                graph.initializer.add().CopyFrom(from_array(np.asarray(values, order="C"), name))
+            if self._view.readers[name] and name not in self._view.results:
+                self._view.store_as(name, np.asarray(values, order="C"))
 
     def _forget_inputs(self, node: Proto) -> None:
         """Drop the values that no node reads which is still to come or stays."""
@@ -164,7 +161,7 @@ class _ConstantFolding:
     def _evaluated(self, node: Proto, known: dict[str, Array | None]) -> dict[str, Array] | None:
         """Return what a node computes; None if that has another type than ONNX infers."""
         given = {name: values for name, values in known.items() if values is not None}
-        values = evaluate_node(node, given, self._opset) if len(given) == len(known) else None
+        values = evaluate_node(node, given, self._view.opset) if len(given) == len(known) else None
         if values is None or not all(self._fits(name, each) for name, each in values.items()):
             return None
         return values

@@ -1,4 +1,4 @@
-"""What a rewrite has to know of a graph: makers and readers of values, types, tensors."""
+"""A graph with its values by name, for rewrites: makers and readers, types, stored tensors."""
 
 from collections.abc import Iterable
 
@@ -17,12 +17,16 @@ STANDARD = ("", "ai.onnx")
 
 
 class GraphView:
-    """Looks up values of a graph as it was when the view was made."""
+    """Values of a graph by name, in one index that a round of rewrites shares.
 
-    def __init__(self, graph: Proto) -> None:
-        self.graph = graph
-        self.makers = {name: node for node in graph.node for name in node.output if name}
-        self.readers = count_uses(graph)
+    A rewrite changes nodes by `replace_nodes`, or calls `index_nodes` behind its changes; it adds
+    tensors by `store` and `store_as`. Types are those that were noted before the round: a rewrite
+    changes none.
+    """
+
+    def __init__(self, graph: Proto, opset: int) -> None:
+        self.graph, self.opset = graph, opset
+        self.index_nodes()
         self.results = {value.name for value in graph.output}
         self.stored = {tensor.name: tensor for tensor in graph.initializer}
         self.dimensions = {
@@ -31,6 +35,16 @@ class GraphView:
         """Names that sizes of inputs have."""
         self._types = read_types(graph)
         self._names: Names | None = None
+
+    def index_nodes(self) -> None:
+        """Look up anew which nodes make and read which values."""
+        self.makers = {name: node for node in self.graph.node for name in node.output if name}
+        self.readers = count_uses(self.graph)
+
+    def replace_nodes(self, nodes: Iterable[Proto]) -> None:
+        """Replace the nodes of the graph by others, which may be some of its own."""
+        replace_nodes(self.graph, nodes)
+        self.index_nodes()
 
     def type_of(self, name: str) -> ValueType:
         """Return what is known of the type of a value."""
@@ -55,10 +69,15 @@ class GraphView:
         """Add a tensor to the graph under a new name that begins like `name`; return the name."""
         self._names = self._names or Names(self.graph)
         new = self._names.fresh(name)
-        tensor = self.graph.initializer.add()
-        tensor.CopyFrom(from_array(values, new))
-        self.stored[new] = tensor
+        self.store_as(new, values)
         return new
+
+    def store_as(self, name: str, values: Array) -> None:
+        """Add a tensor to the graph, or put it in the place of the node that made the value."""
+        tensor = self.graph.initializer.add()
+        tensor.CopyFrom(from_array(values, name))
+        self.stored[name] = tensor
+        self._types[name] = ValueType(tensor.data_type, tuple(tensor.dims))
 
 
 def name_operand(node: Proto, index: int) -> str:

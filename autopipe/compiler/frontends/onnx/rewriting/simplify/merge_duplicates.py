@@ -8,33 +8,31 @@ from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import redirect_inputs
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_bodies
-from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import replace_nodes
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import GraphView
 
 
-def merge_duplicates(graph: Proto) -> bool:
+def merge_duplicates(view: GraphView) -> bool:
     """Have readers of equal values read the first; tell whether a node went away.
 
     Inputs are compared by place, one that is left out included: `Clip(x, c, "")` is not
     `Clip(x, "", c)`. A result of the graph keeps its node.
     """
     first: dict[Hashable, list[str]] = {}
-    names = _equal_tensors(graph)
-    results = {value.name for value in graph.output}
-    kept = []
-    for node in graph.node:
+    names = _equal_tensors(view.graph)
+    nodes, kept = len(view.graph.node), []
+    for node in view.graph.node:
         redirect_inputs(node, names)
         if any(list_bodies(node)):
             kept.append(node)
             continue
         made = first.setdefault(_make_key(node), list(node.output))
-        if made != list(node.output) and results.isdisjoint(node.output):
+        if made != list(node.output) and view.results.isdisjoint(node.output):
             names.update(zip(node.output, made, strict=True))
         else:
             kept.append(node)
-    if len(kept) == len(graph.node):
-        return False
-    replace_nodes(graph, kept)
-    return True
+    if names:
+        view.replace_nodes(kept)
+    return len(kept) < nodes
 
 
 def _make_key(node: Proto) -> Hashable:

@@ -25,21 +25,22 @@ _AXES_ARE_INPUTS: Final = 13
 """The first opset whose Unsqueeze takes its axes as an input."""
 
 
-def merge_movements(graph: Proto, opset: int) -> bool:
+def merge_movements(view: GraphView) -> bool:
     """Join such nodes with those that they read of; tell whether there were any.
 
     A node that others read as well stays for those.
     """
-    view = GraphView(graph)
     changed = False
-    for node in graph.node:
+    for node in view.graph.node:
         rule = _RULES.get(node.op_type)
         if rule is not None and node.domain in STANDARD:
-            changed |= rule(view, node, opset)
+            changed |= rule(view, node)
+    if changed:
+        view.index_nodes()
     return changed
 
 
-def _merge_transpose(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+def _merge_transpose(view: GraphView, node: Proto) -> bool:
     order = find_attribute(node, "perm")
     if order is None:
         return False
@@ -67,7 +68,7 @@ def _as_reshape(view: GraphView, node: Proto, order: list[int]) -> bool:
     return True
 
 
-def _merge_reshape(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+def _merge_reshape(view: GraphView, node: Proto) -> bool:
     """A 0 in the second shape stands for a size of what the first one makes."""
     inner = view.maker(node.input[0], "Reshape")
     shape = view.constant(node.input[1])
@@ -77,7 +78,7 @@ def _merge_reshape(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: A
     return True
 
 
-def _merge_unsqueeze(view: GraphView, node: Proto, opset: int) -> bool:
+def _merge_unsqueeze(view: GraphView, node: Proto) -> bool:
     inner = view.maker(node.input[0], "Unsqueeze")
     rank = None if inner is None else view.type_of(inner.input[0]).rank
     if inner is None or rank is None:
@@ -90,7 +91,7 @@ def _merge_unsqueeze(view: GraphView, node: Proto, opset: int) -> bool:
     others = [axis for axis in range(rank + len(first) + len(second)) if axis not in second]
     joined = sorted(second | {others[axis] for axis in first})
     node.input[0] = inner.input[0]
-    if opset >= _AXES_ARE_INPUTS:
+    if view.opset >= _AXES_ARE_INPUTS:
         node.input[1] = view.store(np.array(joined, np.int64), f"{node.output[0]}/axes")
     else:
         del node.attribute[:]
@@ -106,7 +107,7 @@ def _read_axes(view: GraphView, node: Proto) -> list[int] | None:
     return None if axes is None else [int(axis) for axis in axes.reshape(-1)]
 
 
-def _merge_pad(view: GraphView, node: Proto, opset: int) -> bool:  # noqa: ARG001
+def _merge_pad(view: GraphView, node: Proto) -> bool:
     """Take a Pad with zeros along the axes of an image into the convolution behind it."""
     inner = view.maker(node.input[0], "Pad")
     weight = view.type_of(node.input[1])
@@ -156,7 +157,7 @@ def _read_pads(
     return whole
 
 
-_RULES: Final[Mapping[str, Callable[[GraphView, Proto, int], bool]]] = {
+_RULES: Final[Mapping[str, Callable[[GraphView, Proto], bool]]] = {
     "Conv": _merge_pad,
     "Reshape": _merge_reshape,
     "Transpose": _merge_transpose,

@@ -23,16 +23,14 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     GraphView,
     find_attribute,
     name_operand,
-    replace_nodes,
 )
 
 _TRAINING: Final = 2
 """Place of the input of Dropout that says whether it drops anything."""
 
 
-def remove_no_ops(graph: Proto) -> bool:
+def remove_no_ops(view: GraphView) -> bool:
     """Remove such nodes from a graph and its inner ones; tell whether there were any."""
-    view = GraphView(graph)
     return _remove_from(view, view, {**_OF_TYPES, **_OF_SHAPES})
 
 
@@ -43,7 +41,7 @@ def _remove_from(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
     for node in view.graph.node:
         redirect_inputs(node, sources)
         for body in list_bodies(node):  # the shapes of a state may differ from round to round
-            changed |= _remove_from(outer, GraphView(body), _OF_TYPES)
+            changed |= _remove_from(outer, GraphView(body, view.opset), _OF_TYPES)
         source = _find_source(outer, view, node, rules)
         if source is None:
             kept.append(node)
@@ -59,7 +57,7 @@ def _remove_from(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
             changed |= node.op_type != "Identity"
             kept.append(helper.make_node("Identity", [source], node.output[:1], name=node.name))
     if changed or len(kept) < len(view.graph.node):
-        replace_nodes(view.graph, kept)
+        view.replace_nodes(kept)
         return True
     return False
 

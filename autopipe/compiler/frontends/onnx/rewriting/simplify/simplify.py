@@ -5,22 +5,34 @@ the reference of the onnx library, and the others drop or join nodes that only p
 they are given. Folding a scale into weights rounds the product of the two instead of the result.
 """
 
+import logging
+from collections.abc import Callable
 from typing import Final
 
 from autopipe.compiler.frontends.onnx.reading import check_operators
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, name_nodes
-from autopipe.compiler.frontends.onnx.rewriting.simplify import (
-    fold_affine,
+from autopipe.compiler.frontends.onnx.rewriting.simplify.fold_affine import fold_affine_chains
+from autopipe.compiler.frontends.onnx.rewriting.simplify.fold_constants import (
     fold_constants,
-    merge_duplicates,
-    merge_movements,
-    remove_no_ops,
+    store_constants,
 )
-from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import drop_dead
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import GraphView, drop_dead
+from autopipe.compiler.frontends.onnx.rewriting.simplify.merge_duplicates import merge_duplicates
+from autopipe.compiler.frontends.onnx.rewriting.simplify.merge_movements import merge_movements
+from autopipe.compiler.frontends.onnx.rewriting.simplify.remove_no_ops import remove_no_ops
 from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import note_types
 
+REWRITES: Final[tuple[Callable[[GraphView], bool], ...]] = (
+    remove_no_ops,  # first, since it looks into bodies, whose values the others leave alone
+    merge_duplicates,  # so that what is equal is computed once by the next
+    fold_constants,
+    merge_movements,  # by constants, as those of Reshape and Pad are by now
+    fold_affine_chains,  # chains have no movement in between any more
+)
+"""The rewrites of a round, in order; each tells whether it changed the graph."""
 _MOST_ROUNDS: Final = 1000
 """Each round leaves fewer nodes, or fewer unknown shapes."""
+_LOG: Final = logging.getLogger(__name__)
 
 
 def simplify_graph(model: Proto) -> None:
@@ -30,16 +42,12 @@ def simplify_graph(model: Proto) -> None:
     """
     graph, opset = model.graph, check_operators.read_opset(model.opset_import)
     name_nodes(graph)
-    fold_constants.store_constants(graph)
-    for _ in range(_MOST_ROUNDS):
+    store_constants(graph)
+    for count in range(_MOST_ROUNDS):
         note_types(model)
-        changed = [
-            remove_no_ops.remove_no_ops(graph),
-            merge_duplicates.merge_duplicates(graph),
-            fold_constants.fold_constants(graph, opset),
-            merge_movements.merge_movements(graph, opset),
-            fold_affine.fold_affine_chains(graph),
-        ]
+        view = GraphView(graph, opset)
+        changes = [rewrite.__name__ for rewrite in REWRITES if rewrite(view)]
         drop_dead(graph)
-        if not any(changed):
+        _LOG.debug("round %d of simplify: %s", count + 1, ", ".join(changes) or "no change")
+        if not changes:
             return
