@@ -142,7 +142,10 @@ def wire(
     """
     stages = stages_of(pipeline, file.absolute().parent)
     plan = build_plan(stages, until=until)
-    require(force, [step.name for step in plan.steps], "--force")
+    require(force, [stage.name for stage in stages], "--force")
+    cut_off = [name for name in force if name not in {step.name for step in plan.steps}]
+    if cut_off:
+        raise ConfigError(f"--force {cut_off[0]}: --until {until} ends before that stage")
     cross.check_linker(pipeline.target, plan, pipeline.target.mtriple)
     return stages, plan
 
@@ -288,7 +291,7 @@ def _run(
         cross.check_stages(flow.plan, outlooks, triple)
     if text := cross.unverified(flow.plan, triple):
         emit(Warn(stage="verify", message=text))
-    flow.locking.require(lambda: _tasks(executor, flow.plan))
+    flow.locking.require(lambda: _extract_tasks(executor, flow.plan))
     if told and (stale := flow.locking.stale()):
         emit(Warn(stage="lock", message=stale))
     shown = flow.diagnostics.stages(one.stage for one in flow.plan.steps)
@@ -320,9 +323,11 @@ def _sharing(
     return sharing(flow.pipeline.cache, base, flow.store, emit, SHAPES)
 
 
-def _tasks(executor: Executor, plan: Plan) -> Path:
-    """Return the folder of the tasks as they are now."""
+def _extract_tasks(executor: Executor, plan: Plan) -> Path | None:
+    """Return the folder of the tasks as they are now, None for a plan that ends before them."""
     names = [step.name for step in plan.steps]
+    if "tasks" not in names:
+        return None
     return executor.run(Plan(plan.steps[: names.index("tasks") + 1]))["tasks"].path
 
 

@@ -118,10 +118,11 @@ class Locking:
             return replace(outlook, why=self.differs)
         return outlook
 
-    def require(self, tasks: Callable[[], Path]) -> None:
+    def require(self, extract_tasks: Callable[[], Path | None]) -> None:
         """Raise LockError unless the lock is current, where it has to be.
 
-        `tasks` gives the folder of the tasks as they are now.
+        `extract_tasks` returns the folder of the tasks as they are now, None for a run that ends
+        before they are known: the message then lacks the tasks that the records do not fit.
         """
         if not self.mode.strict or self.current:
             return
@@ -133,7 +134,8 @@ class Locking:
         sound = not any(text.startswith(_RECORDS) for text in self.differs)
         if self.lock.records is not None and sound:
             tuned = beside.read(files.read_text(self.records), self.records)
-            misfits = beside.misfits(tuned, read_tasks(tasks()))
+            tasks = extract_tasks()
+            misfits = beside.misfits(tuned, read_tasks(tasks)) if tasks is not None else []
         told = "\n  ".join([*self.differs, *misfits])
         raise LockError(
             f"{self.path}: is not current; `autopipe run` or `run --update` makes it so\n  {told}"

@@ -91,6 +91,8 @@ def test_what_one_build_can_not_do_stops_all_before_they_begin(write: Write) -> 
         check_builds(found, Path("dist"), force=["tune"])
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{found[2].file}: --force tune: no such stage in this pipeline")
+    with pytest.raises(ConfigError, match="--force build: --until import ends before that stage"):
+        check_builds(found[:1], Path("dist"), until="import", force=["build"])
     gone = find_builds([write("a", "builds: {v2: {model: {path: x.onnx}}, v3: {}}\n")])
     with pytest.raises(ConfigError) as caught:
         check_builds(gone, Path("dist"))

@@ -8,7 +8,7 @@ import pytest
 
 from autopipe.api import flow
 from autopipe.environment.environment import version
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, LockError
 from autopipe.lock import file as files
 from autopipe.lock.locking import Mode
 from autopipe.pipeline.events import StageCached
@@ -54,6 +54,15 @@ def test_a_changed_knob_is_named_and_nothing_is_run(warm, mode):
     assert differences == ["  configuration.tuning.budget.trials: locked 8, now 16"]
     assert checked_in(warm) == before
     assert not (warm / "dist").exists()
+
+
+def test_a_run_that_ends_before_the_tasks_needs_a_current_lock_as_well(warm):
+    edit(warm, "trials: 8", "trials: 16")
+    with pytest.raises(LockError) as caught:
+        flow.run(warm / "mlp.yaml", store=warm / "store", until="import", mode=Mode.LOCKED)
+    first, *differences = str(caught.value).splitlines()
+    assert first.startswith(f"{warm}/mlp.lock: is not current")
+    assert differences == ["  configuration.tuning.budget.trials: locked 8, now 16"]
 
 
 def test_plan_names_the_changed_knob_and_nothing_else(warm):
