@@ -1,4 +1,4 @@
-"""The page of all passes, from the lists that the compiler runs: `python -m docs.passes_page`."""
+"""The pages of all passes, from the lists that the compiler runs: `python -m docs.passes_page`."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,11 +37,44 @@ At last TVM's `LowerTVMBuiltin` and `LowerIntrin` follow, and LLVM makes machine
 
 
 PAGE: Final = Path("docs/reference/passes.md")
+OVERVIEW: Final = Path("docs/architecture.md")
+_BEGIN, _END = "<!-- passes: written by `make gen` -->\n", "<!-- end of passes -->\n"
 
 
 def main() -> None:
-    """Bring the page in the current folder up to date."""
+    """Bring the pages in the current folder up to date."""
     PAGE.write_text(describe_passes(), "utf-8")
+    OVERVIEW.write_text(fill_overview(OVERVIEW.read_text("utf-8")), "utf-8")
+
+
+def fill_overview(text: str) -> str:
+    """Return the page on the architecture with the lists as they are now. Imports TVM."""
+    from autopipe.compiler import pass_lists as lists
+    from autopipe.compiler.frontends.onnx.rewriting import cleanup
+    from autopipe.compiler.frontends.onnx.rewriting.simplify import simplify
+
+    rows = [
+        ("import", "CLEANUP", [one.name for one in cleanup.CLEANUP]),
+        ("import", "REWRITES", [one.__name__ for one in simplify.REWRITES]),
+        ("optimize", "OPTIMIZE", _names(lists.OPTIMIZE)),
+        ("lower", "LOWER", _names(lists.LOWER)),
+        ("build", "LINK", _names(lists.LINK)),
+        ("build", "MACHINE_DYNAMIC", _names(lists.MACHINE_DYNAMIC)),
+        ("build", "KERNELS", [one.name for one in lists.KERNELS]),
+        ("build", "HOST_KERNELS", [one.name for one in lists.HOST_KERNELS]),
+        ("build", "HOST_KERNELS_DYNAMIC", [one.name for one in lists.HOST_KERNELS_DYNAMIC]),
+    ]
+    table = "".join(
+        f"| `{stage}` | `{name}` | {', '.join(f'`{one}`' for one in passes)} |\n"
+        for stage, name, passes in rows
+    )
+    before, rest = text.split(_BEGIN)
+    head = "| stage | list | passes, in order |\n|---|---|---|\n"
+    return f"{before}{_BEGIN}{head}{table}{_END}{rest.split(_END)[1]}"
+
+
+def _names(phases: Sequence[Any]) -> list[str]:
+    return [one.name for phase in phases for one in phase.passes]
 
 
 def describe_passes() -> str:

@@ -28,7 +28,7 @@ from autopipe.pipeline.executor import Executor, Look, Remote
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
-from autopipe.pipeline.plan import Plan, build_plan, require
+from autopipe.pipeline.plan import Plan, build_plan, check_forced
 from autopipe.pipeline.stage import NO_DIAGNOSTICS, Diagnostics, Stage
 from autopipe.processes.interrupt import exit_code
 from autopipe.report.wording import without_traceback
@@ -142,10 +142,7 @@ def wire(
     """
     stages = stages_of(pipeline, file.absolute().parent)
     plan = build_plan(stages, until=until)
-    require(force, [stage.name for stage in stages], "--force")
-    cut_off = [name for name in force if name not in {step.name for step in plan.steps}]
-    if cut_off:
-        raise ConfigError(f"--force {cut_off[0]}: --until {until} ends before that stage")
+    check_forced(force, stages, plan)
     cross.check_linker(pipeline.target, plan, pipeline.target.mtriple)
     return stages, plan
 

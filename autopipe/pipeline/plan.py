@@ -52,6 +52,15 @@ def require(names: Iterable[str], stages: Collection[str], option: str) -> None:
             raise ConfigError(f"{option} {name}: no such stage in this pipeline; {hint}")
 
 
+def check_forced(names: Iterable[str], stages: Iterable[Stage], plan: Plan) -> None:
+    """Raise ConfigError for a stage of `--force` that the pipeline or the plan does not have."""
+    require(names, [stage.name for stage in stages], "--force")
+    planned = [step.name for step in plan.steps]
+    for name in names:
+        if name not in planned:
+            raise ConfigError(f"--force {name}: --until {planned[-1]} ends before that stage")
+
+
 def _resolve(stage: Stage, earlier: dict[str, Step]) -> tuple[str, ...]:
     present = []
     for name, need in stage.needs.items():

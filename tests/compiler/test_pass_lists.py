@@ -13,7 +13,7 @@ from autopipe.compiler.library.build import build
 from autopipe.compiler.named_pass import NamedPass, PassPhase, module_pass, run_passes
 from autopipe.compiler.pass_observer import observe_passes, pass_context
 from autopipe.errors import ModelError, StoreError
-from docs.passes_page import PAGE, describe_passes
+from docs.passes_page import OVERVIEW, PAGE, describe_passes, fill_overview
 from tests.compiler import graphs
 
 PASSES: list[NamedPass[Any]] = [
@@ -88,8 +88,10 @@ def test_a_file_is_written_for_each_pass_that_changes_the_module(tmp_path):
 
 
 def test_the_page_of_passes_is_current():
-    page = Path(__file__).parents[2] / PAGE
+    page, overview = (Path(__file__).parents[2] / path for path in (PAGE, OVERVIEW))
     assert page.read_text("utf-8") == describe_passes(), "out of date; run: make gen"
+    text = overview.read_text("utf-8")
+    assert text == fill_overview(text), "out of date; run: make gen"
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_and_not_a_bug(tmp_path):
