@@ -91,12 +91,6 @@ class Drill:
         """Return how many trials were begun, those that came to nothing among them."""
         return len(self._log.read_text().splitlines()) if self._log.exists() else None
 
-    def doubted(self) -> int:
-        """Return how many workers were not believed."""
-        path = self._folder / "store/records/records.sqlite"
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-            return int(connection.execute("SELECT COUNT(*) FROM doubted").fetchone()[0])
-
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the trials that are on the disk."""
         path = self._folder / "store/records/records.sqlite"
@@ -157,14 +151,13 @@ def _both(options: argparse.Namespace) -> Iterator[list[tuple[Any, ...]]]:
             shot = drill.go(kinds)
             rows = drill.rows()
             twice = len(rows) - len({row[:4] for row in rows})
-            doubted = drill.doubted()
             told = ", ".join(f"{kind} {times} times" for kind, times in sorted(shot.items()))
             failed = sum(row[5] is not None for row in rows)
             print(
                 f"killed: {told or 'nothing'}: {len(rows)} trials, {twice} of them made twice,"
                 f" {failed} failed, in"
                 f" {time.monotonic() - start:.0f} s, {drill.longest:.1f} s the longest wait"
-                f"{_vain(drill.begun(), len(rows))}, {doubted} workers not believed", flush=True,
+                f"{_vain(drill.begun(), len(rows))}", flush=True,
             )  # fmt: skip
             yield rows
 

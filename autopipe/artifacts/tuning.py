@@ -161,17 +161,6 @@ class TunedTask(_Kept, frozen=True):
     """How it did inside the whole model; left out where that did not run."""
 
 
-class FarmWord(_Kept, frozen=True):
-    """What the times of a farm are worth."""
-
-    witnesses: Annotated[int, Field(ge=0)]
-    """How many others could be asked what one worker says; with none, winners are its word."""
-    doubted: Annotated[dict[Name, str], Field(max_length=10_000)]
-    """Workers whose times others did not find, and why; nothing of theirs counts."""
-    undecided: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
-    """Tasks of which two workers say different times, with nobody else to ask."""
-
-
 class TuningReport(ArtifactDocument, _Kept, frozen=True):
     """How tuning went."""
 
@@ -194,8 +183,6 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True):
     """The same at each likely size of a model with open sizes, in whose place they are."""
     device: Annotated[dict[Name, str | int], Field(max_length=100)] | None = None
     """The kind of machine that measured; left out where it was the machine of the run."""
-    farm: FarmWord | None = None
-    """Who vouches for times that workers of a farm have told; left out where this machine did."""
     tasks: tuple[TunedTask, ...]
     """Every task that was tuned, in the order of the model."""
 

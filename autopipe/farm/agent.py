@@ -34,8 +34,6 @@ _LOOK: Final = 1.0
 
 _RAISED: Final = "it raises an error where it should answer"
 
-_LEFT: Final = "nobody is there any more of those who were asked"
-
 _AHEAD: Final = 2
 """Orders beyond its share of the workers that a run has at the scheduler."""
 
@@ -51,8 +49,6 @@ class _Handed:
     """Candidates that it is about."""
     identity: str
     """What it has in common with the same order of another run."""
-    among: frozenset[str] | None = None
-    """Names of the workers that may do it; null for all."""
     failed: int = 0
     """Workers that have failed with it."""
 
@@ -131,9 +127,7 @@ class Agent:
         match message["do"]:
             case "submit":
                 names = ("number", "order", "seconds", "count", "identity")
-                among = None if message["among"] is None else frozenset(message["among"])
-                given = {name: message[name] for name in names}
-                self.waiting.append(_Handed(**given, among=among))
+                self.waiting.append(_Handed(**{name: message[name] for name in names}))
             case "cancel":
                 gone = set(message["numbers"])
                 self.waiting = deque(one for one in self.waiting if one.number not in gone)
@@ -147,22 +141,10 @@ class Agent:
 
     def _fill(self) -> None:
         """Hand on as many orders as this run has a share of the workers for."""
-        self._give_up()
         while self.waiting and len(self.running) < self.window and self._trusted() != []:
             handed = self.waiting.popleft()
             task = asyncio.create_task(self._follow(handed))
             self.running[handed.number] = task, handed
-
-    def _give_up(self) -> None:
-        """Tell of orders for a few workers of which none is there any more."""
-        for handed in [*self.waiting, *(handed for _, handed in self.running.values())]:
-            if handed.among is None or self._trusted(handed.among):
-                continue
-            if handed.number in self.running:
-                self.running.pop(handed.number)[0].cancel()
-            else:
-                self.waiting.remove(handed)
-            self._tell({"answer": handed.number, "failed": _LEFT})
 
     async def _follow(self, handed: _Handed) -> None:
         """Have one order done somewhere, and tell what came of it."""
@@ -172,12 +154,12 @@ class Agent:
         try:
             future = self.client.submit(
                 trial.do, handed.order, handed.seconds, key=handed.key,
-                pure=False, resources={self.start["label"]: 1}, workers=self._trusted(handed.among),
+                pure=False, resources={self.start["label"]: 1}, workers=self._trusted(),
             )  # fmt: skip
             text = await future
             by = self.client.doers.pop(future.key, None)
             wrong = self._wrong(text, handed.count)
-            if by is None or not self._may(by, handed.among):
+            if by is None or by in self.shunned:
                 self._again(handed, "it was answered by a worker that is not believed")
             elif wrong is None:
                 self._tell({"answer": handed.number, "text": text, "by": by})
@@ -234,15 +216,11 @@ class Agent:
                 self._tell({"shunned": name, "why": why})
         return bool(doers)
 
-    def _trusted(self, among: frozenset[str] | None = None) -> list[str] | None:
+    def _trusted(self) -> list[str] | None:
         """Return the addresses of those who may have an order; None for all."""
-        if not self.shunned and among is None:
+        if not self.shunned:
             return None
-        return [place for name, place in self.addresses.items() if self._may(name, among)]
-
-    def _may(self, name: str, among: frozenset[str] | None) -> bool:
-        """Tell whether a worker may have an order."""
-        return name not in self.shunned and (among is None or name in among)
+        return [place for name, place in self.addresses.items() if name not in self.shunned]
 
     async def _looking(self, over: asyncio.Event) -> None:
         while not over.is_set():

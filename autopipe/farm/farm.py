@@ -1,10 +1,9 @@
 """A farm as a run sees it: who is there, orders that go out, and answers that come back."""
 
 import json
-import secrets
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -63,7 +62,6 @@ class Farm:
         self._next = 0
         self._open: dict[int, tuple[WorkOrder, float]] = {}
         self._done: dict[int, WorkAnswer | str] = {}
-        self._among: dict[int, Collection[str] | None] = {}
         self._told: dict[int, Callable[[WorkAnswer | str], None]] = {}
         self._device: str | None = None
         self._process: subprocess.Popen[bytes]
@@ -92,25 +90,17 @@ class Farm:
         self._device = device
         self._say({"do": "expect", "device": device})
 
-    def shun(self, worker: str, why: str) -> None:
-        """Give a worker nothing more, and believe none of its answers."""
-        self._say({"do": "shun", "worker": worker})
-        self._shunned_for(worker, why)
-
     def submit(
         self,
         order: WorkOrder,
         seconds: float,
         tell: Callable[[WorkAnswer | str], None] | None = None,
-        among: Collection[str] | None = None,
     ) -> int:
         """Hand out an order, in which a worker may say nothing for so many seconds.
 
-        `tell` is called with the answer as soon as it comes, whatever is waited for then. `among`
-        names the workers that may do it, and nobody else's answer counts; null is for all.
+        `tell` is called with the answer as soon as it comes, whatever is waited for then.
         """
         self._next += 1
-        self._among[self._next] = among
         if tell is not None:
             self._told[self._next] = tell
         self._open[self._next] = order, seconds
@@ -120,8 +110,6 @@ class Farm:
     def cancel(self, numbers: Iterable[int]) -> None:
         """Give up orders."""
         gone = [number for number in numbers if self._open.pop(number, None)]
-        for number in gone:
-            self._among.pop(number, None)
         for number in gone:
             self._done.pop(number, None)
             self._told.pop(number, None)
@@ -199,12 +187,9 @@ class Farm:
 
     def _submit(self, number: int) -> None:
         order, seconds = self._open[number]
-        count, among = len(order.candidates), self._among[number]
-        # who is to be asked for a second opinion may not know its name before
-        identity = order.identity() if among is None else secrets.token_hex(16)
         self._say({
             "do": "submit", "number": number, "order": order.text(), "seconds": seconds,
-            "count": count, "identity": identity, "among": among and list(among),
+            "count": len(order.candidates), "identity": order.identity(),
         })  # fmt: skip
 
     def _say(self, message: Mapping[str, Any]) -> None:
@@ -223,7 +208,6 @@ class Farm:
             self._shunned_for(message["shunned"], message["why"])
         elif message["answer"] in self._open:
             order, _ = self._open.pop(message["answer"])
-            del self._among[message["answer"]]
             answer = (
                 replace(WorkAnswer.read(message["text"], len(order.candidates)), by=message["by"])
                 if "text" in message
@@ -236,8 +220,6 @@ class Farm:
     def _shunned_for(self, worker: str, why: str) -> None:
         if worker not in self._shunned:
             self._shunned.add(worker)
-            if all(worker != each.name for each in self.workers):
-                return  # it was found out by an earlier run
             self._warn(f"worker {shown(worker)} gets no more trials: {shown(why, 300)}")
 
     def _look(self, found: Mapping[str, Any]) -> None:

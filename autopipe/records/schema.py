@@ -72,9 +72,6 @@ CREATE TABLE seeds (
 
 _WRONG: Final = "CREATE TABLE wrong (record INTEGER PRIMARY KEY, reason TEXT NOT NULL) STRICT"
 
-_DOUBTED: Final = "CREATE TABLE doubted (worker TEXT PRIMARY KEY, reason TEXT NOT NULL) STRICT"
-"""Workers whose times others did not find again: what they have measured is no time of ours."""
-
 _INDEXES: Final = (
     "CREATE INDEX by_workload ON records (workload, target, versions, device)",
     "CREATE INDEX by_session ON records (session)",
@@ -100,7 +97,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
             raise OtherVersionError(
                 f"it has version {version} of the tables, this autopipe reads version {VERSION}"
             )
-        for statement in (_WORKLOADS, _RECORDS, _WRONG, _DAMAGED, _SEEDS, _DOUBTED, *_INDEXES):
+        for statement in (_WORKLOADS, _RECORDS, _WRONG, _DAMAGED, _SEEDS, *_INDEXES):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")
 

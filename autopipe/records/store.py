@@ -31,8 +31,6 @@ _ALL: Final = (
     " LEFT JOIN wrong ON wrong.record = records.id"
 )
 
-_UNDOUBTED: Final = "(worker IS NULL OR worker NOT IN (SELECT worker FROM doubted))"
-
 _Row = tuple[str, tuple[Any, ...]]
 """A hash of a workload, and a row of `CHECKED` as it was read."""
 
@@ -195,7 +193,7 @@ class RecordStore:
         of how fast a schedule is here.
         """
         candidates = self.every(
-            f"(hash = ? OR likeness = ?) AND error IS NULL AND {_UNDOUBTED}", (workload, likeness)
+            "(hash = ? OR likeness = ?) AND error IS NULL", (workload, likeness)
         )
         here = (workload, platform)
         other = [
@@ -214,19 +212,6 @@ class RecordStore:
         """Never return this record again: its schedule computes something else."""
         with guard(self.path), self.connection:
             self.connection.execute("INSERT OR REPLACE INTO wrong VALUES (?, ?)", (row.id, reason))
-
-    def doubt(self, worker: str, reason: str) -> None:
-        """Take all that a worker has measured for this store as no time of ours, nor any seed."""
-        with guard(self.path), self.connection:
-            self.connection.execute(
-                "INSERT OR REPLACE INTO doubted VALUES (?, ?)", (worker, reason)
-            )
-            self.connection.execute("UPDATE records SET here = 0 WHERE worker = ?", (worker,))
-
-    def doubted(self) -> dict[str, str]:
-        """Return the workers that are doubted, and why."""
-        with guard(self.path):
-            return dict(self.connection.execute("SELECT worker, reason FROM doubted").fetchall())
 
     def workers(self, rows: Iterable[int]) -> dict[int, str]:
         """Return which worker of a farm has measured these records; others are left out."""

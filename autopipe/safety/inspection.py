@@ -141,8 +141,7 @@ class Inspector:
         self.failures.passed(suspect.piece)
         wrong = outcome.finding is Finding.WRONG
         verdict = self._wrong(name, suspect, outcome) if wrong else Verdict(Finding.RIGHT)
-        if not getattr(checker, "alone", False):  # what one worker says holds for this run
-            self._remember(name, verdict)
+        self._remember(name, verdict)
         return verdict
 
     def _hopeless(self, name: str, suspect: Suspect) -> Verdict | None:

@@ -67,8 +67,6 @@ class Journal:
     threaded: set[str] = field(default_factory=set)
     """Workloads that no setting of a template on one thread may win: nobody decides them inside the
     model."""
-    doubted: set[str] = field(default_factory=set)
-    """Workers of a farm whose times count no more."""
     condemned: set[tuple[str, Proposal]] = field(default_factory=set)
     """Schedules, by workload and who proposed them, that may not win and need no other trial."""
 
@@ -138,25 +136,9 @@ class Journal:
 
     def condemn(self, state: TaskState, proposal: Proposal) -> None:
         """Leave a schedule out for as long as this process lives."""
-        self._forget(state, proposal)
-        self.condemned.add((state.task.workload, proposal))
-
-    def correct(self, state: TaskState, proposal: Proposal, found: Measurement) -> None:
-        """Have a schedule go on with what two others find of it, which is no trial of its own."""
-        self._forget(state, proposal)
-        self._add(state, {proposal: found}, self._run_off)
-
-    def _forget(self, state: TaskState, proposal: Proposal) -> None:
         rows = self.rows(state)
         self.unfit |= {row.id for row in rows if Proposal.of(row.record) == proposal}
-
-    def doubt(self, worker: str, why: str) -> None:
-        """Take all times of a worker, of whatever session, as none of ours."""
-        if worker not in self.doubted:
-            self.doubted.add(worker)
-            self.store.doubt(worker, why)
-            self.session.trials = _trials(self.session, self.store)
-            self.session.save()
+        self.condemned.add((state.task.workload, proposal))
 
     def settle(
         self, state: TaskState, results: Mapping[Proposal, Measurement]
@@ -182,12 +164,7 @@ class Journal:
         return True
 
     def write(self, state: TaskState, proposal: Proposal, result: Measurement) -> None:
-        """Put a trial on the disk, with the time it took from the budget.
-
-        What a worker says that is not believed any more is none.
-        """
-        if result.by in self.doubted:
-            return
+        """Put a trial on the disk, with the time it took from the budget."""
         self._add(state, {proposal: result}, self.session.name)
         self.session.trials += 1
         self.session.save(durably=False)  # the store has counted it durably
@@ -239,14 +216,13 @@ def open_journal(
         _count(session, store, ctx)
         own = device is ctx.facts[Facet.DEVICE]
         elsewhere = None if own else dict(device)
-        doubted = set(store.doubted())
-        yield Journal(store, platform, session, clock, elsewhere, doubted=doubted)
+        yield Journal(store, platform, session, clock, elsewhere)
 
 
 def _count(session: Session, store: RecordStore, ctx: Context) -> None:
     """Have the store say how far the session has come, and warn where it has lost trials."""
     noted = session.trials
-    session.trials = _trials(session, store)
+    session.trials = sum(tally.trials for tally in store.trials(session.name).values())
     lost = noted - session.trials
     if lost > 0:
         text = (
@@ -254,10 +230,6 @@ def _count(session: Session, store: RecordStore, ctx: Context) -> None:
             f" the interruption: {lost} were lost or deleted, and are measured again"
         )
         ctx.emit(Warn(stage="tune", message=text))
-
-
-def _trials(session: Session, store: RecordStore) -> int:
-    return sum(tally.trials for tally in store.trials(session.name).values())
 
 
 def _held(state: TaskState, settled: Sequence[StoredRecord]) -> list[StoredRecord]:

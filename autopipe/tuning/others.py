@@ -9,7 +9,6 @@ from autopipe.records.store import StoredRecord
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.journal import Journal, contender
-from autopipe.tuning.runners.opinions import NOISE
 from autopipe.tuning.task_state import TaskState
 
 
@@ -29,24 +28,16 @@ class Others:
     def news(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
         """Return what other runs have measured since this was asked last.
 
-        Their best is what the task has to beat from now on. What a worker of a farm says that is
-        far better than what two have found here is left to the run-off.
+        Their best is what the task has to beat from now on.
         """
         session = self._journal.session.name
         since = self._told.get((state.task.workload, by), 0)
         rows = [row for row in self._since(state, by, since) if row.record.session != session]
-        workers = self._journal.store.workers(row.id for row in rows)
-        found = _measured(
-            [
-                row
-                for row in rows
-                if row.id not in workers or NOISE * row.record.median >= state.witnessed
-            ]
-        )
-        for each in found:
-            state.best = min(state.best, each.seconds)
-            state.contest.hear(by, each.seconds)
-        return found
+        measured = _measured(rows)
+        for schedule in measured:
+            state.best = min(state.best, schedule.seconds)
+            state.contest.hear(by, schedule.seconds)
+        return measured
 
     def _since(self, state: TaskState, by: Contender, last: int) -> list[StoredRecord]:
         every = self._journal.rows(state, last)

@@ -9,7 +9,6 @@ from typing import Any
 from autopipe.artifacts.tuning import (
     BestRecord,
     ContenderResult,
-    FarmWord,
     FinalsReport,
     OpenSetting,
     TunedTask,
@@ -17,7 +16,6 @@ from autopipe.artifacts.tuning import (
     TuningResult,
 )
 from autopipe.benchmarking.interval import Interval
-from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.records.session import RUN_OFF
 from autopipe.records.store import StoredRecord
@@ -48,8 +46,6 @@ class Results:
         """
         self.left_out: tuple[str, ...] = ()
         """What there was no time for."""
-        self.farm: FarmWord | None = None
-        """What the times of a farm are worth; null where this machine measured."""
         self._reports = tuple(one.report for one in decided)
         # at the first size that a task is called at; later ones try nobody else
         self._inside = ChainMap(*(dict(one.times) for one in decided))
@@ -77,7 +73,6 @@ class Results:
             tasks=tuple(map(self._tuned, self._states)),
             **_played(self._reports),
             **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
-            **({"farm": self.farm} if self.farm else {}),
             **({"left_out": self.left_out} if self.left_out else {}),
         )
         TuningResult(report, {row.record.workload: self._record(row) for row in found}).write(
@@ -95,7 +90,7 @@ class Results:
             return "no task to tune"
         return (
             f"{trials} trials ({failed} failed){self._untimed()}; {self._proven().told()}{speed};"
-            f" {ended}{self._failures.told()}{_worth(self.farm)}"
+            f" {ended}{self._failures.told()}"
         )
 
     def _untimed(self) -> str:
@@ -209,15 +204,3 @@ def _factor(others: Iterable[float | None], own: float) -> float | None:
     """Return how many times slower the fastest of the others is; null if none has a time."""
     factor = min((other for other in others if other is not None), default=math.inf) / own
     return factor if math.isfinite(factor) else None
-
-
-def _worth(farm: FarmWord | None) -> str:
-    """Say what the times of a farm are worth, where that is less than others have found, too."""
-    if farm is None:
-        return ""
-    told = "" if farm.witnesses else "; times are one worker's word: nobody else could be asked"
-    if farm.doubted:
-        told += f"; not believed: {', '.join(map(shown, farm.doubted))}"
-    if farm.undecided:
-        told += f"; of {len(farm.undecided)} tasks workers say different times, the slower count"
-    return told

@@ -18,8 +18,6 @@ from autopipe.tuning.search import search
 from autopipe.tuning.seeds import seed
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools, TuningPlan, open_tools
-from autopipe.tuning.vetting import Vetting
-from autopipe.tuning.worth import set_aside
 
 _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
@@ -42,16 +40,11 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
         states = reweigh(states, tools)
         known = _known(states, tools)
         seed(states, tools)
-        while True:
-            ended = search(states, tools)
-            leave_out_libraries(states, tools)
-            found = families(tools.open_tasks, states)
-            tools.deadline.kept = tools.finals
-            settle(states, tools, guests(found, tools.journal, tools.maker))
-            vetting = Vetting(tools.journal, tools.measurer, states)
-            if not vetting.unmask(tools.trials(states).candidate):
-                break
-            set_aside(states, plan.judge)
+        ended = search(states, tools)
+        leave_out_libraries(states, tools)
+        found = families(tools.open_tasks, states)
+        tools.deadline.kept = tools.finals
+        settle(states, tools, guests(found, tools.journal, tools.maker))
         tools.deadline.kept = 0.0
         decided = decide(states, tools)
         _count_left_out(states, tools)
@@ -59,7 +52,6 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
             states, tools.journal, tools.failures, best(found, tools.journal), decided
         )
         results.left_out = tools.deadline.told()
-        results.farm = vetting.word()
         return _write(results, tools, ctx, ended) + known + _unsteady(states, tools)
 
 

@@ -9,7 +9,6 @@ to hand work to another core and to wait for it takes microseconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from time import monotonic
 from typing import Final
 
@@ -18,7 +17,6 @@ import tvm
 from autopipe.measure.turn import TurnTimeout
 from autopipe.processes.contained import Failed
 from autopipe.records.record import Record
-from autopipe.records.store import StoredRecord
 from autopipe.safety.maker import Refused
 from autopipe.schedules import one_thread
 from autopipe.schedules.policy import LOOPS, PLAIN, Contender
@@ -128,8 +126,6 @@ def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measure
         except TurnTimeout:
             return False
         trials.journal.settle(state, dict(zip(parts, found, strict=True)))
-        if trials.vetting is not None:
-            trials.vetting.disbelieve()
     return True
 
 
@@ -145,7 +141,6 @@ def _parts(
     timed = list(dict.fromkeys(Proposal.of(row.record) for row in rows))
     untuned = Proposal.untuned(state)  # it may have been timed in a busy moment
     some = [*timed[:_BEST], *(other for other in timed[_BEST:] if other == untuned)]
-    some += [other for other in _of_another(rows, journal) if other not in some]
     some += [guest for guest in guests if some and guest not in some]
     alone = single(state, some[0]) if some else None
     if alone is not None and all(part.schedule != alone for part in some):
@@ -154,16 +149,6 @@ def _parts(
         if all(part.schedule != loops.schedule for part in some):
             some.append(loops)
     return some
-
-
-def _of_another(rows: Sequence[StoredRecord], journal: Journal) -> list[Proposal]:
-    """Return the fastest by another worker than the fastest of all, if a farm has measured them.
-
-    So what one worker says brings at most its own schedules into the run-off, and keeps none out.
-    """
-    by = journal.store.workers(row.id for row in rows)
-    others = (row for row in rows if by.get(row.id) != by.get(rows[0].id))
-    return [Proposal.of(row.record) for row in islice(others, 1)]
 
 
 def on_one_thread(state: TaskState, fastest: Proposal, replay: Replay) -> str | None:

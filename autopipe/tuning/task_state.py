@@ -1,7 +1,6 @@
 """How far the tuning of one task has come."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -36,10 +35,6 @@ class TaskState:
     """Of these, the ones without a time."""
     best: float = math.inf
     """Least seconds of one call; infinite before there is one."""
-    witnessed: float = math.inf
-    """Least seconds that others than who said so have found, too; of trials on a farm."""
-    by: Counter[tuple[str | None, bool]] = field(default_factory=Counter)
-    """How many of the trials each worker of a farm has made, and whether they failed."""
     stale: int = 0
     """Trials since the best became better."""
     history: list[float] = field(default_factory=list)
@@ -47,20 +42,12 @@ class TaskState:
     stopped: str | None = None
     """Why the task gets no more trials; null while it does."""
 
-    def count(self, seconds: float, by: str | None = None) -> None:
-        """Take the result of one trial, infinite if it failed, and the worker that made it."""
+    def count(self, seconds: float) -> None:
+        """Take the result of one trial, infinite if it failed."""
         self.trials += 1
-        self.by[by, seconds == math.inf] += 1
         self.failed += seconds == math.inf
         self.stale = 0 if seconds < self.best else self.stale + 1
         self.best = min(self.best, seconds)
-
-    def give_back(self, worker: str) -> None:
-        """Count the trials of a worker no more: they are made again."""
-        for failed in (False, True):
-            count = self.by.pop((worker, failed), 0)
-            self.trials -= count
-            self.failed -= count * failed
 
     def recall(self, trials: Iterable[tuple[float, bool]]) -> None:
         """Count trials in a row without a better schedule as `count` did before an interruption.

@@ -39,7 +39,6 @@ from autopipe.tuning.runners.runner import Runner, Wanted
 from autopipe.tuning.sized_models import can_run
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
-from autopipe.tuning.vetting import Vetting
 
 _FINALS: Final = 1 / 4
 """Part of a budget of time that the finals inside the model may take."""
@@ -168,9 +167,8 @@ class Tools:
         if budget.time is not None:
             kept = self.finals + self.settling + _CLOSING * budget.time
             budget = budget.model_copy(update={"time": budget.time - kept})
-        vetting = Vetting(self.journal, self.measurer, states)
         return Trials(states, budget, self.journal, self.measurer, self.conditions, told,
-                      self.touched, vetting)  # fmt: skip
+                      self.touched)  # fmt: skip
 
 
 @contextmanager
@@ -193,8 +191,6 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
         open_journal(ctx, plan.tuning.budget.trials, clock_of(touched), runner.device) as journal,
     ):
         journal.session.started = plan.begun
-        for worker, why in journal.store.doubted().items():
-            runner.doubts.told(worker, why)
         tools = _tools(plan, ctx, journal, every, (wanted, runner))
         with journal.session.kept(), tools.maker:
             yield tools

@@ -17,7 +17,6 @@ from autopipe.tuning.clock import surroundings
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.runners.runner import Measurer
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.vetting import Claim, Vetting
 
 LATE: Final = "the time is spent"
 """Why tuning ended, where it was that."""
@@ -51,8 +50,6 @@ class Trials:
     """Called after each trial."""
     touched: int = 0
     """Bytes that the model touches between two calls of a kernel; 0 to time in a loop."""
-    vetting: Vetting | None = None
-    """Who asks others for a time that leads; null where this machine measures."""
 
     def left(self) -> int:
         """Return how many trials are left for all tasks."""
@@ -129,31 +126,15 @@ class Trials:
         with closing(underway.measurements) as measurements, suppress(TurnTimeout):
             for place, measurement in measurements:
                 state, proposal = underway.proposals[place]
-                if measurement.by in self.journal.doubted:
-                    continue
                 if place not in underway.written:
                     self.journal.write(state, proposal, measurement)
-                state.count(measurement.median, measurement.by)
+                state.count(measurement.median)
                 state.contest.note(proposal.by.implementation, measurement.median)
                 found[place] = measurement
                 self.told()
                 if self.late():
                     break
-        return self._vetted(underway, found)
-
-    def _vetted(
-        self, underway: "Underway", found: dict[int, Measurement]
-    ) -> dict[int, Measurement]:
-        """Return what is left once times that lead have been asked for elsewhere."""
-        if self.vetting is None:
-            return found
-        claims = {place: Claim(*underway.proposals[place], found[place]) for place in found}
-        refuted = self.vetting.vet(list(claims.values()), self.candidate)
-        return {
-            place: measurement
-            for place, measurement in found.items()
-            if measurement.by not in self.journal.doubted and claims[place] not in refuted
-        }
+        return found
 
     def candidate(self, state: TaskState, proposal: Proposal) -> Repeatable:
         """Return what makes a schedule of a task in the child that builds it."""

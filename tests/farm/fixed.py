@@ -1,15 +1,11 @@
 """A bench whose times follow from the schedules: a digest of each, and nothing is compiled.
 
 So two tunings that ask for the same schedules get the same times, whatever becomes of workers.
-`$AUTOPIPE_TEST_SECONDS` is how long a trial takes. `$AUTOPIPE_TEST_LIES` is what it says instead of
-the truth: `fast` a tenth, `slow` ten times as much, `random` something of its own each time; it
-says so in trials and run-offs alike, `trials` a tenth only in trials. `$AUTOPIPE_TEST_HONEST`
-trials it says the truth before. `$AUTOPIPE_TEST_LOG` names a file that gets a line for each trial
-that is begun; once there are `$AUTOPIPE_TEST_DRIFT` of them all takes three times as long.
+`$AUTOPIPE_TEST_SECONDS` is how long a trial takes. `$AUTOPIPE_TEST_LOG` names a file that gets a
+line for each trial that is begun.
 """
 
 import os
-import random
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -18,8 +14,6 @@ from unittest.mock import patch
 from autopipe.farm import bench
 from autopipe.farm.bench import Bench, main
 from autopipe.measure.measurement import Measurement
-
-HONEST = [int(os.environ.get("AUTOPIPE_TEST_HONEST", "0"))]
 
 TRUE_FACTS = bench.here
 
@@ -31,11 +25,10 @@ class Fixed:
         for candidate in candidates:
             log(candidate)
             time.sleep(float(os.environ.get("AUTOPIPE_TEST_SECONDS", "0.05")))
-            lie = 0.1 if os.environ.get("AUTOPIPE_TEST_LIES") == "trials" else 1
-            yield Measurement((lie * said(candidate),) * 3)
+            yield Measurement((seconds(candidate),) * 3)
 
     def rounds(self, candidates, count):
-        return [Measurement((said(candidate),) * count) for candidate in candidates]
+        return [Measurement((seconds(candidate),) * count) for candidate in candidates]
 
     def close(self):
         pass
@@ -48,33 +41,10 @@ def log(candidate):
             file.write(sha256(f"{candidate.task} {candidate.schedule}".encode()).hexdigest() + "\n")
 
 
-def said(candidate):
-    """Return what this worker says of a candidate."""
-    if HONEST[0] > 0:
-        HONEST[0] -= 1
-        return seconds(candidate)
-    match os.environ.get("AUTOPIPE_TEST_LIES"):
-        case "fast":
-            return 0.1 * seconds(candidate)
-        case "slow":
-            return 10 * seconds(candidate)
-        case "random":
-            return 10 ** random.uniform(-5, -2)
-    return seconds(candidate)
-
-
 def seconds(candidate):
     """Return a time of 1 to 2 ms."""
     number = sha256(f"{candidate.task} {candidate.schedule}".encode()).digest()[:4]
-    return 1e-3 * (1 + int.from_bytes(number) / 2**32) * (3 if drifted() else 1)
-
-
-def drifted():
-    """Tell whether machines have become slower since."""
-    trials = int(os.environ.get("AUTOPIPE_TEST_DRIFT", "0"))
-    if not trials:
-        return False
-    return len(Path(os.environ["AUTOPIPE_TEST_LOG"]).read_text("utf-8").splitlines()) >= trials
+    return 1e-3 * (1 + int.from_bytes(number) / 2**32)
 
 
 def facts(stack):

@@ -312,7 +312,7 @@ def test_answers_are_not_read_beyond_a_bound(place, two):
     assert psutil.Process(place.scheduler.pid).memory_info().rss - memory < 1 << 24
 
 
-@pytest.mark.fault("O18")
+@pytest.mark.fault("O16")
 def test_a_worker_of_dasks_that_has_not_joined_gets_no_trial(place, two):
     done = subprocess.run(
         [sys.executable, "-m", "tests.farm.rogue", "guest", place.address, place.folder, "two"],
@@ -323,7 +323,7 @@ def test_a_worker_of_dasks_that_has_not_joined_gets_no_trial(place, two):
     assert "it has not joined" in done.stdout
 
 
-@pytest.mark.fault("O18")
+@pytest.mark.fault("O16")
 def test_who_takes_more_than_its_cores_or_another_label_is_not_let_in():
     roll = Roll(dict)
     facts = {"device": {"cores": 2}}
@@ -337,21 +337,6 @@ def test_who_takes_more_than_its_cores_or_another_label_is_not_let_in():
         ("a", None),
     ):
         assert not roll.expects(name, resources)
-
-
-@pytest.mark.fault("O16")
-def test_only_those_who_are_asked_are_heard(place, two):
-    with place.farm("two", workers=2) as (farm, told):
-        one, other = [worker.name for worker in farm.own]
-        for name in (one, other):
-            (answer,) = done(farm, [farm.submit(order(), 5.0, among=[name])]).values()
-            assert answer.by == name
-        (text,) = done(farm, [farm.submit(order(), 5.0, among=["nobody"])]).values()
-        assert text == "nobody is there any more of those who were asked"
-        farm.shun(one, "it lies")
-        numbers = [farm.submit(order(), 5.0) for _ in range(8)]
-        assert {answer.by for answer in done(farm, numbers).values()} == {other}
-        assert told == [f"worker {one} gets no more trials: it lies"]
 
 
 @pytest.mark.fault("O14")

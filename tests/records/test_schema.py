@@ -14,7 +14,7 @@ from autopipe.records.store import RecordStore
 from tests.records.written import HERE, MODULE, record
 
 
-def test_what_a_worker_measured_counts_until_it_is_doubted(tmp_path):
+def test_what_a_worker_measured_counts_and_its_name_is_kept(tmp_path):
     path = tmp_path / "records.sqlite"
     with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, [record((1.0,))])
@@ -24,12 +24,6 @@ def test_what_a_worker_measured_counts_until_it_is_doubted(tmp_path):
         assert [row.record.seconds for row in rows] == [(1.0,), (2.0,), (3.0,)]
         assert store.workers(row.id for row in rows) == {2: "a", 3: "b"}
         assert [row.id for row in store.rows("00ff", MODULE, HERE, 2)] == [3]
-        store.doubt("a", "it lies")
-        assert [row.id for row in store.rows("00ff", MODULE, HERE)] == [1, 3]
-        elsewhere = replace(HERE, device="another")
-        assert [each.id for each in store.near("00ff", None, elsewhere)] == [1, 3]  # nor a seed
-    with RecordStore.open(path, pytest.fail) as store:
-        assert store.doubted() == {"a": "it lies"}
 
 
 @pytest.mark.fault("L2")

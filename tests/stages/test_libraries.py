@@ -12,7 +12,6 @@ from autopipe.pipeline.stage import Context
 from autopipe.safety.inspection import Inspector
 from autopipe.stages.tune import TuneStage
 from autopipe.tuning import tools
-from autopipe.tuning.runners.opinions import Doubts
 from tests.schedules.products import product, task_of
 from tests.schedules.tasks import Trusting
 from tests.stages.small_tuning import FACTS
@@ -22,12 +21,10 @@ class Clock:
     """Times candidates by their implementation."""
 
     checker = None
-    witnesses = None
     width = 1
 
     def __init__(self, seconds):
         self.seconds = seconds
-        self.doubts = Doubts()
         self.device = FACTS[Facet.DEVICE]
         self.asked = []
 

@@ -1,55 +1,53 @@
-"""Verdicts of a farm's workers on a schedule that this machine can not run."""
+"""Verdicts of a farm's workers on a schedule that this machine cannot run."""
 
 from dataclasses import asdict
 
 import pytest
 
+from autopipe.errors import TargetError
 from autopipe.farm.wire import WorkAnswer
+from autopipe.processes.contained import Failed
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked, Finding
-from autopipe.tuning.runners.farm_checker import FarmChecker, same
-from autopipe.tuning.runners.opinions import Doubts
-
-
-class Asked:
-    """Workers that have said this."""
-
-    def __init__(self, **said):
-        self.doubts, self.workers = Doubts(), len(said)
-        self._said = {
-            name: WorkAnswer("d", checked={"found": asdict(Checked(finding))} if finding else {})
-            for name, finding in said.items()
-        }
-
-    def check(self, _piece, *, loops=False):
-        assert not loops
-        return self._said
-
+from autopipe.tuning.runners.farm_checker import FarmChecker, accept
 
 PIECE = Piece("checking", "a", None, "ansor", "direct", "[]")  # type: ignore[arg-type]
-RIGHT, WRONG = Finding.RIGHT, Finding.WRONG
 
 
-@pytest.mark.fault("O17")
+def checked(**answer):
+    return FarmChecker(lambda pieces, _: [WorkAnswer("d", checked=answer)] * len(pieces))
+
+
+@pytest.mark.parametrize("finding", [Finding.RIGHT, Finding.WRONG])
+def test_a_schedule_is_what_a_worker_has_found(finding):
+    outcomes = checked(found=asdict(Checked(finding))).check([PIECE, PIECE])
+    assert [outcome.finding for outcome in outcomes if isinstance(outcome, Checked)] == [
+        finding
+    ] * 2
+
+
+@pytest.mark.fault("O4")
 @pytest.mark.parametrize(
-    ("said", "found", "odd"),
+    ("answer", "message"),
     [
-        ({"a": RIGHT, "b": RIGHT}, RIGHT, set()),
-        ({"a": RIGHT, "b": WRONG}, WRONG, set()),
-        ({"a": RIGHT, "b": WRONG, "c": WRONG}, WRONG, {"a"}),
-        ({"a": RIGHT, "b": WRONG, "c": RIGHT}, RIGHT, {"b"}),
-        ({"a": RIGHT, "b": None, "c": RIGHT}, RIGHT, set()),
+        (WorkAnswer("d", checked={"failed": "it crashed"}), "it crashed"),
+        (WorkAnswer("d", checked={"found": {"finding": "splendid"}}), "without a verdict"),
+        (WorkAnswer("d", checked={}), "without a verdict"),
+        ("its worker died", "no worker could do it: its worker died"),
     ],
 )
-def test_a_schedule_that_one_worker_calls_right_does_not_win_by_that(said, found, odd):
-    workers = Asked(**said)
-    (outcome,) = FarmChecker(workers).check([PIECE])
-    assert isinstance(outcome, Checked)
-    assert outcome.finding == found
-    assert set(workers.doubts.why) == odd
-    assert same(workers.check(None)) == (len(set(said.values())) == 1)
+def test_an_answer_without_a_verdict_condemns_as_a_failure(answer, message):
+    (outcome,) = FarmChecker(lambda *_: [answer]).check([PIECE])
+    assert isinstance(outcome, Failed)
+    assert message in str(outcome)
 
 
-def test_a_verdict_of_one_worker_is_not_remembered():
-    assert FarmChecker(Asked(a=RIGHT)).alone
-    assert not FarmChecker(Asked(a=RIGHT, b=RIGHT)).alone
+def test_plain_loops_run_only_where_a_worker_says_so():
+    assert checked(plain_runs=True).plain_runs(PIECE)
+    assert not checked(plain_runs="yes").plain_runs(PIECE)
+    assert not FarmChecker(lambda *_: ["its worker died"]).plain_runs(PIECE)
+
+
+def test_a_worker_that_refuses_ends_the_run_with_its_reason():
+    with pytest.raises(TargetError, match="refuse this pipeline: no AVX"):
+        accept(WorkAnswer("d", refused="no AVX"))

@@ -1,92 +1,50 @@
 """Checks of schedules by the workers of a farm, for targets that this machine is none of."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
 
 from autopipe.errors import AutopipeError, TargetError
-from autopipe.farm.wire import WorkAnswer
+from autopipe.farm.wire import Do, WorkAnswer
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import Failure, How
 from autopipe.safety.checking import Outcome
 from autopipe.safety.job import Piece
-from autopipe.safety.verdict import Checked, Finding
-from autopipe.tuning.runners.opinions import Doubts
+from autopipe.safety.verdict import Checked
 
-_CERTAIN: Final = frozenset({Finding.RIGHT, Finding.WRONG})
-"""Findings on which equal machines do not differ."""
-
-
-class AsksWorkers(Protocol):
-    """Has workers of a farm check schedules."""
-
-    doubts: Doubts
-    """Who is not believed any more."""
-
-    def check(self, piece: Piece, *, loops: bool = False) -> Mapping[str, WorkAnswer]:
-        """Return what two have found, or three where these disagree, by their names."""
-
-    @property
-    def workers(self) -> int:
-        """How many are there."""
+AskWorkers = Callable[[Sequence[Piece], Do], list[WorkAnswer | str]]
+"""Returns the answer of a worker to each piece, or why no worker could give one."""
 
 
 class FarmChecker:
-    """Has two workers check each schedule, and a third where they disagree."""
+    """Has a worker check each schedule against its plain loops."""
 
-    def __init__(self, runner: AsksWorkers) -> None:
-        self._runner = runner
+    def __init__(self, ask: AskWorkers) -> None:
+        self._ask = ask
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
         """Return what came of the check of each piece."""
-        return [self._judged(self._runner.check(piece)) for piece in pieces]
-
-    @property
-    def alone(self) -> bool:
-        """Whether a verdict is one worker's word, and not to be remembered."""
-        return self._runner.workers < 2  # noqa: PLR2004 -- one and another
-
-    def _judged(self, said: Mapping[str, WorkAnswer]) -> Outcome:
-        """Return what most have found; what condemns it where as many say either."""
-        if not said:
-            return Failed(Failure(How.RAISED, "no worker could do it"))
-        outcomes = {name: _outcome(answer) for name, answer in said.items()}
-        kinds = Counter(map(_kind, outcomes.values()))
-        most = max(kinds, key=lambda kind: (kinds[kind], kind != Finding.RIGHT))
-        if kinds[most] > 1 and most in _CERTAIN:
-            for name, outcome in outcomes.items():
-                if _kind(outcome) in _CERTAIN - {most}:
-                    self._runner.doubts.add(name, "two others say that its verdict is not true")
-        return next(outcome for outcome in outcomes.values() if _kind(outcome) == most)
+        return [_read_outcome(answer) for answer in self._ask(pieces, "check")]
 
     def plain_runs(self, piece: Piece) -> bool:
         """Tell whether the plain loops of a piece can be run, and agree with themselves."""
-        said = self._runner.check(piece, loops=True).values()
-        return any(found.checked and found.checked.get("plain_runs") is True for found in said)
+        (answer,) = self._ask([piece], "loops")
+        checked = None if isinstance(answer, str) else answer.checked
+        return checked is not None and checked.get("plain_runs") is True
 
 
-def accepted(answer: WorkAnswer) -> WorkAnswer:
-    """Return an answer. Raises TargetError where it refuses."""
-    if answer.refused is not None:
+def accept(answer: WorkAnswer | str) -> WorkAnswer | str:
+    """Return an answer. Raises TargetError where the worker refuses the whole pipeline."""
+    if isinstance(answer, WorkAnswer) and answer.refused is not None:
         raise TargetError(f"the workers refuse this pipeline: {answer.refused}")
     return answer
 
 
-def same(said: Mapping[str, WorkAnswer]) -> bool:
-    """Tell whether all have found the same of a schedule."""
-    return len({str(_kind(_outcome(answer))) for answer in said.values()}) < 2  # noqa: PLR2004
-
-
-def _kind(outcome: Outcome) -> Finding:
-    return outcome.finding if isinstance(outcome, Checked) else Finding.FAILED
-
-
-def _outcome(answer: WorkAnswer) -> Outcome:
-    """Return what came of a check."""
-    found: Mapping[str, Any] = answer.checked or {}
+def _read_outcome(answer: WorkAnswer | str) -> Outcome:
+    """Read the outcome of a check from an answer; a failure where it has none."""
+    if isinstance(answer, str):
+        return Failed(Failure(How.RAISED, f"no worker could do it: {answer}"))
+    checked = answer.checked or {}
     with suppress(ValueError, TypeError, LookupError, AutopipeError):
-        if "found" in found:
-            return Checked.of(found["found"])
-    text = found.get("failed", "an answer of no kind")
-    return Failed(Failure(How.RAISED, str(text)))
+        if "found" in checked:
+            return Checked.of(checked["found"])
+    return Failed(Failure(How.RAISED, str(checked.get("failed", "an answer without a verdict"))))

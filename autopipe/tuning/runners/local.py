@@ -7,7 +7,6 @@ from contextlib import closing
 from autopipe.environment.facet import Facet
 from autopipe.measure.local import Local
 from autopipe.measure.measurement import Measurement, Repeatable
-from autopipe.tuning.runners.opinions import Doubts
 from autopipe.tuning.runners.runner import Wanted
 
 
@@ -16,12 +15,10 @@ class LocalRunner:
 
     width = 1
     checker = None
-    witnesses = None
 
     def __init__(self, local: Local, device: Mapping[str, object]) -> None:
         """Take who measures, and what this machine is."""
         self._local = local
-        self.doubts = Doubts()
         self.device = device
 
     def measure(
@@ -39,12 +36,6 @@ class LocalRunner:
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
         """Time one after the other, and so on for so many rounds."""
         return self._local.rounds(candidates, count)
-
-    def witnessed(self, candidates: Sequence[Repeatable]) -> None:
-        """Nobody else is asked."""
-
-    def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
-        """Nobody has measured but this machine."""
 
     def close(self) -> None:
         """End the children that wait to be timed again."""

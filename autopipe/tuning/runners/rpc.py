@@ -26,7 +26,6 @@ from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import How
 from autopipe.safety.on_device import DeviceChecker
 from autopipe.store.passing import passing_folder
-from autopipe.tuning.runners.opinions import Doubts
 from autopipe.tuning.runners.runner import Wanted
 
 _TRIES: Final = 2
@@ -37,12 +36,10 @@ class RpcRunner:
     """One candidate after the other, on whichever device of the key is free."""
 
     width = 1
-    witnesses = None
 
     def __init__(self, wanted: Wanted, devices: Devices) -> None:
         """Ask for a device, and whether it computes what it should. Raises SetupError."""
         self._wanted, self._devices = wanted, devices
-        self.doubts = Doubts()
         devices.known()
         self._found = devices.trying(self._look)
         threads, cores = self._found["threads"], wanted.conditions.hardware.cores
@@ -92,12 +89,6 @@ class RpcRunner:
             kernels = [kernel for kernel in built if isinstance(kernel, LinkedKernel)]
             timed = iter(self._in_turn(kernels, count) if kernels else ())
             return [found if isinstance(found, Measurement) else next(timed) for found in built]
-
-    def witnessed(self, candidates: Sequence[Repeatable]) -> None:
-        """Nobody else is asked."""
-
-    def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
-        """Nobody has measured but this machine."""
 
     def close(self) -> None:
         """End nothing: a session ends with its candidate."""

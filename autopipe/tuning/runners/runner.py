@@ -13,7 +13,6 @@ from autopipe.measure.turn import Turn
 from autopipe.pipeline.events import Event
 from autopipe.safety.inspection import PieceChecker
 from autopipe.schedules.conditions import Conditions
-from autopipe.tuning.runners.opinions import Doubts, Opinion
 
 
 class Measurer(Protocol):
@@ -56,19 +55,6 @@ class Rounds(Protocol):
 
 class Runner(Measurer, Rounds, Protocol):
     """Who measures the trials of a run."""
-
-    doubts: Doubts
-    """Which workers of a farm are not believed any more."""
-
-    @property
-    def witnesses(self) -> int | None:
-        """How many others can be asked what one worker says; null for a runner without workers."""
-
-    def witnessed(self, candidates: Sequence[Repeatable]) -> Opinion | None:
-        """Return what two workers say of candidates; null where no two can be asked."""
-
-    def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
-        """Have a worker time a candidate again beside two others; doubt it if it alone differs."""
 
     @property
     def device(self) -> Mapping[str, object]:
