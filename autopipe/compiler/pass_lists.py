@@ -8,8 +8,7 @@
     HOST_KERNELS      loops for a processor as LLVM gets them, after it; `HOST_KERNELS_DYNAMIC` are
                       run before these where a size is dynamic
 
-A pass is a file of `compiler/passes/` or `compiler/codegen/` that is named as the pass is, and one
-line here. `docs/reference/passes.md` is generated from these lists.
+A pass is a file of `compiler/passes/` or `compiler/codegen/` of its name, and one line here.
 """
 
 from typing import Final
@@ -20,6 +19,7 @@ from tvm.relax import transform
 
 from autopipe.compiler.arithmetic.wrapping_integers import widen_wrapping
 from autopipe.compiler.codegen.assume_nonnegative_sizes import assume_nonnegative_sizes
+from autopipe.compiler.codegen.choose_once_per_vector import choose_once_per_vector
 from autopipe.compiler.codegen.configure_tiles import configure_tiles
 from autopipe.compiler.codegen.keep_in_registers import keep_in_registers
 from autopipe.compiler.codegen.multiply_by_reciprocals import multiply_by_reciprocals
@@ -331,6 +331,7 @@ KERNELS: Final[tuple[KernelPass, ...]] = (
     kernel_pass(widen_wrapping, "LLVM assumes that integers of 32 and 64 bits do not overflow"),
     kernel_pass(protect_divisions, "TVM's iteration maps misread some divisions of indices"),
     kernel_pass(round_to_bfloat16, "TVM drops roundings to bfloat16 inside of a kernel"),
+    kernel_pass(choose_once_per_vector, "TVM makes no vectors of a loop that chooses elements"),
 )
 
 HOST_KERNELS_DYNAMIC: Final[tuple[KernelPass, ...]] = (

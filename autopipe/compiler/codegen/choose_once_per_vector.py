@@ -1,0 +1,106 @@
+"""Writes a choice that all elements of a vector make alike as one choice.
+
+TVM makes no vector of a loop in which an element is chosen: it writes the elements one by one. LLVM
+takes seconds to find the vectors again if such a loop is unrolled, as in concatenations of many
+channels. Where the border of the choice lies between two vectors, the first element tells for all.
+
+Example: the second of two tensors begins at 960, which 16 divides.
+
+    for part in unroll(62):
+        for i in vectorized(16):
+            y[16 * part + i] = a[...] if 16 * part + i < 960 else b[...]
+
+becomes a choice that TVM decides for each part:
+
+            y[16 * part + i] = a[...] if 16 * part < 960 else b[...]
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import tvm_ffi
+from tvm.ir import Expr, Var
+from tvm.s_tir import SBlockRealize
+from tvm.sym import Analyzer, detect_linear_equation
+from tvm.tirx import GE, GT, LE, LT, For, ForKind, IntImm, PrimFunc, Stmt
+
+from autopipe.compiler.loops.index_borders import difference, is_number
+
+_COMPARISONS: Final = (LT, LE, GT, GE)
+_INDICES: Final = frozenset({"int32", "int64"})
+
+
+def choose_once_per_vector(function: PrimFunc) -> PrimFunc:
+    """Return a scheduled kernel whose vectorized loops choose as few times as they can."""
+    known = Analyzer()
+    body = tvm_ffi.structural_map(function.body, (For, lambda loop: _rewrite_loop(loop, known)))
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _rewrite_loop(loop: For, known: Analyzer) -> Stmt:
+    if loop.kind != ForKind.VECTORIZED or not is_number(loop.extent) or not _begins_at_zero(loop):
+        return loop
+    values = _read_bindings(loop.body)
+
+    def share(comparison: Expr) -> Expr:
+        return _compare_first(comparison, loop, values, known)
+
+    body = tvm_ffi.structural_map(loop.body, (_COMPARISONS, share))
+    if body.same_as(loop.body):
+        return loop
+    return For(
+        loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations
+    )
+
+
+def _begins_at_zero(loop: For) -> bool:
+    return is_number(loop.min) and int(loop.min) == 0
+
+
+def _read_bindings(body: Stmt) -> Sequence[tuple[Var, Expr]]:
+    """Return the axes of a block that is the body of a loop, each with its value."""
+    if not isinstance(body, SBlockRealize):
+        return ()
+    axes = (axis.var for axis in body.block.iter_vars)
+    return tuple(zip(axes, body.iter_values, strict=True))
+
+
+def _compare_first(
+    comparison: Expr, loop: For, values: Sequence[tuple[Var, Expr]], known: Analyzer
+) -> Expr:
+    """Return the comparison of the first element if all others come out alike."""
+    if str(comparison.a.ty) not in _INDICES:
+        return comparison
+
+    made = type(comparison)(*(_replace(side, values) for side in (comparison.a, comparison.b)))
+    linear = detect_linear_equation(difference(made), [loop.loop_var])
+    if len(linear) == 0 or not is_number(linear[0]) or int(linear[0]) == 0:
+        return comparison
+    if not _is_uniform(int(linear[0]), linear[1], int(loop.extent), known):
+        return comparison
+    zero = IntImm(str(loop.loop_var.ty), 0)
+    return known.simplify(_replace(made, [(loop.loop_var, zero)]))
+
+
+def _replace(expr: Expr, values: Sequence[tuple[Var, Expr]]) -> Expr:
+    """Return an expression with values in the place of variables."""
+
+    def find_value(var: Var) -> Expr:
+        return next((value for one, value in values if one.same_as(var)), var)
+
+    return tvm_ffi.structural_map(expr, (Var, find_value))
+
+
+def _is_uniform(step: int, start: Expr, count: int, known: Analyzer) -> bool:
+    """Tell whether `start + step * i` has one sign for all 0 <= i < count, whatever `start` is.
+
+    It is so if a multiple of something lies between the possible starts: of `16 * n`, none is
+    within 15 of a change of sign.
+    """
+    residue = known.modular_set(start)
+    period, base = int(residue.coeff), int(residue.base)
+    span = abs(step) * (count - 1)
+    if period == 0:  # the start is a number
+        return (base < 0) == (base + step * (count - 1) < 0)
+    distance = (-1 - base) % period if step > 0 else base % period
+    return distance >= span
