@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autopipe.measure.in_model import Place
-from autopipe.tuning.journal import Proposal
-
-Wins = Mapping[str, Proposal]
-"""New winners by workload."""
+from autopipe.tuning.evidence import Proposal
 
 
 class TooLate(Exception):  # noqa: N818 - says what happened
@@ -48,5 +45,5 @@ class Limits:
     seconds: float
     taken: Callable[[], AbstractContextManager[None]]
     """Keeps others from timing on this machine while inside."""
-    right: Callable[[Wins], Iterable[str]]
-    """Returns the workloads whose new winner was found to be right, or could not be checked."""
+    passed: Callable[[Mapping[str, Proposal]], Iterable[str]]
+    """Checks a schedule of each workload; returns the workloads where it passed."""

@@ -18,7 +18,8 @@ from autopipe.safety.maker import Maker, Refused
 from autopipe.schedules.engines.fallback import falls
 from autopipe.schedules.policy import allows
 from autopipe.tasks.task import Task
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
 
@@ -37,8 +38,13 @@ class Finalists:
     proposals: tuple[Proposal, ...]
     modules: tuple[tvm.IRModule, ...]
     held: int = 0
-    """Rank of the schedule that an untuned build has, which has to be beaten inside the model; of
-    the winner where its trial failed."""
+    """Rank of the incumbent: the schedule of an untuned build, which has to be beaten inside the
+    model, or the winner of the trials where that failed."""
+
+    @property
+    def incumbent(self) -> Proposal:
+        """The schedule that stays unless another one beats it inside the model."""
+        return self.proposals[self.held]
 
 
 def finalists(
@@ -48,7 +54,7 @@ def finalists(
 
     Of workloads that are `done` it is who won, alone.
     """
-    times = {id(s): s.task.calls * s.best for s in states if tools.journal.best(s) is not None}
+    times = {id(s): s.task.calls * s.best for s in states if tools.journal.winner(s) is not None}
     total = sum(times.values())
     found = []
     for state in states:
@@ -66,16 +72,15 @@ def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
 
     What an untuned build has is there whatever its time.
     """
-    best = journal.best(state)
-    assert best is not None  # noqa: S101 - the caller has seen it
-    yield Proposal.of(best.record)
-    limit = _BEHIND * best.record.median
-    settled = [row.record for row in journal.settled_rows(state)]
-    ranked = [row.record for row in journal.ranked(state)]
-    untuned = [one for one in ranked if Proposal.of(one) == Proposal.untuned(state)]
-    for record in (*untuned, *settled, *ranked):
-        if record.median <= limit or record in untuned:  # whose trial may have been disturbed
-            yield Proposal.of(record)
+    winner = journal.winner(state)
+    assert winner is not None  # noqa: S101 - the caller has seen it
+    yield winner.proposal
+    limit = _BEHIND * winner.median
+    ranked = journal.ranked(state)
+    untuned = [one for one in ranked if one.proposal == state.untuned]
+    for timed in (*untuned, *journal.repeats(state), *ranked):
+        if timed.median <= limit or timed in untuned:  # its trial may have been disturbed
+            yield timed.proposal
 
 
 def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int) -> Finalists:
@@ -83,7 +88,7 @@ def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
     proposals: list[Proposal] = []
     modules = []
     for proposal in dict.fromkeys(ranked):
-        if len(proposals) == count or _body(proposal) in map(_body, proposals):
+        if len(proposals) == count or proposal.body in [one.body for one in proposals]:
             continue
         try:
             modules.append(maker.replay(state.task.name, *proposal))
@@ -92,17 +97,9 @@ def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
                 break
         else:
             proposals.append(proposal)
-    bodies, untuned = [_body(proposal) for proposal in proposals], Proposal.untuned(state)
-    held = bodies.index(_body(untuned)) if untuned and _body(untuned) in bodies else 0
+    bodies, untuned = [proposal.body for proposal in proposals], state.untuned
+    held = bodies.index(untuned.body) if untuned and untuned.body in bodies else 0
     return Finalists(state, tuple(proposals), tuple(modules), held)
-
-
-def _body(proposal: Proposal) -> tuple[str, str]:
-    """Return what two proposals share that make the same schedule, whoever made them.
-
-    The same knobs of a template mean something else for another implementation.
-    """
-    return proposal.by.implementation, proposal.schedule
 
 
 def others(tasks: Sequence[Task], tools: Tools) -> Mapping[str, tvm.IRModule]:

@@ -1,16 +1,14 @@
-"""The finals: who wins each task is decided inside the built model, round by round.
+"""Select the fastest schedule of each task by timing it inside the compiled model.
 
-Say that 20 tasks have up to eight finalists each. The one that an untuned build would have holds
-the place. In each round of a first heat the model runs with all winners of the trials, then with
-all that came second, and so on; where a task has no third, with its winner again. Each kernel is
-timed in each. A few rounds tell who is fastest of those that challenge who holds the place of a
-task, and only he goes on: to be the fastest of seven is partly luck, so what he has shown there
-does not count. In the second heat the model runs with all holders and with all challengers. So all
-tasks are decided at once, each among kernels that are much what they will be: a challenger wins
-where the sign test over these rounds says that he is likely to be faster. Then the model is built
-with all who won and with all holders, and the two run as packages do: loaded by a new process in
-each round, with nobody watching. Who won stays only if his model is faster as a whole, and that for
-sure. So tuning does not slow a model down.
+Say that 20 tasks have up to eight finalists each. The incumbent of a task is the schedule of an
+untuned build. In each round of a screening phase the model runs with all finalists of rank 0, then
+with all of rank 1, and so on, and each kernel is timed in each run. A few rounds pick one
+challenger per task. To be the fastest of seven is partly luck, so these times do not count. A
+second phase compares all incumbents with all challengers in alternating order. All tasks are timed
+at once, each among kernels that are much what they will be. Where a challenger is likely to be
+faster and passes its check, the model is linked with all such challengers and with all incumbents,
+and both run as packages do: loaded by a new process in each round. Both comparisons are evidence,
+of which `autopipe.tuning.winner` decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +22,12 @@ from autopipe.artifacts.tuning import FinalsReport, FinalTime, Replaced
 from autopipe.benchmarking.interval import Interval, paired
 from autopipe.measure.in_model import Place
 from autopipe.tasks.task import Task
-from autopipe.tuning.challenge import SURE, Challenge, Kernels, calls, challenge, fastest, totals
+from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.final_build import FEWEST, Compiled, build
-from autopipe.tuning.final_models import Limits, Models, TooLate, Wins
+from autopipe.tuning.final_models import Limits, Models, TooLate
 from autopipe.tuning.finalists import Finalists
-from autopipe.tuning.journal import Proposal
 from autopipe.tuning.pace import Pace
+from autopipe.tuning.winner import SURE, beats_in_model, compare_in_model, pick_in_model
 
 _MOST: Final = 31
 """Rounds that are made at most."""
@@ -37,52 +35,56 @@ _MOST: Final = 31
 _MOST_PROCESSES: Final = 21
 """The same where each is a process of its own."""
 
-_HEAT: Final = 5
-"""Rounds of the first heat, which only says who challenges the winners of the trials."""
+_SCREENING: Final = 5
+"""Rounds of the screening phase."""
 
 _FEW: Final = 3
-"""Rounds without which the first heat says nothing."""
+"""Rounds without which the screening phase tells nothing."""
 
-_HEATS: Final = 0.4
-"""Part of the time left that the first heat may take."""
+_PART: Final = 0.4
+"""Part of the time left that the screening phase may take."""
+
+Kernels = Sequence[Mapping[str, float]]
+"""Seconds of all calls of each function in a run, for each round."""
+
+Ranks = Mapping[str, int]
+"""Ranks among the finalists of each task, by workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the finals came to."""
+    """What the comparison inside a model came to."""
 
-    winners: Wins
-    """Who wins where it is somebody else than in the trials."""
+    evidence: Mapping[str, Sequence[TaskEvidence]]
+    """What was timed of the schedules of each task, by workload; none where nothing could be
+    compared."""
     times: Mapping[str, tuple[float, ...]]
     """Seconds of one call of the winner inside the model, a value a round, by workload."""
     report: FinalsReport
     tasks: Mapping[str, FinalTime]
-    """What is told of each task, by workload."""
-    played: bool = True
-    """Whether there was time for anybody but who won the trials."""
+    """What is reported of each task, by workload."""
 
 
 class _FinalKernels(NamedTuple):
-    """What stays."""
+    """The times of the model with the winners."""
 
     kernels: Kernels
     gain: Interval | None
-    """What the model takes by what it took before; null where nothing is new."""
+    """What packages with the challengers take by what those with the incumbents take; null where
+    there was no challenger."""
     whole: float
     """Seconds of a run."""
 
 
 class _RacedPackages(NamedTuple):
-    """How packages ran."""
+    """Seconds of a run of packages that ran in turn, a value a round."""
 
-    gain: Interval | None
-    """What the model takes with who won by what it takes with who held."""
-    seconds: Sequence[float]
-    """Of a run with each of the two."""
+    old: Sequence[float]
+    new: Sequence[float]
 
 
 class Finals:
-    """Plays the finals."""
+    """Compares the finalists of all tasks inside one model."""
 
     def __init__(
         self, models: Models, tasks: Sequence[Task], entered: Sequence[Finalists], limits: Limits
@@ -90,135 +92,144 @@ class Finals:
         """Take a model whose functions have the finalists' schedules, in order, and all tasks."""
         self._tasks = tasks
         self._models = models
-        self._entered = entered
+        self._entered = {entry.state.task.workload: entry for entry in entered}
         self._limits = limits
         self._pace = Pace(limits)
         self._compiled: Compiled = {}
+        self._evidence: dict[str, list[TaskEvidence]] = {name: [] for name in self._entered}
 
     def decide(self) -> Decided:
-        """Return who wins inside the model. Raises TooLate, and Failed if the model fails."""
-        held: Mapping[str, int] = {one.state.task.workload: one.held for one in self._entered}
-        place = self._place(held)
+        """Compare incumbents and challengers. Raises TooLate, and Failed if the model fails."""
+        held = self._held
         tried = partial(self._play, [held], 1.0, 1, 1)
-        self._compiled = build(self._models, self._entered, self._pace, place, tried)
-        rivals = self._challengers(held)
+        entered = list(self._entered.values())
+        self._compiled = build(self._models, entered, self._pace, self._place(held), tried)
+        rivals = self._pick_challengers()
         first = self._play([held, {**held, **rivals}] if rivals else [held], 0.6 if rivals else 1.0)
-        found = [
-            challenge(entry, held.get(name, 0), rivals.get(name), first)
-            for entry in self._entered
-            if (name := entry.state.task.workload)
-        ]
-        held = self._right(held, {})
-        ranks = self._right({one.entry.state.task.workload: one.at for one in found}, held)
-        if ranks == held:
-            whole = self._alone(held) or self._models.unwatched()
-            kept = _FinalKernels(first[0], None, whole)
-        else:
-            kept, stay = self._race(held, ranks)
-            ranks = ranks if stay else held
-        return self._decided(found, self._wins(ranks), kept)
+        self._append_rounds(held, first[0])
+        if rivals:
+            self._append_rounds(rivals, first[1])
+        likely = self._pick_likely(rivals)
+        kept = self._race(likely) if likely else self._time_incumbents(first[0])
+        return self._report(rivals, kept)
 
     def tell(self) -> Decided:
-        """Return what the model takes with who holds each place, where time is too short for more.
+        """Return what the model takes with the incumbents, where time is too short to compare.
 
-        That takes another build, if others held the places of the last one. Raises Failed.
+        That takes another build, if others were incumbents in the last one. Raises Failed.
         """
-        held = {one.state.task.workload: one.held for one in self._entered}
-        self._models.build(self._place(held))
+        place = self._place(self._held)
+        self._models.build(place)
         self._pace = Pace(replace(self._limits, seconds=inf))
-        (kernels,) = self._play([held], 1.0, _FEW, _FEW)
-        self._models.link(self._place(held))
-        (whole,) = self._models.whole([self._place(held)])
-        found = self._decided([], {}, _FinalKernels(kernels, None, whole))
-        return replace(found, played=False)
+        (kernels,) = self._play([self._held], 1.0, _FEW, _FEW)
+        self._models.link(place)
+        (whole,) = self._models.whole([place])
+        return replace(self._report({}, _FinalKernels(kernels, None, whole)), evidence={})
 
-    def _wins(self, ranks: Mapping[str, int]) -> Wins:
-        """Return who has these ranks, where that is not who won the trials."""
-        entered = {one.state.task.workload: one for one in self._entered}
-        return {name: entered[name].proposals[rank] for name, rank in ranks.items() if rank}
+    @property
+    def _held(self) -> Ranks:
+        return {name: entry.held for name, entry in self._entered.items()}
 
-    def _right(self, ranks: Mapping[str, int], others: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the ranks, with other ones, or who won trials, in place of who is not right."""
-        wins = self._wins(ranks)
-        right = set(self._limits.right(wins)) if wins else set()
-        return {
-            name: rank if name in right or not rank else others.get(name, 0)
-            for name, rank in ranks.items()
-        }
+    def _append_rounds(self, ranks: Ranks, kernels: Kernels) -> None:
+        for name, rank in ranks.items():
+            entry = self._entered[name]
+            times = _calls(entry.state.task, kernels)
+            self._evidence[name].append(TaskEvidence(entry.proposals[rank], "in_model", times))
 
-    def _challengers(self, held: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the rank of who challenges the holder of each task's place, by workload.
+    def _pick_challengers(self) -> Ranks:
+        """Return the rank of the challenger of each task: the fastest of the screening phase.
 
-        That is who does best in the first heat, or who did in the trials where there is no time for
-        it.
+        The first one in the order of the trials, where there is no time for that.
         """
-        entered = {one.state.task.workload: one for one in self._entered}
         counts = {name: count for name, count in self._compiled.items() if count}
-        second = {name: 0 if held.get(name) else 1 for name in counts}
+        second = {name: 0 if self._held[name] else 1 for name in counts}
         most = max(counts.values(), default=0)
-        if most <= 2:  # noqa: PLR2004 - winners, and who came second
+        if most <= 2:  # noqa: PLR2004 - incumbents, and one challenger each
             return second
         everywhere = [
-            {**held, **{name: rank if rank < counts[name] else 0 for name in counts}}
+            {**self._held, **{name: rank if rank < counts[name] else 0 for name in counts}}
             for rank in range(most)
         ]
         try:
-            heat = self._play(everywhere, _HEATS, _FEW, _HEAT)
+            rounds = self._play(everywhere, _PART, _FEW, _SCREENING)
         except TooLate:
             return second
-        return {
-            name: fastest(entered[name], held.get(name, 0), heat[: counts[name]]) for name in second
-        }
+        return {name: self._pick_fastest(name, rounds[: counts[name]]) for name in second}
 
-    def _race(
-        self, held: Mapping[str, int], ranks: Mapping[str, int]
-    ) -> tuple["_FinalKernels", bool]:
-        """Run with who won and with who held; return what stays, and whether it is who won.
+    def _pick_fastest(self, name: str, rounds: Sequence[Kernels]) -> int:
+        """Return the rank with the least median besides the incumbent."""
+        entry = self._entered[name]
+        ranks = [rank for rank in range(len(rounds)) if rank != entry.held]
+        return min(ranks, key=lambda rank: median(_calls(entry.state.task, rounds[rank]) or (0.0,)))
+
+    def _pick_likely(self, rivals: Ranks) -> Ranks:
+        """Return the challengers that are likely to be faster, and pass their check."""
+        likely = {
+            name: entry.proposals[rank]
+            for name, rank in rivals.items()
+            if (entry := self._entered[name])
+            and beats_in_model(self._evidence[name], entry.proposals[rank], entry.incumbent)
+        }
+        passed = set(self._limits.passed(likely)) if likely else set()
+        return {name: rivals[name] for name in likely if name in passed}
+
+    def _race(self, likely: Ranks) -> _FinalKernels:
+        """Run with the challengers and with the incumbents in turn.
 
         Raises TooLate where no time is left to tell.
         """
+        held, new = self._held, {**self._held, **likely}
         self._pace.kept = 0.0
-        part, most = (_HEATS / 2, FEWEST) if self._pace.builds() else (1.0, _MOST)
-        old, new = self._play([held, ranks], part, _FEW, most)
+        part, most = (_PART / 2, FEWEST) if self._pace.builds() else (1.0, _MOST)
+        kernels = self._play([held, new], part, _FEW, most)
         try:
-            gain, wholes = self._whole(held, ranks)
+            raced = self._time_packages(held, new)
+            wholes = [median(raced.old), median(raced.new)]
         except TooLate:
-            if len(old) < FEWEST:
+            if len(kernels[0]) < FEWEST:
                 raise
-            gain = paired(totals(new), totals(old), SURE)
-            wholes = (self._models.unwatched(),) * 2
-        stay = gain is not None and gain.high < 1.0
-        return _FinalKernels(new if stay else old, gain, wholes[stay]), stay
+            raced = _RacedPackages(*map(_totals, kernels))
+            wholes = [self._models.unwatched()] * 2
+        for name, rank in likely.items():
+            entry = self._entered[name]
+            self._evidence[name] += [
+                TaskEvidence(entry.incumbent, "package", tuple(raced.old)),
+                TaskEvidence(entry.proposals[rank], "package", tuple(raced.new)),
+            ]
+        changed = any(self._winner(name, rank) == rank for name, rank in likely.items())
+        gain = paired(raced.new, raced.old, SURE)
+        return _FinalKernels(kernels[changed], gain, wholes[changed])
 
-    def _whole(self, held: Mapping[str, int], ranks: Mapping[str, int]) -> "_RacedPackages":
-        """Return what packages with who won and with who held take.
+    def _winner(self, name: str, rank: int) -> int:
+        """Return the rank of the winner of a task, which has a challenger of this rank."""
+        entry = self._entered[name]
+        won = pick_in_model(self._evidence[name], entry.incumbent, entry.proposals[rank])
+        return entry.proposals.index(won)
 
-        Raises TooLate where there is no time to build them.
-        """
+    def _time_packages(self, held: Ranks, new: Ranks) -> "_RacedPackages":
+        """Return what packages take. Raises TooLate where there is no time to build them."""
         if not self._pace.builds():
             raise TooLate
-        places = [self._place(held), self._place(ranks)]
+        places = [self._place(held), self._place(new)]
         for place in places:
             self._models.link(place)
-        old, new = self._pace.rounds(self._models.whole, places, 1.0, FEWEST, _MOST_PROCESSES)
-        return _RacedPackages(paired(new, old, SURE), (median(old), median(new)))
+        return _RacedPackages(
+            *self._pace.rounds(self._models.whole, places, 1.0, FEWEST, _MOST_PROCESSES)
+        )
 
-    def _alone(self, held: Mapping[str, int]) -> float | None:
-        """Return what a package with who held takes; null where there is no time to tell."""
+    def _time_incumbents(self, kernels: Kernels) -> _FinalKernels:
+        """Return what a package with the incumbents takes, if there is time to tell."""
         self._pace.kept = 0.0
-        place = self._place(held)
+        place = self._place(self._held)
         self._models.link(place)
         try:
-            return median(self._pace.rounds(self._models.whole, [place], 1.0, _FEW, _FEW)[0])
+            (rounds,) = self._pace.rounds(self._models.whole, [place], 1.0, _FEW, _FEW)
         except TooLate:
-            return None
+            return _FinalKernels(kernels, None, self._models.unwatched())
+        return _FinalKernels(kernels, None, median(rounds))
 
     def _play(
-        self,
-        ranks: Sequence[Mapping[str, int]],
-        part: float,
-        fewest: int = FEWEST,
-        most: int = _MOST,
+        self, ranks: Sequence[Ranks], part: float, fewest: int = FEWEST, most: int = _MOST
     ) -> Sequence[Kernels]:
         """Return the times with each of these ranks by workload, in a part of the time left.
 
@@ -227,36 +238,63 @@ class Finals:
         places = [self._place(one) for one in ranks]
         return self._pace.rounds(self._models.round, places, part, fewest, most)
 
-    def _place(self, ranks: Mapping[str, int]) -> Place:
+    def _place(self, ranks: Ranks) -> Place:
         """Return the ranks by function, of tasks that have so many finalists."""
         return {
             name: rank
-            for entry in self._entered
-            if 0 < (rank := ranks.get(entry.state.task.workload, 0)) < len(entry.proposals)
+            for workload, entry in self._entered.items()
+            if 0 < (rank := ranks.get(workload, 0)) < len(entry.proposals)
             for name in entry.state.task.functions
         }
 
-    def _decided(self, found: Sequence[Challenge], wins: Wins, kept: _FinalKernels) -> Decided:
-        every = ((task.workload, calls(task, kept.kernels)) for task in self._tasks)
+    def _report(self, rivals: Ranks, kept: _FinalKernels) -> Decided:
+        every = ((task.workload, _calls(task, kept.kernels)) for task in self._tasks)
         times = {name: seconds for name, seconds in every if seconds}
         middle = {name: median(seconds) for name, seconds in times.items()}
+        ranks = {**self._held, **{name: self._winner(name, rank) for name, rank in rivals.items()}}
+        ratios = {name: self._compare(name, rank) for name, rank in rivals.items()}
         told = {
             name: FinalTime(
                 seconds=middle[name], finalists=len(entry.proposals),
-                replaced=_replaced(entry.proposals[0]) if name in wins else None,
-                ratio=ratio and ratio.told(),
+                replaced=_replaced(entry.proposals[0]) if ranks[name] else None,
+                ratio=ratio.told() if (ratio := ratios.get(name)) else None,
             )
-            for entry, _, ratio in found
-            if (name := entry.state.task.workload) in middle
+            for name, entry in self._entered.items() if name in middle and self._evidence[name]
         }  # fmt: skip
-        kernels = median(totals(kept.kernels))
+        kernels = median(_totals(kept.kernels))
         report = FinalsReport(
-            rounds=len(kept.kernels), sure=SURE, tasks=sum(one.ratio is not None for one in found),
-            decided=sum(one.decided for one in found), changed=len(wins),
+            rounds=len(kept.kernels), sure=SURE,
+            tasks=sum(ratio is not None for ratio in ratios.values()),
+            decided=sum(_is_sure(ratio) for ratio in ratios.values()),
+            changed=sum(rank > 0 for rank in ranks.values()) if self._any_evidence else 0,
             kernels=kernels, rest=max(0.0, kept.whole - kernels), whole=kept.whole, times=middle,
             gain=kept.gain and kept.gain.told(),
         )  # fmt: skip
-        return Decided(wins, times, report, told)
+        return Decided(self._evidence, times, report, told)
+
+    @property
+    def _any_evidence(self) -> bool:
+        return any(self._evidence.values())
+
+    def _compare(self, name: str, rank: int) -> Interval | None:
+        entry = self._entered[name]
+        challenger = entry.proposals[rank]
+        return compare_in_model(self._evidence[name], challenger, entry.incumbent, SURE)
+
+
+def _calls(task: Task, rounds: Kernels) -> tuple[float, ...]:
+    """Return the seconds of one call of a task in each round; () if the model has none of it."""
+    found = [sum(time.get(name, 0.0) for name in task.functions) for time in rounds]
+    return tuple(total / task.calls for total in found) if all(found) else ()
+
+
+def _totals(rounds: Kernels) -> list[float]:
+    """Return what all kernels take in each round."""
+    return [sum(time.values()) for time in rounds]
+
+
+def _is_sure(ratio: Interval | None) -> bool:
+    return ratio is not None and not ratio.low <= 1.0 <= ratio.high
 
 
 def _replaced(proposal: Proposal) -> Replaced:

@@ -7,8 +7,9 @@ comes first, so that even a short budget helps.
 import math
 from collections.abc import Sequence
 
-from autopipe.tuning.confirm import confirm
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.check_schedules import check_winners
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.prepare import prepare
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
@@ -19,7 +20,7 @@ from autopipe.tuning.worth import set_aside
 def start(states: Sequence[TaskState], tools: Tools) -> None:
     """Measure what needs no search, and check who is ahead then."""
     measure_starts(tools.trials(states))
-    confirm(states, tools.journal, tools.inspector, tools.maker)
+    check_winners(states, tools.journal, tools.inspector, tools.maker)
 
 
 def reweigh(states: Sequence[TaskState], tools: Tools) -> list[TaskState]:

@@ -1,6 +1,6 @@
 """The step of tuning that decides finalists inside the built model, if that can run here."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -12,12 +12,14 @@ from autopipe.measure.in_model import InModel, ModelSource
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import How
-from autopipe.tuning.confirm import confirm
+from autopipe.tuning.check_schedules import check_proposals, check_winners
 from autopipe.tuning.deadline import COMPARISONS
-from autopipe.tuning.final_models import Limits, TooLate, Wins
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.final_models import Limits, TooLate
 from autopipe.tuning.finalists import Finalists, finalists, others
 from autopipe.tuning.finals import Decided, Finals
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.journal import Journal
+from autopipe.tuning.runoff import exclude_one_thread
 from autopipe.tuning.sized_models import SizedModel, models
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
@@ -36,16 +38,22 @@ def decide(states: Sequence[TaskState], tools: Tools) -> tuple[Decided, ...]:
     found: list[Decided] = []
     done: set[str] = set()
     for at, model in enumerate(played):
-        before = dict(journal.decided)  # who is tried in between, and does not win, is none
         seconds = min(tools.finals / len(played), tools.deadline.left() / (len(played) - at))
         decided = _decided(model, done, states, tools, seconds)
-        journal.decided = before | dict(decided.winners if decided else {})
         if decided is not None:
             found.append(decided)
-            done |= {task.workload for task in model.tasks} if decided.played else set()
-    _keep_threads({state.task.workload for state in states} - done, tools)
-    confirm(states, journal, tools.inspector, tools.maker)
+            _append(
+                decided, [state for state in states if state.task.workload not in done], journal
+            )
+            done |= {task.workload for task in model.tasks} if decided.evidence else set()
+    _keep_threads([state for state in states if state.task.workload not in done], tools)
+    check_winners(states, journal, tools.inspector, tools.maker)
     return tuple(found)
+
+
+def _append(decided: Decided, states: Sequence[TaskState], journal: Journal) -> None:
+    for state in states:
+        journal.append(state, *decided.evidence.get(state.task.workload, ()))
 
 
 def _models(tools: Tools) -> Sequence[SizedModel]:
@@ -66,22 +74,26 @@ def _decided(
 ) -> Decided | None:
     """Decide who wins the tasks of a model that are not `done`; None if nothing came of it."""
     end = monotonic() + seconds
-    entered = finalists(_called_in(model, states), tools, done)
+    entered = _enter(_called_in(model, states), tools, done)
     if not entered:
         return None
     at = _at(model)
     tools.emit(Progress(stage="tune", message=f"building the model with its finalists{at}"))
     source = _source(model, entered, tools)
-    limits = Limits(end - monotonic(), tools.turn.taken, partial(_right, states, tools))
+    limits = Limits(
+        end - monotonic(),
+        tools.turn.taken,
+        partial(_check, [entry.state for entry in entered], tools),
+    )
     try:
         with InModel(source, tools.deadline.left) as built:
             try:
                 found = Finals(built, model.tasks, entered, limits).decide()
             except TooLate:
                 _give_up(tools, f"there is no time to run the model with its finalists{at}")
-                _keep_threads({entry.state.task.workload for entry in entered}, tools)
-                won = [_who_won(entry, tools.journal) for entry in entered]
-                found = Finals(built, model.tasks, won, limits).tell()
+                _keep_threads([entry.state for entry in entered], tools)
+                winners = [_hold_winner(entry, tools.journal) for entry in entered]
+                found = Finals(built, model.tasks, winners, limits).tell()
     except TooLate:
         return None
     except Failed as error:
@@ -102,16 +114,23 @@ def _called_in(model: SizedModel, states: Sequence[TaskState]) -> list[TaskState
     return [replace(s, task=tasks[s.task.workload]) for s in states if s.task.workload in tasks]
 
 
-def _keep_threads(workloads: Collection[str], tools: Tools) -> None:
-    """Have nobody win these on one thread, which is faster only where threads have to wake up."""
+def _enter(states: Sequence[TaskState], tools: Tools, done: Collection[str]) -> list[Finalists]:
+    """Return the finalists of each task, of which the incumbents have passed their check."""
+    entered = finalists(states, tools, done)
+    held = {entry.state.task.workload: entry.incumbent for entry in entered if entry.held}
+    passed = set(_check(states, tools, held))
+    return entered if passed == held.keys() else finalists(states, tools, done)
+
+
+def _keep_threads(states: Sequence[TaskState], tools: Tools) -> None:
     if tools.touched:
-        tools.journal.threaded.update(workloads)
+        exclude_one_thread(states, tools.journal)
 
 
-def _who_won(entry: Finalists, journal: Journal) -> Finalists:
-    """Return finalists of whom the one holds the place that trials alone let win."""
-    best = journal.best(entry.state)
-    won = Proposal.of(best.record) if best is not None else None
+def _hold_winner(entry: Finalists, journal: Journal) -> Finalists:
+    """Return finalists of which the winner of the trials is the incumbent."""
+    winner = journal.winner(entry.state)
+    won = winner.proposal if winner is not None else None
     return replace(entry, held=entry.proposals.index(won) if won in entry.proposals else 0)
 
 
@@ -136,12 +155,13 @@ def _source(model: SizedModel, entered: Sequence[Finalists], tools: Tools) -> Mo
     return ModelSource(model.module, bodies, conditions.target, conditions.hardware.cores)
 
 
-def _right(states: Sequence[TaskState], tools: Tools, wins: Wins) -> Iterator[str]:
-    """Have new winners checked as all winners are; yield the workloads of those that still win."""
+def _check(
+    states: Sequence[TaskState], tools: Tools, proposals: Mapping[str, Proposal]
+) -> Iterator[str]:
+    """Check a schedule of each workload as winners are; yield the workloads where it passed."""
     journal = tools.journal
-    journal.decided.update(wins)
-    confirm(states, journal, tools.inspector, tools.maker)
-    for state in states:
-        name, best = state.task.workload, journal.best(state)
-        if best is not None and Proposal.of(best.record) == wins.get(name):
-            yield name
+    pairs = [(s, proposals[s.task.workload]) for s in states if s.task.workload in proposals]
+    check_proposals(pairs, journal, tools.inspector, tools.maker)
+    for state, proposal in pairs:
+        if not journal.has_verdict(state, proposal, "failed"):
+            yield state.task.workload

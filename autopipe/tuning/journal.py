@@ -1,11 +1,11 @@
-"""Where trials are written down, and what is known from there."""
+"""Where trials are written down, and the evidence that follows from them and from later steps."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Literal
 
 from autopipe.environment.facet import Facet
 from autopipe.measure.measurement import Measurement
@@ -15,36 +15,16 @@ from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
 from autopipe.records.session import RUN_OFF, Session
 from autopipe.records.store import RecordStore, StoredRecord
-from autopipe.schedules import one_thread
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
+from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.task_state import TaskState
-
-_HARDLY: Final = 1.02
-"""A time that is so many times longer may as well be shorter."""
-
-
-class Proposal(NamedTuple):
-    """A schedule, and who proposes it."""
-
-    by: Contender
-    schedule: str
-    """As `replay` reads it."""
-
-    @classmethod
-    def of(cls, record: Record) -> "Proposal":
-        """Return what a record is a trial of."""
-        return cls(contender(record), record.schedule)
-
-    @classmethod
-    def untuned(cls, state: TaskState) -> "Proposal | None":
-        """Return what an untuned build has, which may be slower in its trial: the first start."""
-        return next((cls(*start) for start in state.starts.items()), None)
+from autopipe.tuning.winner import pick_winner, rank_repeats, rank_trials
 
 
 @dataclass(slots=True)
 class Journal:
-    """The records of this platform, and this session's; it grows with every trial."""
+    """The records of this platform, and the evidence of this session; both only grow."""
 
     store: RecordStore
     platform: Platform
@@ -53,128 +33,146 @@ class Journal:
     """The clock of this session's times; null for a loop around one kernel."""
     elsewhere: Mapping[str, object] | None = None
     """The machine that measures, where that is another one than this, if of the same kind."""
-    sound: set[int] = field(default_factory=set)
-    """Rows whose schedules were found to be right, or could not be checked, by this process."""
-    unfit: set[int] = field(default_factory=set)
-    """Rows that make no schedule here, such as those of another version of a template, or one
-    that fails."""
-    settled: dict[str, set[int]] = field(default_factory=dict)
-    """Rows of the run-offs of this process, by workload: where there are any, one of them wins."""
-    decided: dict[str, Proposal] = field(default_factory=dict)
-    """Who wins inside the whole model, by workload, where it is not who won the trials."""
-    left_out: set[str] = field(default_factory=set)
-    """Implementations that win no task: libraries that are not worth their size."""
-    threaded: set[str] = field(default_factory=set)
-    """Workloads that no setting of a template on one thread may win: nobody decides them inside the
-    model."""
-    condemned: set[tuple[str, Proposal]] = field(default_factory=set)
-    """Schedules, by workload and who proposed them, that may not win and need no other trial."""
+    _evidence: dict[str, list[TaskEvidence]] = field(default_factory=dict)
+    """By workload."""
+    _last: dict[str, int] = field(default_factory=dict)
+    """The newest row of each workload that is evidence here."""
 
     def rows(self, state: TaskState, since: int = 0) -> list[StoredRecord]:
-        """Return all that was ever measured of a task here by contenders that may win it.
+        """Return what was measured of a task here by contenders that may win it.
 
-        Only what was written behind row `since`.
+        Only rows behind `since`, and none whose schedule failed its check. What is new is evidence
+        from now on.
         """
+        name = state.task.workload
+        rows = self.store.rows(name, state.text, self.platform, since)
+        for row in rows:
+            if row.id > self._last.get(name, 0):
+                self._evidence.setdefault(name, []).append(_to_evidence(row))
+        self._last[name] = max(self._last.get(name, 0), *(row.id for row in rows), 0)
+        failed = {one.proposal for one in self._evidence.get(name, ()) if one.check == "failed"}
         return [
             row
-            for row in self.store.rows(state.task.workload, state.text, self.platform, since)
-            if row.id not in self.unfit and state.admits(contender(row.record))
+            for row in rows
+            if state.admits(Proposal.of(row.record).by) and Proposal.of(row.record) not in failed
         ]
+
+    def evidence(self, state: TaskState) -> list[TaskEvidence]:
+        """Return the evidence about the schedules of contenders that may win a task."""
+        if state.task.workload not in self._last:
+            self.rows(state)
+        known = self._evidence.get(state.task.workload, ())
+        return [one for one in known if state.admits(one.proposal.by)]
+
+    def append(self, state: TaskState, *evidence: TaskEvidence) -> None:
+        """Append evidence that is in no record."""
+        self.evidence(state)
+        self._evidence.setdefault(state.task.workload, []).extend(evidence)
+
+    def add_verdict(
+        self,
+        state: TaskState,
+        proposal: Proposal,
+        check: Literal["passed", "failed", "excluded"],
+        reason: str = "",
+    ) -> None:
+        """Append what was found of a schedule without timing it."""
+        self.append(state, TaskEvidence(proposal, "check", check=check, by=reason))
+
+    def exclude(self, state: TaskState, matches: Callable[[Proposal], bool], reason: str) -> None:
+        """Exclude the known schedules that match: they may be right and fast, and win no task."""
+        for proposal in {one.proposal for one in self.evidence(state)}:
+            if matches(proposal):
+                self.add_verdict(state, proposal, "excluded", reason)
+
+    def winner(self, state: TaskState) -> TaskEvidence | None:
+        """Return the times of the schedule that wins a task."""
+        return pick_winner(
+            self.evidence(state), untuned=state.untuned, engines=state.preferred_engines
+        )
+
+    def ranked(self, state: TaskState) -> list[TaskEvidence]:
+        """Return the times of all schedules that may win a task, the fastest first."""
+        return rank_trials(self.evidence(state), engines=state.preferred_engines)
+
+    def repeats(self, state: TaskState) -> list[TaskEvidence]:
+        """Return the times of the repeats that decide a task, the fastest first."""
+        return rank_repeats(
+            self.evidence(state), untuned=state.untuned, engines=state.preferred_engines
+        )
+
+    def quarantine(self, state: TaskState, proposal: Proposal, reason: str) -> None:
+        """Have no later session see the records of a schedule that computes something else."""
+        for row in self.rows(state):
+            if Proposal.of(row.record) == proposal:
+                self.store.quarantine(row, reason)
+
+    def has_verdict(self, state: TaskState, proposal: Proposal, check: str) -> bool:
+        """Tell whether the check of a schedule has come to this."""
+        known = self.evidence(state)
+        return any(one.proposal == proposal and one.check == check for one in known)
 
     def tried(self, state: TaskState) -> set[Proposal]:
         """Return the schedules of a task that need no other trial."""
-        condemned = {
-            proposal for workload, proposal in self.condemned if workload == state.task.workload
-        }
-        return condemned | {Proposal.of(row.record) for row in self.rows(state)}
+        self.rows(state, self._last.get(state.task.workload, 0))
+        return {one.proposal for one in self.evidence(state)}
 
     def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
         """Return what was ever measured of a contender's schedules on this platform."""
-        own = [row.record for row in self.rows(state) if contender(row.record) == by]
+        own = [row.record for row in self.rows(state) if Proposal.of(row.record).by == by]
         return [MeasuredSchedule(record.schedule, record.median) for record in own]
 
     def earlier(self, state: TaskState) -> int:
         """Return how many records of a task earlier sessions have left."""
         return sum(row.record.session != self.session.name for row in self.rows(state))
 
-    def best(self, state: TaskState) -> StoredRecord | None:
-        """Return the record that wins a task: who won inside the model, or else its run-off.
-
-        A run-off changes what an untuned build has for what is faster by 2 % at least: less is
-        noise, and what a model runs best the rules know as well.
-        """
-        settled, ranked = self.settled_rows(state), self.ranked(state)
-        decided = self.decided.get(state.task.workload)
-        own = [row for row in (*settled, *ranked) if Proposal.of(row.record) == decided]
-        return next(iter(own or _held(state, settled) or settled or ranked), None)
-
-    def settled_rows(self, state: TaskState) -> list[StoredRecord]:
-        """Return the records of the run-off of a task, the fastest first."""
-        settled = self.settled.get(state.task.workload, set())
-        return [row for row in self.ranked(state) if row.id in settled]
-
-    def ranked(self, state: TaskState) -> list[StoredRecord]:
-        """Return the records that may win a task, the fastest first, coarse times after others.
-
-        Where the rule selects the first engine, they are of that alone.
-        """
-        alone_wins = state.task.workload not in self.threaded
-        timed = [
-            row
-            for row in self.rows(state)
-            if row.record.median < math.inf
-            and row.record.implementation not in self.left_out
-            and (alone_wins or not one_thread.is_setting(row.record.schedule))
-        ]
-        rule = state.contest.rule
-        for engine in rule.engines if rule.select == "first" else ():
-            own = [row for row in timed if row.record.engine == engine]
-            if own:
-                timed = own
-                break
-        return sorted(timed, key=lambda row: (row.record.cut, row.record.median))
-
-    def condemn(self, state: TaskState, proposal: Proposal) -> None:
-        """Leave a schedule out for as long as this process lives."""
-        rows = self.rows(state)
-        self.unfit |= {row.id for row in rows if Proposal.of(row.record) == proposal}
-        self.condemned.add((state.task.workload, proposal))
-
-    def settle(
-        self, state: TaskState, results: Mapping[Proposal, Measurement]
-    ) -> StoredRecord | None:
-        """Put the times of a run-off on the disk; return the row that wins it.
-
-        They are no trials: a run that is interrupted and goes on finds its budget as it was.
-        """
-        before = {row.id for row in self.rows(state)}
-        timed = {proposal: result for proposal, result in results.items() if result.error is None}
-        self._add(state, timed, self._run_off)
-        own = {row.id for row in self._run(state) if row.id not in before}
-        if own:
-            self.settled[state.task.workload] = own
-        return self.best(state)
-
-    def resettle(self, state: TaskState, parts: Collection[Proposal]) -> bool:
-        """Take the run-off that this session has made before it was interrupted, if it is whole."""
-        own = {Proposal.of(row.record): row.id for row in self._run(state)}
-        if not (parts and own.keys() >= set(parts)):
-            return False
-        self.settled[state.task.workload] = {own[part] for part in parts}
-        return True
-
     def write(self, state: TaskState, proposal: Proposal, result: Measurement) -> None:
         """Put a trial on the disk, with the time it took from the budget."""
         self._add(state, {proposal: result}, self.session.name)
         self.session.trials += 1
         self.session.save(durably=False)  # the store has counted it durably
+        self.rows(state, self._last.get(state.task.workload, 0))
+
+    def add_repeats(self, state: TaskState, results: Mapping[Proposal, Measurement]) -> None:
+        """Put times that were taken in turn on the disk, and append them as one series.
+
+        They are no trials: a run that is interrupted and goes on finds its budget as it was.
+        """
+        self.evidence(state)
+        since = self._last.get(state.task.workload, 0)
+        timed = {proposal: result for proposal, result in results.items() if result.error is None}
+        self._add(state, timed, self._run_off)
+        rows = self.store.rows(state.task.workload, state.text, self.platform, since)
+        self._append_series(state, rows)
+
+    def recall_repeats(self, state: TaskState, parts: Collection[Proposal]) -> bool:
+        """Append the repeats that this session made before an interruption, if of all `parts`."""
+        series: list[dict[Proposal, StoredRecord]] = [{}]
+        for row in self.rows(state):
+            if row.record.session == self._run_off:
+                if Proposal.of(row.record) in series[-1]:  # those of the next series follow
+                    series.append({})
+                series[-1][Proposal.of(row.record)] = row
+        if not (parts and {part for one in series for part in one} >= set(parts)):
+            return False
+        for rows in series:
+            self._append_series(state, list(rows.values()))
+        return True
+
+    def count_series(self, state: TaskState) -> int:
+        """Return how often the schedules of a task were timed in turn in this session."""
+        return len({one.series for one in self.evidence(state) if one.place == "repeat"})
 
     @property
     def _run_off(self) -> str:
         return f"{self.session.name}{RUN_OFF}"
 
-    def _run(self, state: TaskState) -> list[StoredRecord]:
-        return [row for row in self.rows(state) if row.record.session == self._run_off]
+    def _append_series(self, state: TaskState, rows: Collection[StoredRecord]) -> None:
+        name = state.task.workload
+        series = 1 + max((one.series for one in self.evidence(state)), default=0)
+        own = [row for row in rows if row.record.session == self._run_off]
+        self.append(state, *(_to_evidence(row, series) for row in own))
+        self._last[name] = max(self._last.get(name, 0), *(row.id for row in rows), 0)
 
     def _add(self, state: TaskState, results: Mapping[Proposal, Measurement], session: str) -> None:
         for worker in dict.fromkeys(result.by for result in results.values()):
@@ -232,17 +230,11 @@ def _count(session: Session, store: RecordStore, ctx: Context) -> None:
         ctx.emit(Warn(stage="tune", message=text))
 
 
-def _held(state: TaskState, settled: Sequence[StoredRecord]) -> list[StoredRecord]:
-    """Return what an untuned build has, if the fastest of a run-off is hardly faster."""
-    untuned = Proposal.untuned(state)
-    return [
-        row
-        for row in settled
-        if Proposal.of(row.record) == untuned
-        and row.record.median <= _HARDLY * settled[0].record.median
-    ]
-
-
-def contender(record: Record) -> Contender:
-    """Return who proposed the schedule of a record."""
-    return Contender(record.engine, record.implementation)
+def _to_evidence(row: StoredRecord, series: int = 0) -> TaskEvidence:
+    """Return what a record says: a trial, or with a series a repeat."""
+    record = row.record
+    return TaskEvidence(
+        Proposal.of(record), "repeat" if series else "trial",
+        record.seconds if record.median < math.inf else (),
+        by=record.session, series=series, coarse=record.cut, row=row.id,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.journal import Proposal
+from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.scheduler import Scheduler
 from autopipe.tuning.searcher import OutOfTime
 from autopipe.tuning.task_state import TaskState

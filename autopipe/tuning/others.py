@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from autopipe.records.store import StoredRecord
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.journal import Journal, contender
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 
 
@@ -43,7 +44,7 @@ class Others:
         every = self._journal.rows(state, last)
         own = state.task.workload, by
         self._told[own] = max((row.id for row in every), default=self._told.get(own, 0))
-        return [row for row in every if contender(row.record) == by]
+        return [row for row in every if Proposal.of(row.record).by == by]
 
 
 def _measured(rows: Sequence[StoredRecord]) -> list[MeasuredSchedule]:

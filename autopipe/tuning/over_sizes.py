@@ -18,7 +18,8 @@ from autopipe.errors import StageError
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.template import serves_open
 from autopipe.tasks.task import Task
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 
 _GUESTS: Final = 4
@@ -69,7 +70,7 @@ def guests(found: Sequence[Family], journal: Journal, maker: Replays) -> dict[st
 def best(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenSetting]]:
     """Return the settings that win, by the workload at likely sizes whose record has them.
 
-    Each says of which workload with open sizes it is. One that the record itself has is left out.
+    Each states of which workload with open sizes it is. One that the record itself has is left out.
     """
     won: dict[str, dict[str, OpenSetting]] = defaultdict(dict)
     for family in found:
@@ -84,8 +85,8 @@ def best(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenS
             continue
         proposal = min(fit, key=lambda one: sum(math.log(times[one]) for times in every))
         first = timed[0][0]
-        row = journal.best(first)
-        if row is None or Proposal.of(row.record) != proposal:
+        winner = journal.winner(first)
+        if winner is None or winner.proposal != proposal:
             won[first.task.workload][family.workload] = OpenSetting(
                 engine=proposal.by.engine, implementation=proposal.by.implementation,
                 schedule=proposal.schedule,
@@ -95,7 +96,7 @@ def best(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenS
 
 def _times(state: TaskState, journal: Journal) -> Mapping[Proposal, float]:
     """Return the seconds of each schedule in the run-off of a task."""
-    return {Proposal.of(row.record): row.record.median for row in journal.settled_rows(state)}
+    return {one.proposal: one.median for one in journal.repeats(state)}
 
 
 def _candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Proposal]:
@@ -112,13 +113,13 @@ def _candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Pr
 
 def _serving(state: TaskState, journal: Journal) -> list[Proposal]:
     """Return the two fastest schedules of a task that serve every size."""
-    ranked = dict.fromkeys(Proposal.of(row.record) for row in journal.ranked(state))
+    ranked = dict.fromkeys(one.proposal for one in journal.ranked(state))
     return list(islice((one for one in ranked if serves_open(one.schedule)), 2))
 
 
 def _fits(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays) -> bool:
     """Tell whether a schedule that was found for another size makes one of this task."""
-    if not state.admits(proposal.by) or (state.task.workload, proposal) in journal.condemned:
+    if not state.admits(proposal.by) or journal.has_verdict(state, proposal, "failed"):
         return False
     if proposal in journal.tried(state):
         return True

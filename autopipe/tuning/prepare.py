@@ -10,7 +10,8 @@ from autopipe.schedules.engines.fallback import UNSCHEDULED, Fallback, falls
 from autopipe.schedules.policy import Contender, allows
 from autopipe.tasks.task import Task
 from autopipe.tuning.contest import Contest, ContestEntry, Form
-from autopipe.tuning.journal import Journal, contender
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
 
@@ -78,15 +79,15 @@ def _recall(state: TaskState, journal: Journal) -> None:
     own = {row.id for row in rows if row.record.session == journal.session.name}
     state.recall((row.record.median, row.id in own) for row in rows)
     for row in rows:
-        by, seconds = contender(row.record), row.record.median
+        by, seconds = Proposal.of(row.record).by, row.record.median
         state.contest.note(by.implementation, seconds)
         if by in entries:
             entries[by].best = min(entries[by].best, seconds)
             if row.id in own:
                 entries[by].trials += 1
                 entries[by].form.batches = 1
-    best = journal.best(state)
-    if best is not None:
-        state.best = best.record.median
+    winner = journal.winner(state)
+    if winner is not None:
+        state.best = winner.median
     if state.trials:
         state.history.append(state.best)

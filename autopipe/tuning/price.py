@@ -27,7 +27,7 @@ def leave_out_libraries(states: Sequence[TaskState], tools: Tools) -> None:
         size = _size(library) / _MIB
         least = tools.plan.tuning.library_price * size
         if gain < least:
-            tools.journal.left_out.add(library.name)
+            _exclude(library.name, states, tools.journal)
             text = (
                 f"{library.name} is left out: {gain:.1%} of the time is less than {least:.1%},"
                 f" the price of its {size:.0f} MiB (tuning.library_price)"
@@ -44,16 +44,23 @@ def gain_of(name: str, states: Sequence[TaskState], journal: Journal) -> float |
     total = saved = 0.0
     used = False
     for state in states:
-        ranked = [row.record for row in journal.ranked(state)]
-        without = [record.median for record in ranked if record.implementation != name]
+        ranked = journal.ranked(state)
+        without = [one.median for one in ranked if one.proposal.by.implementation != name]
         if ranked and not without:
             return None
         if ranked:
             total += state.task.calls * without[0]
-        if ranked and ranked[0].implementation == name:
+        if ranked and ranked[0].proposal.by.implementation == name:
             used = True
             saved += state.task.calls * (without[0] - ranked[0].median)
     return saved / total if used else None
+
+
+def _exclude(name: str, states: Sequence[TaskState], journal: Journal) -> None:
+    for state in states:
+        journal.exclude(
+            state, lambda proposal: proposal.by.implementation == name, f"{name} costs too much"
+        )
 
 
 def _size(library: Library) -> int:

@@ -18,13 +18,13 @@ from autopipe.artifacts.tuning import (
 from autopipe.benchmarking.interval import Interval
 from autopipe.errors import StageError
 from autopipe.records.session import RUN_OFF
-from autopipe.records.store import StoredRecord
 from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, Shares
 from autopipe.tasks.shares import shares as shares_of
+from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.finals import Decided
-from autopipe.tuning.journal import Journal, contender
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.progress import latency
 from autopipe.tuning.task_state import TaskState
 
@@ -54,15 +54,15 @@ class Results:
         self._states = states
         self._journal = journal
         self._failures = failures
-        self._best = {state.task.workload: journal.best(state) for state in states}
+        self._winners = {state.task.workload: journal.winner(state) for state in states}
 
     def write(self, folder: Path, ended: str) -> None:
         """Write `records.jsonl` and `tuning.json`.
 
         Raises StageError if trials were made and no task has a single time.
         """
-        found = [row for row in self._best.values() if row is not None]
-        if not found and any(state.trials for state in self._states):
+        winners = {name: won for name, won in self._winners.items() if won is not None}
+        if not winners and any(state.trials for state in self._states):
             self._journal.session.forget()  # or the next run would find its budget spent
             raise StageError(f"no candidate of any task could be measured: {self._last_error()}")
         report = TuningReport(
@@ -75,9 +75,8 @@ class Results:
             **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
             **({"left_out": self.left_out} if self.left_out else {}),
         )
-        TuningResult(report, {row.record.workload: self._record(row) for row in found}).write(
-            folder
-        )
+        records = {name: self._record(name, winner) for name, winner in winners.items()}
+        TuningResult(report, records).write(folder)
 
     def summary(self, ended: str) -> str:
         """Return one line for people."""
@@ -101,41 +100,40 @@ class Results:
         """Return how much of the time was searched, measured and steady, all of it here."""
         proofs = {}
         for state in self._states:
-            row = self._best[state.task.workload]
-            if row is not None:
+            winner = self._winners[state.task.workload]
+            if winner is not None:
                 engines = {row.record.engine for row in self._journal.rows(state)}
                 searched = not engines <= set(WITHOUT_SEARCH)
-                proof = Proof(row.record.median, searched, not row.record.unsteady)
-                proofs[row.record.workload] = proof
+                proof = Proof(winner.median, searched, not winner.is_unsteady)
+                proofs[state.task.workload] = proof
         return shares_of((state.task for state in self._states), proofs)
 
-    def _record(self, row: StoredRecord) -> BestRecord:
-        record = row.record
+    def _record(self, workload: str, winner: TaskEvidence) -> BestRecord:
         trials = {state.task.workload: state.trials for state in self._states}
         journal = self._journal
         clock = {"clock": journal.clock} if journal.clock else {}
         device = {"device": dict(journal.elsewhere)} if journal.elsewhere is not None else {}
-        inside = self._inside.get(record.workload)
+        inside = self._inside.get(workload)
         best = BestRecord(
-            workload=record.workload, engine=record.engine, implementation=record.implementation,
-            schedule=record.schedule, seconds=record.seconds, trials=trials[record.workload],
+            workload=workload, **winner.proposal.by._asdict(), schedule=winner.proposal.schedule,
+            seconds=winner.times, trials=trials[workload],
             **clock, **device, **({"inside": inside} if inside else {}),
         )  # fmt: skip
-        settings = self._open_settings.get(record.workload)
+        settings = self._open_settings.get(workload)
         return best.model_copy(update={"open_settings": settings}) if settings else best
 
     def _tuned(self, state: TaskState) -> TunedTask:
-        row = self._best[state.task.workload]
+        winner = self._winners[state.task.workload]
         ranked = self._ranked(state)
-        own = row.record.median if row else math.inf
-        won = contender(row.record) if row else None
-        others = [found.seconds for by, found in ranked.items() if by != won]
-        starts = [ranked[by].seconds for by in state.starts]
+        own = winner.median if winner else math.inf
+        by = winner.proposal.by if winner else None
+        others = [result.seconds for other, result in ranked.items() if other != by]
+        starts = [ranked[start].seconds for start in state.starts]
         final = self._finals.get(state.task.workload)
         return TunedTask(
             task=state.task.index, name=state.task.name, workload=state.task.workload,
-            trials=state.trials, failed=state.failed, engine=row and row.record.engine,
-            implementation=row and row.record.implementation, seconds=row and row.record.median,
+            trials=state.trials, failed=state.failed, engine=by and by.engine,
+            implementation=by and by.implementation, seconds=winner and winner.median,
             stopped=state.stopped, rule=state.contest.position, share=state.share,
             failures=tuple(self._failures.listed.get(state.task.name, ())),
             contenders=tuple(ranked.values()), over_next=_factor(others, own),
@@ -146,15 +144,15 @@ class Results:
         """Return how each contender did, the fastest first."""
         out = {by: entry.out for by, entry in state.contest.entries.items()}
         rows = self._journal.rows(state)
-        known = dict.fromkeys((*state.starts, *out, *(contender(row.record) for row in rows)))
+        known = dict.fromkeys((*state.starts, *out, *(Proposal.of(row.record).by for row in rows)))
         found = {by: {"trials": 0, "failed": 0, "best": math.inf} for by in known}
         for row in rows:
-            tally = found[contender(row.record)]
+            tally = found[Proposal.of(row.record).by]
             tally["trials"] += not row.record.session.endswith(RUN_OFF)
             tally["failed"] += row.record.median == math.inf
             tally["best"] = min(tally["best"], row.record.median)
-        for row in reversed(self._journal.settled_rows(state)):
-            found[contender(row.record)]["best"] = row.record.median
+        for repeat in reversed(self._journal.repeats(state)):
+            found[repeat.proposal.by]["best"] = repeat.median
         ranked = sorted(found, key=lambda by: (found[by]["best"], by))
         return {by: _result(by, found[by], out.get(by)) for by in ranked}
 

@@ -58,8 +58,11 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
 def _count_left_out(states: Sequence[TaskState], tools: Tools) -> None:
     """Count the tasks and winners that there was no time for."""
     journal, left_out = tools.journal, tools.deadline.left_out
-    best = [journal.best(state) for state in states]
-    left_out[CHECKS] = sum(row is not None and row.id not in journal.sound for row in best)
+    winners = [(state, journal.winner(state)) for state in states]
+    left_out[CHECKS] = sum(
+        winner is not None and not journal.has_verdict(state, winner.proposal, "passed")
+        for state, winner in winners
+    )
     if tools.trials(states).late():
         left_out[TASKS] = sum(not state.trials for state in states)
 
@@ -85,6 +88,6 @@ def _known(states: Sequence[TaskState], tools: Tools) -> str:
 
 
 def _unsteady(states: Sequence[TaskState], tools: Tools) -> str:
-    rows = [tools.journal.best(state) for state in states]
-    count = sum(row.record.unsteady for row in rows if row)
+    winners = [tools.journal.winner(state) for state in states]
+    count = sum(winner.is_unsteady for winner in winners if winner)
     return f"; the times of {count} are unsteady: the machine was busy" if count else ""

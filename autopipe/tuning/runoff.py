@@ -16,13 +16,13 @@ import tvm
 
 from autopipe.measure.turn import TurnTimeout
 from autopipe.processes.contained import Failed
-from autopipe.records.record import Record
 from autopipe.safety.maker import Refused
 from autopipe.schedules import one_thread
 from autopipe.schedules.policy import LOOPS, PLAIN, Contender
-from autopipe.tuning.confirm import confirm
+from autopipe.tuning.check_schedules import check_winners
 from autopipe.tuning.deadline import RUN_OFFS, Deadline
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.runners.runner import Rounds
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
@@ -67,22 +67,37 @@ def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
             for planned in tools.maker.plans(state.task.name, by.engine)
         ]
 
-    confirm(states, tools.journal, tools.inspector, tools.maker)
+    check_winners(states, tools.journal, tools.inspector, tools.maker)
     sized = {name for task in tools.open_tasks for name in (task.likely, *task.also_likely)}
 
-    # In a model threads are awake that a trial has to wake: there it takes the finals to tell.
-    if tools.touched and not tools.finals:
-        tools.journal.threaded.update(state.task.workload for state in states)
+    keeps_threads = tools.touched > 0 and not tools.finals
 
     def single(state: TaskState, fastest: Proposal) -> str | None:
-        if state.task.workload in tools.journal.threaded:
-            return None
-        if state.task.workload in sized:  # it is tuned for other sizes, too, which may be large
+        if (
+            keeps_threads or state.task.workload in sized
+        ):  # it is tuned for other sizes, too, which may be large
             return None
         return on_one_thread(state, fastest, tools.maker.replay)
 
+    if keeps_threads:
+        exclude_one_thread(states, tools.journal)
     run_off(tools.trials(states), tools.measurer, (plain, single), guests, tools.deadline)
-    confirm(states, tools.journal, tools.inspector, tools.maker)
+    if keeps_threads:
+        exclude_one_thread(states, tools.journal)  # guests from other sizes
+    check_winners(states, tools.journal, tools.inspector, tools.maker)
+
+
+def exclude_one_thread(states: Sequence[TaskState], journal: Journal) -> None:
+    """Exclude settings on one thread, for tasks that are not timed inside the model.
+
+    A trial has to wake threads that are awake in a model, so it favours them.
+    """
+    for state in states:
+        journal.exclude(
+            state,
+            lambda proposal: one_thread.is_setting(proposal.schedule),
+            "threads are awake in a model",
+        )
 
 
 def run_off(
@@ -100,7 +115,7 @@ def run_off(
     journal, longest = trials.journal, 0.0
     for state in sorted(trials.states, key=lambda state: -state.task.share):
         parts = _parts(state, journal, others, guests.get(state.task.workload, ()))
-        if not parts or journal.resettle(state, parts):
+        if not parts or journal.recall_repeats(state, parts):
             continue
         begun = monotonic()
         if deadline.left() <= longest or not _settle(state, parts, trials, measurer):
@@ -108,14 +123,12 @@ def run_off(
         longest = max(longest, monotonic() - begun)
     end = monotonic() + min(_PATIENCE, deadline.left() - longest)
     for state in trials.states:
-        before = journal.best(state)
-        if before is None or not before.record.unsteady or monotonic() >= end:
+        winner = journal.winner(state)
+        if winner is None or journal.count_series(state) > 1:  # before an interruption
             continue
-        rows = journal.settled_rows(state)
-        _settle(state, [Proposal.of(row.record) for row in rows], trials, measurer)
-        after = journal.best(state)
-        if rows and after and _spread(after.record) > _spread(before.record):
-            journal.settled[state.task.workload] = {row.id for row in rows}
+        if winner.is_unsteady and monotonic() < end:
+            parts = [repeat.proposal for repeat in journal.repeats(state)]
+            _settle(state, parts, trials, measurer)
 
 
 def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measurer: Rounds) -> bool:
@@ -125,7 +138,7 @@ def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measure
             found = measurer.rounds([trials.candidate(state, part) for part in parts], ROUNDS)
         except TurnTimeout:
             return False
-        trials.journal.settle(state, dict(zip(parts, found, strict=True)))
+        trials.journal.add_repeats(state, dict(zip(parts, found, strict=True)))
     return True
 
 
@@ -137,10 +150,8 @@ def _parts(
 ) -> list[Proposal]:
     """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
     plain, single = others
-    rows = journal.ranked(state)
-    timed = list(dict.fromkeys(Proposal.of(row.record) for row in rows))
-    untuned = Proposal.untuned(state)  # it may have been timed in a busy moment
-    some = [*timed[:_BEST], *(other for other in timed[_BEST:] if other == untuned)]
+    timed = list(dict.fromkeys(one.proposal for one in journal.ranked(state)))
+    some = [*timed[:_BEST], *(other for other in timed[_BEST:] if other == state.untuned)]
     some += [guest for guest in guests if some and guest not in some]
     alone = single(state, some[0]) if some else None
     if alone is not None and all(part.schedule != alone for part in some):
@@ -164,7 +175,3 @@ def on_one_thread(state: TaskState, fastest: Proposal, replay: Replay) -> str | 
     except (Refused, Failed):
         return None
     return schedule if made is not None and one_thread.without_threads(made) else None
-
-
-def _spread(record: Record) -> float:
-    return max(record.seconds) / min(record.seconds)

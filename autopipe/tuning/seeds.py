@@ -26,7 +26,8 @@ from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import Served, serve
 from autopipe.schedules.templates.template import dump
 from autopipe.traces.values import integer
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
 from autopipe.tuning.trials import Trials

@@ -9,6 +9,7 @@ import tvm
 from autopipe.schedules.policy import PLAIN, SERIAL, Contender, allows
 from autopipe.tasks.task import Task
 from autopipe.tuning.contest import Contest
+from autopipe.tuning.evidence import Proposal
 
 
 @dataclass(slots=True)
@@ -60,6 +61,17 @@ class TaskState:
             if own:
                 self.stale = 0 if seconds < best else self.stale + 1
             best = min(best, seconds)
+
+    @property
+    def untuned(self) -> Proposal | None:
+        """The schedule of an untuned build: the first start."""
+        return next((Proposal(*start) for start in self.starts.items()), None)
+
+    @property
+    def preferred_engines(self) -> tuple[str, ...]:
+        """The engines of the rule where it selects the first; none where the fastest wins."""
+        rule = self.contest.rule
+        return tuple(rule.engines) if rule.select == "first" else ()
 
     def admits(self, by: Contender) -> bool:
         """Tell whether a schedule of this contender may win."""

@@ -14,7 +14,8 @@ from autopipe.measure.turn import TurnTimeout
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.replay import replay
 from autopipe.tuning.clock import surroundings
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.runners.runner import Measurer
 from autopipe.tuning.task_state import TaskState
 

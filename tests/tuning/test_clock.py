@@ -10,7 +10,8 @@ from autopipe.records.store import RecordStore
 from autopipe.report.records import platform_text
 from autopipe.tasks.tensor import Tensor
 from autopipe.tuning.clock import clock_of, surroundings, touched_by
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, HERE, state
 
@@ -59,7 +60,7 @@ def test_times_of_another_clock_are_those_of_another_platform(tmp_path):
     with RecordStore.open(tmp_path / "records.sqlite", print) as store:
         for clock in clocks[:2]:
             journal = Journal(store, HERE.timed_by(clock), Session.resume(tmp_path), clock)
-            assert journal.best(timed) is None
+            assert journal.winner(timed) is None
             journal.write(timed, proposal, Measurement((1e-3,) if clock else (1e-2,)))
             assert len(journal.rows(timed)) == 1
         proven = {

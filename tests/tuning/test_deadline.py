@@ -20,10 +20,11 @@ from autopipe.safety.inspection import NO_TIME, Inspector
 from autopipe.safety.maker import Maker
 from autopipe.safety.quarantine import Suspect
 from autopipe.schedules.engines import static
-from autopipe.tuning.confirm import confirm
+from autopipe.tuning.check_schedules import check_winners
 from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.final_models import Limits, TooLate
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.pace import Pace
 from autopipe.tuning.progress import ProgressReporter
 from autopipe.tuning.runoff import run_off
@@ -62,7 +63,7 @@ def test_the_trials_decide_where_there_is_no_time_to_repeat_them(journal, end):
     journal.write(state, Proposal(ANSOR, "a1"), Measurement((2.0,)))
     journal.write(state, Proposal(TEMPLATES, "t1"), Measurement((1.0,)))
     run_off(trials_of(journal, [state]), Timer(), NOBODY, {}, deadline)
-    assert journal.best(state).record.median == 1.0
+    assert journal.winner(state).median == 1.0
     assert deadline.told() == ("repeated measurements (1)",)
 
 
@@ -81,11 +82,15 @@ def test_a_winner_that_was_not_checked_for_lack_of_time_is_checked_later(journal
     assert isinstance(outcome, Postponed)
     assert inspector.judge([suspect]) == [NO_TIME]
     with Maker({state.task.name: module}, kept) as maker:
-        confirm([state], journal, inspector, maker)
-        assert (state.best, journal.sound) == (1.0, set())
+        check_winners([state], journal, inspector, maker)
+        assert (state.best, verdicts(journal, state)) == (1.0, [])
         seconds = 60.0
-        confirm([state], journal, inspector, maker)
-    assert (state.best, len(journal.sound)) == (1.0, 1)
+        check_winners([state], journal, inspector, maker)
+    assert (state.best, verdicts(journal, state)) == (1.0, ["passed"])
+
+
+def verdicts(journal, state):
+    return [one.check for one in journal.evidence(state) if one.check]
 
 
 def test_waiting_for_a_turn_ends_the_comparison_in_the_model():

@@ -12,11 +12,13 @@ from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
+from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.final_models import Limits, TooLate
 from autopipe.tuning.finalists import Finalists, _made, _ranked
 from autopipe.tuning.finals import Finals
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.results import _told
+from autopipe.tuning.winner import pick_winner
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of
 
@@ -85,15 +87,31 @@ def entered(**counts):
     return found
 
 
-def play(models, some, seconds=WEEK, right=lambda wins: wins):
+def play(models, some, seconds=WEEK, passed=lambda proposals: proposals):
     tasks = [entry.state.task for entry in some]
-    return Finals(models, tasks, some, Limits(seconds, nullcontext, right)).decide()
+    return Finals(models, tasks, some, Limits(seconds, nullcontext, passed)).decide()
+
+
+def changed(found, some):
+    """Return the schedules that win in the place of the winners of the trials."""
+    changes = []
+    for entry in some:
+        trials = [
+            TaskEvidence(proposal, "trial", (1.0 + rank,))
+            for rank, proposal in enumerate(entry.proposals)
+        ]
+        evidence = [*trials, *found.evidence[entry.state.task.workload]]
+        won = pick_winner(evidence, untuned=entry.incumbent)
+        assert won is not None
+        if won.proposal != entry.proposals[0]:
+            changes.append(won.proposal.schedule[2:-2])
+    return changes
 
 
 def test_who_is_faster_in_the_model_wins_there():
     models = Models({"a": (2.0, 1.0, 1.5), "b": (1.0, 2.0), "c": (1.0, 1.0), "d": (1.0,)})
-    found = play(models, entered(a=3, b=2, c=2, d=1))
-    assert found.winners == {f"{0:016x}": Proposal(ANSOR, SCHEDULE.format("a1"))}
+    some = entered(a=3, b=2, c=2, d=1)
+    assert changed(play(models, some), some) == ["a1"]
     second, third = {"a": 1, "b": 1, "c": 1}, {"a": 2}
     compiled = ["a0", "a1", "b0", "b1", "c0", "c1", "a2"]
     assert models.asked == ["build", {}, *compiled, second, third, {"a": 1}]
@@ -101,8 +119,9 @@ def test_who_is_faster_in_the_model_wins_there():
 
 def test_the_fastest_of_many_is_compared_with_the_winner_anew():
     models = Models({"a": (2.0, 1.9, 1.8, 1.0, 1.7), "b": (1.0, 2.0, 3.0)})
-    found = play(models, entered(a=5, b=3))
-    assert found.winners == {f"{0:016x}": Proposal(ANSOR, SCHEDULE.format("a3"))}
+    some = entered(a=5, b=3)
+    found = play(models, some)
+    assert changed(found, some) == ["a3"]
     heat = [{"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3}, {"a": 4}]
     compiled = ["a0", "a1", "b0", "b1", "a2", "b2", "a3", "a4"]
     assert models.asked == ["build", {}, *compiled, *heat, {"a": 3, "b": 1}]
@@ -136,8 +155,9 @@ def test_the_finals_tell_what_they_came_to():
 
 
 def test_new_winners_that_slow_the_whole_down_go():
-    found = play(Models({"a": (2.0, 1.0), "b": (1.0, 2.0, 2.0)}, penalty=3.0), entered(a=2, b=3))
-    assert found.winners == {}
+    some = entered(a=2, b=3)
+    found = play(Models({"a": (2.0, 1.0), "b": (1.0, 2.0, 2.0)}, penalty=3.0), some)
+    assert changed(found, some) == []
     assert found.report.changed == 0
     assert found.report.decided == 2
     assert found.report.gain is not None
@@ -149,20 +169,23 @@ def test_new_winners_stay_only_where_the_whole_is_faster_for_sure():
     """The kernel is faster by far, but nothing to what the others take by chance."""
     times = {"a": (0.02, 0.01), **{f"b{at}": (1.0,) for at in range(9)}}
     models = Models(times, noise=0.2)
-    found = play(models, entered(a=2))
+    some = entered(a=2)
+    found = play(models, some)
     assert models.asked[-1] == {"a": 1}
-    assert (found.report.decided, found.winners) == (1, {})
+    assert (found.report.decided, changed(found, some)) == (1, [])
 
 
 def test_noise_changes_nothing():
-    found = play(Models({"a": (1.0, 0.98)}, noise=0.5), entered(a=2))
-    assert (found.report.decided, found.winners) == (0, {})
+    some = entered(a=2)
+    found = play(Models({"a": (1.0, 0.98)}, noise=0.5), some)
+    assert (found.report.decided, changed(found, some)) == (0, [])
 
 
 def test_what_is_wrong_does_not_win():
     models = Models({"a": (2.0, 1.0), "b": (2.0, 1.0), "c": (1.0, 1.0, 1.0)})
-    found = play(models, entered(a=2, b=2, c=3), right=lambda wins: [max(wins)])
-    assert list(found.winners) == [f"{1:016x}"]
+    some = entered(a=2, b=2, c=3)
+    found = play(models, some, passed=lambda proposals: [max(proposals)])
+    assert changed(found, some) == ["b1"]
     assert models.asked[-1] == {"b": 1}
 
 
@@ -173,24 +196,26 @@ def holding(**counts):
 
 def test_who_won_the_trials_has_to_beat_inside_the_model_what_nobody_searched():
     models = Models({"a": (1.0, 1.0), "b": (0.5, 1.0), "c": (1.0, 1.0, 0.5)})
-    found = play(models, holding(a=2, b=2, c=3))
-    names = [SCHEDULE.format(name) for name in ("a1", "c2")]
-    assert [each.schedule for each in found.winners.values()] == names
+    some = holding(a=2, b=2, c=3)
+    found = play(models, some)
+    assert changed(found, some) == ["a1", "c2"]
     assert found.report.gain is not None
     assert found.report.gain[0] == pytest.approx(3 / 4, rel=0.02)
     assert models.asked[-1] == {"a": 1, "c": 2}
 
 
 def test_what_nobody_searched_stays_where_no_gain_is_sure():
-    found = play(Models({"a": (1.0, 1.0)}), holding(a=2))
-    assert [each.schedule for each in found.winners.values()] == [SCHEDULE.format("a1")]
+    some = holding(a=2)
+    found = play(Models({"a": (1.0, 1.0)}), some)
+    assert changed(found, some) == ["a1"]
     assert found.report.gain is None
 
 
 def test_what_is_faster_only_while_it_is_watched_does_not_win():
-    found = play(Shy({"a": (1.0, 0.5)}), entered(a=2))
+    some = entered(a=2)
+    found = play(Shy({"a": (1.0, 0.5)}), some)
     assert found.report.decided == 1
-    assert found.winners == {}
+    assert changed(found, some) == []
 
 
 def test_the_line_of_tuning_says_where_nothing_was_found():
@@ -199,11 +224,6 @@ def test_the_line_of_tuning_says_where_nothing_was_found():
         line = _told(play(models, entered(a=2)).report)
         assert ("nothing was found" in line) == nothing
         assert "ms inside the model" in line
-
-
-def test_where_what_nobody_searched_is_wrong_the_trials_decide():
-    found = play(Models({"a": (1.0, 1.0, 0.5)}), holding(a=3), right=lambda _: ())
-    assert found.winners == {}
 
 
 def test_without_time_the_trials_decide():
@@ -263,9 +283,10 @@ def weighed(**times):
 
 def test_where_time_is_short_the_heaviest_tasks_are_played(monkeypatch):
     models = Slow({"a": (2.0, 1.0), "b": (2.0, 1.0), "c": (2.0, 1.0)}, monkeypatch)
-    found = play(models, weighed(a=1.0, b=3.0, c=2.0), seconds=8.0)
+    some = weighed(a=1.0, b=3.0, c=2.0)
+    found = play(models, some, seconds=8.0)
     assert models.asked == ["build", {}, "b0", "b1", "c0", "c1", "a0", {"b": 1, "c": 1}]
-    assert [each.schedule for each in found.winners.values()] == ['["b1"]', '["c1"]']
+    assert changed(found, some) == ["b1", "c1"]
     assert models.now < 8.0
 
 
@@ -274,7 +295,7 @@ def test_what_there_was_no_time_to_compile_keeps_who_holds_its_place(monkeypatch
     some = [replace(entry, held=1) for entry in weighed(a=1.0, b=3.0)]
     found = play(models, some, seconds=5.0)
     assert models.asked == ["build", {"a": 1, "b": 1}, "b0", "b1", {"a": 1}]
-    assert [each.schedule for each in found.winners.values()] == ['["a1"]', '["b1"]']
+    assert changed(found, some) == ["a1", "b1"]
 
 
 def test_time_is_kept_for_packages_in_turn_where_that_is_long_enough(monkeypatch):
@@ -291,31 +312,15 @@ def test_where_nobody_can_be_challenged_it_is_told_what_the_model_takes(monkeypa
     models = Slow({"a": (2.0, 1.0), "b": (2.0, 1.0)}, monkeypatch)
     some = [replace(entry, held=1) for entry in weighed(a=1.0, b=3.0)]
     tasks = [entry.state.task for entry in some]
-    finals = Finals(models, tasks, some, Limits(3.0, nullcontext, lambda wins: wins))
+    finals = Finals(models, tasks, some, Limits(3.0, nullcontext, lambda proposals: proposals))
     with pytest.raises(TooLate):
         finals.decide()
     found = finals.tell()
-    assert (found.played, found.winners, found.tasks) == (False, {}, {})
+    assert (found.evidence, found.tasks) == ({}, {})
     assert found.report.kernels == pytest.approx(3.0, rel=0.02)  # of `other`, too
     assert found.report.whole == pytest.approx(3.0, rel=0.02)
     assert (found.report.rounds, found.report.tasks, found.report.gain) == (3, 0, None)
     assert _told(found.report).endswith(" ms inside the model")
-
-
-def test_a_winner_inside_the_model_is_the_best_record_until_it_is_condemned(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        journal = Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
-        state = state_of(task(), (ANSOR, TEMPLATES))
-        for by, name, seconds in ((ANSOR, "a", 1.0), (TEMPLATES, "t", 2.0)):
-            journal.write(state, Proposal(by, name), Measurement((seconds,)))
-        journal.decided[state.task.workload] = Proposal(TEMPLATES, "t")
-        row = journal.best(state)
-        assert row is not None
-        assert row.record.schedule == "t"
-        journal.condemn(state, Proposal.of(row.record))
-        after = journal.best(state)
-        assert after is not None
-        assert after.record.schedule == "a"
 
 
 def test_what_an_untuned_build_has_holds_the_place_though_another_start_was_faster(tmp_path):

@@ -22,9 +22,10 @@ from autopipe.schedules import one_thread
 from autopipe.schedules.engines import default, static
 from autopipe.tuning import in_model
 from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.final_models import TooLate
 from autopipe.tuning.in_model import decide
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.sized_models import SizedModel
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures
@@ -96,8 +97,8 @@ def world(tmp_path, monkeypatch):
 
 
 def engine_of(state, tools):
-    best = tools.journal.best(state)
-    return best and best.record.engine
+    winner = tools.journal.winner(state)
+    return winner and winner.proposal.by.engine
 
 
 def test_who_is_faster_in_the_model_is_checked_and_wins(world):
@@ -112,9 +113,21 @@ def test_who_is_faster_in_the_model_is_checked_and_wins(world):
 def test_what_is_wrong_gives_way_to_who_won_the_trials(world):
     state, tools = world
     tools.inspector = Trusting("autotvm")
-    tools.journal.store.quarantine = lambda *_: None
     (found,) = decide([state], tools)
-    assert (found.winners, engine_of(state, tools)) == ({}, "ansor")
+    assert (found.report.changed, engine_of(state, tools)) == (0, "ansor")
+
+
+def test_an_untuned_schedule_that_is_wrong_is_no_incumbent(world, monkeypatch):
+    state, tools = world
+    _, untuned = tools.journal.ranked(state)
+    state.starts = {untuned.proposal.by: untuned.proposal.schedule}
+    tools.inspector = Trusting("autotvm")
+    counts: list[Any] = []
+    monkeypatch.setattr(
+        Model, "__init__", lambda _, source, __: counts.append(len(source.bodies["task0"]))
+    )
+    (found,) = decide([state], tools)
+    assert (counts, found.report.changed, engine_of(state, tools)) == ([1], 0, "ansor")
 
 
 @pytest.mark.parametrize("crashed", [True, False])
@@ -133,12 +146,12 @@ def test_without_finals_a_kernel_keeps_its_threads(world, monkeypatch):
     """In trials it may win without: there a second core has to wake up."""
     state, tools = world
     monkeypatch.setattr(Model, "error", Failed(failure.hung(30.0)))
-    (other,) = [row.record for row in tools.journal.ranked(state) if row.record.engine != "ansor"]
-    alone = one_thread.setting(other.schedule)
+    _, other = tools.journal.ranked(state)
+    alone = one_thread.setting(other.proposal.schedule)
     assert alone is not None
     tools.plan.tuning.finalists = 2
     tools.journal.write(state, Proposal(TEMPLATES, alone), Measurement((0.9,)))
-    assert tools.journal.best(state).record.schedule == alone
+    assert tools.journal.winner(state).proposal.schedule == alone
     assert decide([state], tools) == ()
     assert engine_of(state, tools) == "ansor"
     assert ["ansor"] in tools.inspector.asked, "who wins now is checked, too"
@@ -147,8 +160,8 @@ def test_without_finals_a_kernel_keeps_its_threads(world, monkeypatch):
 def test_without_time_for_finals_the_whole_is_told_with_who_wins_then(world, monkeypatch):
     """That is nobody on one thread."""
     state, tools = world
-    (other,) = [row.record for row in tools.journal.ranked(state) if row.record.engine != "ansor"]
-    alone = one_thread.setting(other.schedule)
+    _, other = tools.journal.ranked(state)
+    alone = one_thread.setting(other.proposal.schedule)
     assert alone is not None
     tools.journal.write(state, Proposal(TEMPLATES, alone), Measurement((0.9,)))
     tools.plan.tuning.finalists = 2
@@ -161,7 +174,7 @@ def test_without_time_for_finals_the_whole_is_told_with_who_wins_then(world, mon
     monkeypatch.setattr("autopipe.tuning.finals.Finals.decide", late)
     (found,) = decide([state], tools)
     assert places == [{"task0": 1}]
-    assert not found.played
+    assert found.evidence == {}
     assert found.report.whole == pytest.approx(2.0)
     assert engine_of(state, tools) == "ansor"
     assert "no time to run" in tools.told[-1].message
@@ -199,7 +212,7 @@ def test_a_task_is_decided_at_the_first_size_that_has_it(at_sizes):
     found = decide([state], tools)
     assert built == [{"task0": 2}, {"task0": 1}]
     assert [one.report.sizes for one in found] == [{"rows": 32}, {"rows": 64}]
-    assert [len(one.winners) for one in found] == [1, 0]
+    assert [one.report.changed for one in found] == [1, 0]
     assert engine_of(state, tools) == "autotvm"
 
 
@@ -220,5 +233,9 @@ def test_who_won_at_one_size_stays_where_the_model_of_another_fails(at_sizes, mo
 def test_settings_on_one_thread_lose_what_no_size_has_decided(at_sizes, monkeypatch):
     state, tools, _ = at_sizes
     other = state_of(task(1), (ANSOR, TEMPLATES))
+    alone = Proposal(TEMPLATES, '{"threads": 1, "width": 16}')
+    for each in (state, other):
+        tools.journal.write(each, alone, Measurement((2.0,)))
     decide([state, other], tools)
-    assert tools.journal.threaded == {other.task.workload}
+    barred = [tools.journal.has_verdict(each, alone, "excluded") for each in (state, other)]
+    assert barred == [False, True]

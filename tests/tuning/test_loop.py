@@ -11,8 +11,9 @@ from autopipe.processes.failure import Failure, How
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
+from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.first_round import measure_starts, shares
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.loop import TuningLoop, batch_size
 from autopipe.tuning.scheduler import gradient, round_robin
 from autopipe.tuning.searcher import OutOfTime
@@ -320,8 +321,8 @@ def test_what_a_task_is_built_with_anyway_can_win(journal):
     tuner(journal, [slow, fast], {"trials": 8}).run()
     assert sum(trials([slow, fast])) == 8
     assert (slow.best, fast.best) == (997.0, 5.0)
-    assert journal.best(slow).record.engine == "ansor"
-    assert journal.best(fast).record.engine == "static"
+    assert journal.winner(slow).proposal.by.engine == "ansor"
+    assert journal.winner(fast).proposal.by.engine == "static"
 
 
 def test_starts_are_not_measured_again(journal):
@@ -369,9 +370,9 @@ def test_records_of_others_than_the_rule_names_do_not_win(journal):
     journal.write(everybody, Proposal(ANSOR, "a"), Measurement((1.0,)))
     journal.write(everybody, Proposal(TEMPLATES, "b"), Measurement((2.0,)))
     journal.write(everybody, Proposal(STATIC, "c"), Measurement((0.5,)))
-    assert journal.best(everybody).record.engine == "ansor"
-    assert journal.best(state(0, contenders=(TEMPLATES,))).record.engine == "autotvm"
-    assert journal.best(state(0, contenders=())) is None
+    assert journal.winner(everybody).proposal.by.engine == "ansor"
+    assert journal.winner(state(0, contenders=(TEMPLATES,))).proposal.by.engine == "autotvm"
+    assert journal.winner(state(0, contenders=())) is None
     first = Rule(engines=("autotvm", "ansor"), select="first")
     only = state(0, contenders=(ANSOR, TEMPLATES), rule=first)
-    assert journal.best(only).record.engine == "autotvm"
+    assert journal.winner(only).proposal.by.engine == "autotvm"

@@ -11,7 +11,8 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.stages.build import _of_likely
 from autopipe.tuning.deadline import Deadline
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.over_sizes import best, families, guests
 from autopipe.tuning.runoff import run_off
 from tests.artifacts.examples import best_record
@@ -95,7 +96,7 @@ def test_what_is_best_over_all_sizes_wins_and_not_what_is_best_at_one(journal):
     won = settled(journal, every, (first, second), times)
     setting = won[first.task.workload][every.workload]
     assert (setting.engine, setting.schedule) == ("autotvm", MIDDLE)
-    assert [journal.best(state).record.schedule for state in (first, second)] == [SMALL, LARGE]
+    assert [journal.winner(state).proposal.schedule for state in (first, second)] == [SMALL, LARGE]
 
 
 def test_sizes_weigh_alike_however_long_they_take(journal):
@@ -124,7 +125,7 @@ def test_a_record_that_serves_one_size_only_has_a_setting_beside_it(journal):
     times = {"trace": (1e-6,), OTHER: (1.1e-6,), LARGE: (3e-6,)}
     won = settled(journal, every, (first,), times)
     assert won[first.task.workload][every.workload].schedule == LARGE
-    assert journal.best(first).record.schedule == "trace"
+    assert journal.winner(first).proposal.schedule == "trace"
 
 
 def test_a_task_that_no_template_schedules_has_no_setting(journal):

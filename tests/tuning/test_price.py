@@ -12,7 +12,8 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
 from autopipe.tuning import price
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from tests.schedules.tasks import task
 from tests.support.table import each_row
 from tests.tuning.states import TEMPLATES, state_of
@@ -60,9 +61,9 @@ def test_a_library_below_its_price_wins_no_task(journal, monkeypatch):
         plan = SimpleNamespace(tuning=Tuning(library_price=asked))
         tools: Any = SimpleNamespace(plan=plan, journal=journal, emit=told.append)
         price.leave_out_libraries([state], tools)
-        best = journal.best(state)
+        best = journal.winner(state)
         assert best is not None
-        assert best.record.implementation == won
+        assert best.proposal.by.implementation == won
 
     check()
     assert len(told) == 1

@@ -17,8 +17,9 @@ from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay
 from autopipe.tuning import runoff
 from autopipe.tuning.deadline import Deadline
-from autopipe.tuning.journal import Journal, Proposal
-from autopipe.tuning.runoff import on_one_thread, run_off
+from autopipe.tuning.evidence import Proposal, TaskEvidence
+from autopipe.tuning.journal import Journal
+from autopipe.tuning.runoff import exclude_one_thread, on_one_thread, run_off
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
 from tests.schedules.engines.test_static import dense, module_of
@@ -64,8 +65,8 @@ def settled(journal, machine, states):
         {},
         Deadline(),
     )
-    best = journal.best(states[0])
-    return best and (best.record.engine, best.record.schedule, best.record.median)
+    best = journal.winner(states[0])
+    return best and (best.proposal.by.engine, best.proposal.schedule, best.median)
 
 
 def trials(journal, each, **times):
@@ -81,7 +82,7 @@ def test_a_time_of_a_busy_moment_is_put_right(journal):
     machine = Machine({"a1": 0.3e-3, "t1": 0.2e-3, "plain": 0.5e-3})
     assert settled(journal, machine, [each]) == ("autotvm", "t1", 0.2e-3)
     assert machine.asked == [["a1", "t1", "plain"]]
-    assert journal.best(each).record.seconds == (0.2e-3,) * 3
+    assert journal.winner(each).times == (0.2e-3,) * 3
     assert journal.store.trials(journal.session.name)[each.task.workload].trials == 3
 
 
@@ -133,8 +134,8 @@ def test_the_fastest_setting_takes_part_on_one_thread(journal):
     others = lambda _: [Proposal(SERIAL, "plain")], lambda _, fastest: f"{fastest.schedule} alone"
     run_off(trials_of(journal, [each]), machine, others, {}, Deadline())
     assert machine.asked == [["t1", "t2", "t1 alone", "plain"]]
-    best = journal.best(each).record
-    assert (best.engine, best.schedule) == ("autotvm", "t1 alone")
+    best = journal.winner(each).proposal
+    assert (best.by.engine, best.schedule) == ("autotvm", "t1 alone")
 
 
 def test_a_setting_on_one_thread_wins_only_where_it_may(journal):
@@ -149,9 +150,9 @@ def test_a_setting_on_one_thread_wins_only_where_it_may(journal):
         {},
         Deadline(),
     )
-    assert journal.best(each).record.schedule == alone
-    journal.threaded.add(each.task.workload)
-    assert journal.best(each).record.schedule == "t1"
+    assert journal.winner(each).proposal.schedule == alone
+    exclude_one_thread([each], journal)
+    assert journal.winner(each).proposal.schedule == "t1"
 
 
 def test_what_an_untuned_build_has_takes_part_though_its_trial_was_slow(journal):
@@ -170,8 +171,10 @@ def test_what_an_untuned_build_has_stays_unless_another_is_clearly_faster(journa
     trials(journal, each, t1=(seconds,))
     machine = Machine({"t1": seconds, "s": 1e-3, "plain": 5e-3})
     assert settled(journal, machine, [each])[1] == wins
-    journal.decided[each.task.workload] = Proposal(TEMPLATES, "t1")
-    assert journal.best(each).record.schedule == "t1"  # as the model says
+    for place in ("in_model", "package"):
+        for by, name, times in ((STATIC, "s", (1.0,) * 9), (TEMPLATES, "t1", (0.9,) * 9)):
+            journal.append(each, TaskEvidence(Proposal(by, name), place, times))
+    assert journal.winner(each).proposal.schedule == "t1"  # as the model decides
 
 
 def test_only_small_kernels_with_threads_are_tried_on_one():
@@ -207,13 +210,14 @@ def test_unsteady_winners_are_timed_again_once(journal, busy, spread, asked):
     trials(journal, each, a1=(1e-6,))
     machine = Machine({"a1": 1e-6, "plain": 2e-6}, busy)
     settled(journal, machine, [each])
-    seconds = journal.best(each).record.seconds
+    seconds = journal.winner(each).times
     assert max(seconds) / min(seconds) == pytest.approx(spread)
-    assert journal.best(each).record.unsteady == (spread > 1.5)
-    won = journal.best(each).record
-    best = BestRecord.model_construct(**asdict(won), trials=1)  # its schedule is but a name
-    (proof,) = proofs(journal.store, journal.platform, {won.workload: best}).values()
-    assert (proof.seconds, proof.steady) == (won.median, not won.unsteady)
+    won = journal.winner(each)
+    assert won.is_unsteady == (spread > 1.5)
+    (row,) = [row.record for row in journal.rows(each) if row.id == won.row]
+    best = BestRecord.model_construct(**asdict(row), trials=1)  # its schedule is but a name
+    (proof,) = proofs(journal.store, journal.platform, {row.workload: best}).values()
+    assert (proof.seconds, proof.steady) == (won.median, not won.is_unsteady)
     assert len(machine.asked) == asked
 
 

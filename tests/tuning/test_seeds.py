@@ -19,7 +19,7 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.templates.serve import serve
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.seeds import nearest, seeds
 from tests.records.test_autotvm import PRODUCT
 from tests.schedules.engines.test_static import conv, dense, depthwise, module_of
@@ -111,13 +111,13 @@ class Stopwatch:
 
 def test_only_what_is_measured_here_counts(state, journal, maker, documents):
     journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
-    assert journal.best(state) is None
+    assert journal.winner(state) is None
     assert journal.known(state, TEMPLATES) == []
     trials = trials_of(journal, [state], Stopwatch(), trials=9)
     trials.each(seeds(trials, maker))
     assert journal.known(state, TEMPLATES) == [MeasuredSchedule(documents[3], 2.0)]
     assert state.trials == 1
-    assert journal.best(state).record.seconds == (2.0,)
+    assert journal.winner(state).times == (2.0,)
     assert found(state, journal, maker) == []  # once is enough
 
 
@@ -126,7 +126,7 @@ def test_a_schedule_that_failed_or_is_wrong_here_is_not_tried_again(
 ):
     journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
     journal.store.add(HERE, state.text, [record(documents[3], 1.0)])
-    journal.condemn(state, Proposal.of(journal.best(state).record))
+    journal.add_verdict(state, journal.winner(state).proposal, "failed")
     assert journal.rows(state) == []
     assert found(state, journal, maker) == []
 
@@ -142,7 +142,7 @@ def test_a_log_gives_the_nearest_setting_of_our_template(state, journal, maker):
         plant(journal.store, [seed(key, "dense_pack.x86", **wanted)])
     knobs = [json.loads(document)["knobs"] for document in found(state, journal, maker)]
     assert [(each["rows"], each["columns"]) for each in knobs] == [(4, 8), (2, 16)]
-    assert journal.best(state) is None
+    assert journal.winner(state) is None
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
 from autopipe.schedules.engines import static
-from autopipe.tuning.confirm import confirm
-from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.check_schedules import check_winners
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task
@@ -51,28 +52,28 @@ def state(module):
 
 
 def best(journal, state):
-    row = journal.best(state)
-    return row and row.record
+    winner = journal.winner(state)
+    return winner and winner.proposal
 
 
 def test_a_wrong_winner_gives_way_to_the_next_for_good(journal, state, schedule, maker):
     journal.write(state, Proposal(ANSOR, schedule), Measurement((1.0,)))
     journal.write(state, Proposal(TEMPLATES, schedule), Measurement((2.0,)))
     inspector = Trusting("ansor")
-    confirm([state], journal, inspector, maker)
+    check_winners([state], journal, inspector, maker)
     assert inspector.asked == [["ansor"], ["autotvm"]]
-    assert best(journal, state).engine == "autotvm"
+    assert best(journal, state).by.engine == "autotvm"
     assert state.best == 2.0
-    confirm([state], journal, inspector, maker)
+    check_winners([state], journal, inspector, maker)
     assert inspector.asked[2:] == [[]]
     again = Journal(journal.store, journal.platform, journal.session)
-    assert best(again, state).engine == "autotvm"
+    assert best(again, state).by.engine == "autotvm"
 
 
 def test_a_task_may_have_nothing_left(journal, state, schedule, maker):
     journal.write(state, Proposal(ANSOR, schedule), Measurement((1.0,)))
-    confirm([state], journal, Trusting("ansor"), maker)
-    assert journal.best(state) is None
+    check_winners([state], journal, Trusting("ansor"), maker)
+    assert journal.winner(state) is None
     assert state.best == float("inf")
 
 
@@ -80,7 +81,7 @@ def test_a_record_that_makes_no_schedule_here_is_left_out_but_kept(journal, stat
     old = json.dumps({**json.loads(schedule), "version": 0})
     journal.write(state, Proposal(TEMPLATES, old), Measurement((1.0,)))
     journal.write(state, Proposal(TEMPLATES, schedule), Measurement((2.0,)))
-    confirm([state], journal, Trusting(), maker)
+    check_winners([state], journal, Trusting(), maker)
     assert best(journal, state).schedule == schedule
     again = Journal(journal.store, journal.platform, journal.session)
     assert best(again, state).schedule == old
@@ -95,8 +96,8 @@ def test_a_trace_with_code_in_the_store_costs_itself_and_is_told(
     journal.write(state, Proposal(ANSOR, forged), Measurement((1.0,)))
     journal.write(state, Proposal(TEMPLATES, schedule), Measurement((2.0,)))
     with Maker({task().name: module}, failures(tmp_path, said)) as maker:
-        confirm([state], journal, Trusting(), maker)
-    assert best(journal, state).engine == "autotvm"
+        check_winners([state], journal, Trusting(), maker)
+    assert best(journal, state).by.engine == "autotvm"
     (told,) = said
     assert "a record of ansor on direct is left out: instruction 3, Annotate: key may not" in told
     assert not (tmp_path / "marker").exists()

@@ -1,0 +1,69 @@
+"""Check schedules against the plain loops of their tasks before they may win."""
+
+import math
+from collections.abc import Sequence
+
+from autopipe.compiler import module_io
+from autopipe.processes.contained import Failed
+from autopipe.safety.inspection import NO_TIME, ScheduleChecker
+from autopipe.safety.maker import Maker, Refused
+from autopipe.safety.quarantine import Suspect
+from autopipe.safety.verdict import Finding
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.journal import Journal
+from autopipe.tuning.task_state import TaskState
+
+
+def check_winners(
+    states: Sequence[TaskState], journal: Journal, checker: ScheduleChecker, maker: Maker
+) -> None:
+    """Check the winner of each task, and the next one where it fails, until one passes."""
+    doubtful = list(states)
+    while doubtful:
+        winners = [(state, won.proposal) for state in doubtful if (won := journal.winner(state))]
+        check_proposals(winners, journal, checker, maker)
+        doubtful = [
+            state for state, winner in winners if journal.has_verdict(state, winner, "failed")
+        ]
+    for state in states:
+        won = journal.winner(state)
+        state.best = won.median if won is not None else math.inf
+
+
+def check_proposals(
+    proposals: Sequence[tuple[TaskState, Proposal]],
+    journal: Journal,
+    checker: ScheduleChecker,
+    maker: Maker,
+) -> None:
+    """Append a verdict on each schedule that has none yet.
+
+    One that computes something else than its workload, that fails, or that cannot be made again
+    fails its check. A check that cannot be made, for lack of time or memory, fails nothing: the
+    build is verified as a whole later on.
+    """
+    suspects = []
+    for state, proposal in proposals:
+        if journal.has_verdict(state, proposal, "passed"):
+            continue
+        try:
+            suspects.append((state, proposal, _make_suspect(state, proposal, maker)))
+        except (Refused, Failed) as error:
+            maker.left_out(state.task.name, proposal.by, error)
+            journal.add_verdict(state, proposal, "failed", str(error))
+    verdicts = checker.judge([suspect for _, _, suspect in suspects])
+    for (state, proposal, _), verdict in zip(suspects, verdicts, strict=True):
+        if verdict.condemns:
+            if verdict.finding is Finding.WRONG:
+                journal.quarantine(state, proposal, verdict.reason or "")
+            journal.add_verdict(state, proposal, "failed", verdict.reason or "")
+        elif verdict is not NO_TIME:
+            journal.add_verdict(state, proposal, "passed", verdict.reason or "")
+
+
+def _make_suspect(state: TaskState, proposal: Proposal, maker: Maker) -> Suspect:
+    task = state.task.name
+    scheduled = maker.replay(task, *proposal)
+    return Suspect(
+        task, *proposal.by, proposal.schedule, module_io.from_json(state.text), scheduled
+    )

@@ -1,0 +1,163 @@
+"""Pick the winner of a task: one pure function of the evidence about its schedules."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from autopipe.benchmarking.interval import Interval, paired
+from autopipe.tuning.evidence import Place, Proposal, TaskEvidence
+
+HARDLY: Final = 1.02
+"""The untuned schedule stays where its repeats take so many times as long as the fastest."""
+
+SURE: Final = 0.99
+"""Confidence of the sign test on whole packages."""
+
+LIKELY: Final = 0.8
+"""Confidence of the sign test on one kernel inside the model. A mistake there costs little, for the
+packages decide on all of them; to ask for `SURE` would leave most of the gain."""
+
+LEAST: Final = 0.99
+"""A challenger has to take less than this part of the incumbent's time inside the model."""
+
+
+def pick_winner(
+    evidence: Iterable[TaskEvidence],
+    *,
+    untuned: Proposal | None = None,
+    engines: Sequence[str] = (),
+) -> TaskEvidence | None:
+    """Return the evidence whose times are the winner's, or None where no schedule may win.
+
+    `untuned` is the schedule of an untuned build. `engines` is in order of preference where the
+    policy selects the first engine, and empty where it selects the fastest. These rules go from the
+    top to the bottom; the first one that leaves a single schedule decides:
+
+    | where | a schedule |
+    |---|---|
+    | check | that failed one, or is excluded, never wins |
+    | any | without a time never wins; with `engines`, only those of the first that has a time win |
+    | in model | wins over others if it alone was compared there, or is the incumbent: the untuned
+      one, or else the fastest of the trials. A challenger takes its place if it takes less than
+      `LEAST` of its time, by the sign test at `LIKELY`, and its package less than the incumbent's,
+      by the sign test at `SURE` |
+    | repeat | that was repeated wins over those that were not, by its median in the series whose
+      winner is the steadiest; the untuned one stays if it takes at most `HARDLY` of the fastest |
+    | trial | wins by its least median; coarse times come after all others |
+
+    The times of who wins inside the model stay those of its repeats, or of its fastest trial: times
+    of two places are not compared. Of equals the one that was measured first wins.
+    """
+    known = list(evidence)
+    trials = rank_trials(known, engines=engines)
+    repeats = rank_repeats(known, untuned=untuned, engines=engines)
+    ranked = [*_keep_untuned(repeats, untuned), *repeats, *trials]
+    best = next(iter(ranked), None)
+    if best is None:
+        return None
+    places = _place_in_model(known, ranked, untuned)
+    decided = pick_in_model(known, *places) if places else None
+    return next((own for own in ranked if own.proposal == decided), best)
+
+
+def rank_trials(
+    evidence: Iterable[TaskEvidence], *, engines: Sequence[str] = ()
+) -> list[TaskEvidence]:
+    """Return the times of all schedules that may win, repeats among them, the fastest first."""
+    known = list(evidence)
+    barred = {one.proposal for one in known if one.check in {"failed", "excluded"}}
+    timed = [
+        one
+        for one in known
+        if one.place in {"trial", "repeat"} and one.median < math.inf and one.proposal not in barred
+    ]
+    has_time = {one.proposal.by.engine for one in timed}
+    first = next((engine for engine in engines if engine in has_time), None)
+    if first is not None:
+        timed = [one for one in timed if one.proposal.by.engine == first]
+    return sorted(timed, key=_rank)
+
+
+def rank_repeats(
+    evidence: Iterable[TaskEvidence],
+    *,
+    untuned: Proposal | None = None,
+    engines: Sequence[str] = (),
+) -> list[TaskEvidence]:
+    """Return the times of the series of repeats that decides, the fastest first."""
+    series: dict[int, list[TaskEvidence]] = defaultdict(list)
+    for one in rank_trials(evidence, engines=engines):
+        if one.place == "repeat":
+            series[one.series].append(one)
+
+    def unsteadiness(number: int) -> tuple[float, int]:
+        winner, *_ = [*_keep_untuned(series[number], untuned), *series[number]]
+        return winner.spread, -number
+
+    return series[min(series, key=unsteadiness, default=0)]
+
+
+def compare_in_model(
+    evidence: Iterable[TaskEvidence], challenger: Proposal, incumbent: Proposal, sure: float
+) -> Interval | None:
+    """Return what a challenger takes by what the incumbent takes inside the model."""
+    return _compare(evidence, "in_model", challenger, incumbent, sure)
+
+
+def beats_in_model(
+    evidence: Iterable[TaskEvidence], challenger: Proposal, incumbent: Proposal
+) -> bool:
+    """Tell whether a kernel is likely to be faster inside the model, by enough for a change."""
+    likely = compare_in_model(evidence, challenger, incumbent, LIKELY)
+    return likely is not None and likely.high < 1.0 and likely.ratio < LEAST
+
+
+def pick_in_model(
+    evidence: Iterable[TaskEvidence], incumbent: Proposal, *challengers: Proposal
+) -> Proposal:
+    """Return the schedule that the model decides for: the incumbent, if no challenger beats it."""
+    known = list(evidence)
+    faster = {}
+    for one in challengers:
+        whole = _compare(known, "package", one, incumbent, SURE)
+        if beats_in_model(known, one, incumbent) and whole is not None and whole.high < 1.0:
+            ratio = compare_in_model(known, one, incumbent, LIKELY)
+            faster[one] = ratio.ratio if ratio else math.inf
+    return min(faster, key=lambda one: (faster[one], one), default=incumbent)
+
+
+def _keep_untuned(repeats: Sequence[TaskEvidence], untuned: Proposal | None) -> list[TaskEvidence]:
+    """Return the repeats of the untuned schedule if the fastest is hardly faster."""
+    return [
+        one
+        for one in repeats
+        if one.proposal == untuned and one.median <= HARDLY * repeats[0].median
+    ]
+
+
+def _place_in_model(
+    known: Sequence[TaskEvidence], ranked: Sequence[TaskEvidence], untuned: Proposal | None
+) -> list[Proposal]:
+    """Return the schedules that were timed inside the model and may win, the incumbent first."""
+    timed = {one.proposal for one in known if one.place == "in_model"}
+    found = [one for one in dict.fromkeys(one.proposal for one in ranked) if one in timed]
+    held = [one for one in found if untuned is not None and one.body == untuned.body]
+    return list(dict.fromkeys((*held, *found)))
+
+
+def _compare(
+    evidence: Iterable[TaskEvidence], place: Place, one: Proposal, other: Proposal, sure: float
+) -> Interval | None:
+    """Return the ratio of two schedules over all rounds in which both were timed."""
+    times: Mapping[Proposal, dict[int, tuple[float, ...]]] = {one: {}, other: {}}
+    for known in evidence:
+        if known.place == place and known.proposal in times:
+            times[known.proposal][known.series] = known.times
+    both = sorted(times[one].keys() & times[other].keys())
+    pairs = [pair for at in both for pair in zip(times[one][at], times[other][at], strict=True)]
+    return paired([new for new, _ in pairs], [old for _, old in pairs], sure) if pairs else None
+
+
+def _rank(one: TaskEvidence) -> tuple[bool, float, float, Proposal]:
+    return one.coarse, one.median, math.inf if one.row is None else one.row, one.proposal
