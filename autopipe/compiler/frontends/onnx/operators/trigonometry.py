@@ -1,14 +1,21 @@
 """Trigonometric and hyperbolic functions."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class Cosh(onnx_frontend.OnnxOpConverter):
@@ -18,7 +25,9 @@ class Cosh(onnx_frontend.OnnxOpConverter):
     """
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         half = bb.normalize(relax.op.multiply(inputs[0], relax.const(0.5, inputs[0].ty.dtype)))
         rising, falling = _half_squares(bb, half)
         return relax.op.add(rising, falling)
@@ -28,7 +37,9 @@ class Sinh(onnx_frontend.OnnxOpConverter):
     """Sinh by such exponentials, and near 0, where they cancel, by the tangent of half."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         (value,) = inputs
         number = partial(relax.const, dtype=value.ty.dtype)
         half = bb.normalize(relax.op.multiply(value, number(0.5)))
@@ -42,7 +53,7 @@ class Sinh(onnx_frontend.OnnxOpConverter):
         return relax.op.where(is_small, small, relax.op.subtract(rising, falling))
 
 
-def _half_squares(bb: Any, half: Any) -> tuple[Any, Any]:
+def _half_squares(bb: BlockBuilder, half: Expr) -> tuple[Expr, Expr]:
     """Return half the squares of exp(half) and of exp(-half)."""
     made = []
     for value in (half, bb.normalize(relax.op.negative(half))):
