@@ -111,8 +111,7 @@ def pick_boxes(
         boxes: [images, boxes, 4] corners; with `centered` middle, width and height.
         scores: [images, classes, boxes].
         order: [images, classes, boxes], places of the scores from the best one down.
-        limits: [1] int64, how many are picked of a class; [1], intersection over union of two boxes
-            that both stay, at most; and [1], above which scores count, where not all do.
+        limits: [1] each: boxes of a class, intersection over union, and the least score, if any.
         centered: Whether boxes have a middle.
 
     Returns [images * classes, boxes] int64, of which the first ones hold, and [images * classes].
