@@ -39,11 +39,11 @@ from autopipe.schedules.engines.registry import engines
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import serve
 from autopipe.tasks.task import Task
-from autopipe.tuning.contest import Contest, ContestEntry
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.loop import TuningLoop, batch_size
-from autopipe.tuning.scheduler import gradient
-from autopipe.tuning.searcher import Searcher, key
+from autopipe.tuning.search.bandit import Contest, ContestEntry
+from autopipe.tuning.search.loop import TuningLoop, batch_size
+from autopipe.tuning.search.scheduler import gradient
+from autopipe.tuning.search.searcher import Searcher, key
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 

@@ -44,7 +44,7 @@ from autopipe.schedules.engines.loops import as_declared
 from autopipe.stages import PRELOADED
 from autopipe.store.store import Store, open_store
 from autopipe.tasks.op_info import OpInfo
-from autopipe.tuning.rescue import rescued
+from autopipe.tuning.partial_result import rescued
 from autopipe.tuning.trials import LATE
 
 _ANY: Final = 10_000_000

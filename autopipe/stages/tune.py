@@ -91,7 +91,7 @@ class TuneStage(Stage, frozen=True):
         from autopipe.environment.toolchain import Linker
         from autopipe.schedules.policy import Policy
         from autopipe.tuning.run import tune
-        from autopipe.tuning.tools import TuningPlan
+        from autopipe.tuning.setup import TuningPlan
 
         extensions.check()
         try:

@@ -29,7 +29,7 @@ from autopipe.schedules.policy import Policy
 from autopipe.schedules.replay import replay
 from autopipe.tasks.task import Task
 from autopipe.tuning.run import tune
-from autopipe.tuning.tools import TuningPlan
+from autopipe.tuning.setup import TuningPlan
 
 _ANSWERING: Final = 0.05
 """Part of the seconds that making the winner again may take."""

@@ -6,11 +6,32 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
+from autopipe.config.tuning import Budget
+
 CHECKS: Final = "checks of winners"
 COMPARISONS: Final = "comparisons in the model"
-RUN_OFFS: Final = "repeated measurements"
+REPEATS: Final = "repeated measurements"
 TASKS: Final = "tasks"
 """What is left out for lack of time, as reports call it."""
+
+_IN_MODEL: Final = 1 / 4
+"""Part of a budget of time that the comparison inside the model may take."""
+
+_LONGEST: Final = 60.0
+"""Seconds that it may take where no budget of time is given."""
+
+_SETTLING: Final = 2.0
+"""How many times as long as the first round what comes after the search takes: it times three
+schedules instead of one, and checks two."""
+
+_MOST_SETTLING: Final = 0.4
+"""Part of a budget of time that is kept back for what comes after the search, at most."""
+
+_CLOSING: Final = 1 / 20
+"""Part of it in which nothing more is begun: what goes on is ended, and all is written."""
+
+_START: Final = 1 / 4
+"""Part of it that is kept back before the first round has shown how long a round takes."""
 
 
 @dataclass(slots=True)
@@ -23,6 +44,34 @@ class Deadline:
     """Seconds that are kept for later steps."""
     left_out: Counter[str] = field(default_factory=Counter)
     """How many of what kind of work were left out for lack of time."""
+    in_model: float = 0.0
+    """Seconds that the comparison inside the model may take; 0 where there is none."""
+    settling: float = 0.0
+    """Seconds that are kept back for what comes after the search."""
+
+    @classmethod
+    def of(cls, budget: Budget, elapsed: float, *, in_model: bool) -> "Deadline":
+        """Return the end of a budget of which so many seconds have elapsed."""
+        time = budget.time
+        deadline = cls()
+        if in_model:
+            deadline.in_model = _LONGEST if time is None else _IN_MODEL * time
+        if time is not None:
+            deadline.end = monotonic() + (1 - _CLOSING) * time - elapsed
+            deadline._keep(_START * time)
+        return deadline
+
+    def keep_back(self, budget: Budget, first_round: float) -> None:
+        """End the search in time, after a first round of so many seconds."""
+        if budget.time is not None:
+            self._keep(min(_SETTLING * first_round, _MOST_SETTLING * budget.time))
+
+    def limit_search(self, budget: Budget) -> Budget:
+        """Return the budget of the search: without what is kept for later steps."""
+        if budget.time is None:
+            return budget
+        kept = self.in_model + self.settling + _CLOSING * budget.time
+        return budget.model_copy(update={"time": budget.time - kept})
 
     def left(self) -> float:
         """Return the seconds that this step has left."""
@@ -31,3 +80,7 @@ class Deadline:
     def told(self) -> tuple[str, ...]:
         """Return what was left out, an entry a kind of work."""
         return tuple(f"{what} ({count})" for what, count in sorted(self.left_out.items()) if count)
+
+    def _keep(self, settling: float) -> None:
+        self.settling = settling
+        self.kept = self.in_model + settling

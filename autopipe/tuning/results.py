@@ -23,7 +23,7 @@ from autopipe.schedules.policy import Contender
 from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, Shares
 from autopipe.tasks.shares import shares as shares_of
 from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.finals import Decided
+from autopipe.tuning.finals.compare import Decided
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.progress import latency
 from autopipe.tuning.task_state import TaskState
@@ -38,18 +38,18 @@ class Results:
         journal: Journal,
         failures: Failures,
         open_settings: Mapping[str, Mapping[str, OpenSetting]],
-        decided: Sequence[Decided] = (),
+        compared: Sequence[Decided] = (),
     ) -> None:
         """Take the tasks, and the settings of open sizes by the workload whose record has them.
 
-        `decided` is what came of each model that finals were played in.
+        `compared` is what came of each model in which finalists were compared.
         """
         self.left_out: tuple[str, ...] = ()
         """What there was no time for."""
-        self._reports = tuple(one.report for one in decided)
+        self._reports = tuple(one.report for one in compared)
         # at the first size that a task is called at; later ones try nobody else
-        self._inside = ChainMap(*(dict(one.times) for one in decided))
-        self._finals = ChainMap(*(dict(one.tasks) for one in decided))
+        self._inside = ChainMap(*(dict(one.times) for one in compared))
+        self._finals = ChainMap(*(dict(one.tasks) for one in compared))
         self._open_settings = open_settings
         self._states = states
         self._journal = journal

@@ -7,17 +7,20 @@ from autopipe.environment.environment import version
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.tuning.deadline import CHECKS, TASKS
-from autopipe.tuning.first_round import reweigh, start
-from autopipe.tuning.in_model import decide
-from autopipe.tuning.over_sizes import best, families, guests
-from autopipe.tuning.prepare import prepare
-from autopipe.tuning.price import leave_out_libraries
+from autopipe.tuning.finals.in_model import ModelComparison
+from autopipe.tuning.finals.over_sizes import find_families, invite_guests, pick_settings
+from autopipe.tuning.finals.repeat import repeat_fastest
+from autopipe.tuning.journal import Journal
 from autopipe.tuning.results import Results
-from autopipe.tuning.runoff import settle
-from autopipe.tuning.search import search
-from autopipe.tuning.seeds import seed
+from autopipe.tuning.search.first_round import measure_shares, run_first_round
+from autopipe.tuning.search.library_cost import leave_out_libraries
+from autopipe.tuning.search.prepare import prepare_tasks
+from autopipe.tuning.search.run_search import run_search
+from autopipe.tuning.search.seeds import measure_seeds
+from autopipe.tuning.search.worth import set_aside
+from autopipe.tuning.setup import Setup, TuningPlan, open_setup
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Tools, TuningPlan, open_tools
+from autopipe.tuning.trials import Trials
 
 _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
@@ -31,63 +34,88 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
     """
     for package in _NEEDED:
         version(package)
-    with open_tools(plan, ctx) as opened:
-        tools = opened
-        states = prepare(tools, {task.index: task.share for task in tools.tasks})
-        begun = tools.journal.session.elapsed
-        start(states, tools)
-        tools = tools.keeping_back(tools.journal.session.elapsed - begun)
-        states = reweigh(states, tools)
-        known = _known(states, tools)
-        seed(states, tools)
-        ended = search(states, tools)
-        leave_out_libraries(states, tools)
-        found = families(tools.open_tasks, states)
-        tools.deadline.kept = tools.finals
-        settle(states, tools, guests(found, tools.journal, tools.maker))
-        tools.deadline.kept = 0.0
-        decided = decide(states, tools)
-        _count_left_out(states, tools)
-        results = Results(
-            states, tools.journal, tools.failures, best(found, tools.journal), decided
-        )
-        results.left_out = tools.deadline.told()
-        return _write(results, tools, ctx, ended) + known + _unsteady(states, tools)
+    with open_setup(plan, ctx) as setup:
+        tasks, checks, deadline = setup.tasks, setup.checks, setup.deadline
+        journal = checks.journal
+        states = _prepare(setup)
+        earlier = _report_earlier(states, setup)
+        measure_seeds(setup.open_trials(states), checks.maker)
+        progress = setup.report_progress(states)
+        trials = setup.open_trials(states, progress)
+        ended = run_search(trials, plan=plan, checks=checks, progress=progress)
+        price = plan.tuning.library_price
+        leave_out_libraries(states, journal=journal, price=price, emit=setup.emit)
+        families = find_families(tasks.dynamic, states)
+        guests = invite_guests(families, journal, checks.maker)
+        deadline.kept = deadline.in_model
+        repeat_fastest(
+            trials, runner=setup.bench.runner, checks=checks, guests=guests, deadline=deadline,
+            dynamic=tasks.dynamic,
+        )  # fmt: skip
+        deadline.kept = 0.0
+        comparison = ModelComparison(
+            plan=plan, tasks=tasks, checks=checks, bench=setup.bench, deadline=deadline,
+            emit=setup.emit,
+        )  # fmt: skip
+        compared = comparison.compare(states)
+        _count_left_out(states, trials, setup)
+        settings = pick_settings(families, journal)
+        results = Results(states, journal, checks.failures, settings, compared)
+        results.left_out = deadline.told()
+        return _write(results, journal, ctx, ended) + earlier + _report_unsteady(states, journal)
 
 
-def _count_left_out(states: Sequence[TaskState], tools: Tools) -> None:
+def _prepare(setup: Setup) -> list[TaskState]:
+    """Measure what needs no search; return the tasks by their measured shares of the time.
+
+    Rules may go by a share. Those that are not worth a search are set aside.
+    """
+    tasks, checks, plan = setup.tasks, setup.checks, setup.plan
+    shares = {task.index: task.share for task in tasks.tuned}
+    states = prepare_tasks(tasks, shares, policy=plan.policy, checks=checks)
+    begun = checks.journal.session.elapsed
+    run_first_round(setup.open_trials(states), checks)
+    setup.deadline.keep_back(plan.tuning.budget, checks.journal.session.elapsed - begun)
+    shares = measure_shares(states, checks.journal)
+    states = prepare_tasks(tasks, shares, policy=plan.policy, checks=checks, before=states)
+    run_first_round(setup.open_trials(states), checks)
+    set_aside(states, plan.judge)
+    return states
+
+
+def _count_left_out(states: Sequence[TaskState], trials: Trials, setup: Setup) -> None:
     """Count the tasks and winners that there was no time for."""
-    journal, left_out = tools.journal, tools.deadline.left_out
+    journal, left_out = setup.checks.journal, setup.deadline.left_out
     winners = [(state, journal.winner(state)) for state in states]
     left_out[CHECKS] = sum(
         winner is not None and not journal.has_verdict(state, winner.proposal, "passed")
         for state, winner in winners
     )
-    if tools.trials(states).late():
+    if trials.late():
         left_out[TASKS] = sum(not state.trials for state in states)
 
 
-def _write(results: Results, tools: Tools, ctx: Context, ended: str) -> str:
+def _write(results: Results, journal: Journal, ctx: Context, ended: str) -> str:
     """Write the artifact; return what it comes to."""
     results.write(ctx.out, ended)
-    if damaged := tools.journal.store.damaged:
+    if damaged := journal.store.damaged:
         text = f"{ctx.records}: skipped {damaged} damaged records"
         ctx.emit(Warn(stage="tune", message=text))
     return results.summary(ended)
 
 
-def _known(states: Sequence[TaskState], tools: Tools) -> str:
-    """Tell, and return for the summary, how much earlier runs have measured of these tasks."""
-    counts = [tools.journal.earlier(state) for state in states]
+def _report_earlier(states: Sequence[TaskState], setup: Setup) -> str:
+    """Report, and return for the summary, how many records of these tasks earlier runs left."""
+    counts = [setup.checks.journal.earlier(state) for state in states]
     tasks = sum(map(bool, counts))
     if not tasks:
         return ""
     text = f"known: {sum(counts)} records of earlier runs for {tasks} of {len(states)} tasks"
-    tools.emit(Progress(stage="tune", message=text))
+    setup.emit(Progress(stage="tune", message=text))
     return f"; {text}"
 
 
-def _unsteady(states: Sequence[TaskState], tools: Tools) -> str:
-    winners = [tools.journal.winner(state) for state in states]
+def _report_unsteady(states: Sequence[TaskState], journal: Journal) -> str:
+    winners = [journal.winner(state) for state in states]
     count = sum(winner.is_unsteady for winner in winners if winner)
     return f"; the times of {count} are unsteady: the machine was busy" if count else ""

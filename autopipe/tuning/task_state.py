@@ -8,8 +8,8 @@ import tvm
 
 from autopipe.schedules.policy import PLAIN, SERIAL, Contender, allows
 from autopipe.tasks.task import Task
-from autopipe.tuning.contest import Contest
 from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.search.bandit import Contest
 
 
 @dataclass(slots=True)

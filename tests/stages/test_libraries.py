@@ -11,7 +11,7 @@ from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.stage import Context
 from autopipe.safety.inspection import Inspector
 from autopipe.stages.tune import TuneStage
-from autopipe.tuning import tools
+from autopipe.tuning import setup
 from tests.schedules.products import product, task_of
 from tests.schedules.tasks import Trusting
 from tests.stages.small_tuning import FACTS
@@ -55,7 +55,7 @@ def tuned(tmp_path, monkeypatch):
         workload = tmp_path / "tasks/workloads" / f"{task.workload}.json"
         workload.write_text(tvm.ir.save_json(bare))
         clock = Clock(seconds)
-        monkeypatch.setattr(tools, "open_runner", lambda _: clock)
+        monkeypatch.setattr(setup, "open_runner", lambda _: clock)
         monkeypatch.setattr(Inspector, "of", lambda *_: Trusting())
         document = {
             "version": 1, "name": "small", "model": {"path": "x.onnx"},

@@ -26,7 +26,7 @@ from autopipe.pipeline.stage import Context
 from autopipe.stages.build import BuildStage
 from autopipe.stages.tasks import TasksStage
 from autopipe.stages.tune import TuneStage
-from autopipe.tuning import runoff
+from autopipe.tuning.finals import repeat
 from tests.artifacts.examples import imported
 from tests.compiler.graphs import PLAIN
 from tests.support import here
@@ -269,7 +269,7 @@ def main() -> None:
     tune = TuneStage.of(plan, folder)
     assert tune is not None
     # Who wins is not what this is about.
-    with patch.object(runoff, "_PATIENCE", 0.0), patch.object(runoff, "_BEST", 1):
+    with patch.object(repeat, "_PATIENCE", 0.0), patch.object(repeat, "_BEST", 1):
         for stage in (TasksStage.of(plan, folder), tune, BuildStage.of(plan, folder)):
             sys.stdout.write(f"{stage.name}: {stage.run(context(folder, stage.name))}\n")
     ours = results(tvm.runtime.load_module(str(folder / "build" / "lib.so")))

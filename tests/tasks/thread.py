@@ -61,7 +61,7 @@ def _injective(odd: Odd) -> None:
 
 
 def _both(odd: Odd) -> None:
-    from autopipe.tuning.worth import set_aside
+    from autopipe.tuning.search.worth import set_aside
 
     _is(odd, "simple", "transpose")  # S2
     row = odd.tuned("prod")[0]

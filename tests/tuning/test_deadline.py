@@ -20,14 +20,13 @@ from autopipe.safety.inspection import NO_TIME, Inspector
 from autopipe.safety.maker import Maker
 from autopipe.safety.quarantine import Suspect
 from autopipe.schedules.engines import static
-from autopipe.tuning.check_schedules import check_winners
+from autopipe.tuning.check_schedules import Checks, check_winners
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.final_models import Limits, TooLate
+from autopipe.tuning.finals.model_runs import Limits, Pace, TooLate
+from autopipe.tuning.finals.repeat import Extras, measure_repeats
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.pace import Pace
 from autopipe.tuning.progress import ProgressReporter
-from autopipe.tuning.runoff import run_off
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, task
@@ -62,7 +61,13 @@ def test_the_trials_decide_where_there_is_no_time_to_repeat_them(journal, end):
     state = state_of(task(flops=0.0), (ANSOR, TEMPLATES), rule=Rule())
     journal.write(state, Proposal(ANSOR, "a1"), Measurement((2.0,)))
     journal.write(state, Proposal(TEMPLATES, "t1"), Measurement((1.0,)))
-    run_off(trials_of(journal, [state]), Timer(), NOBODY, {}, deadline)
+    trials = trials_of(journal, [state])
+    measure_repeats(
+        trials,
+        runner=Timer(),
+        extras=Extras(),
+        deadline=deadline,
+    )
     assert journal.winner(state).median == 1.0
     assert deadline.told() == ("repeated measurements (1)",)
 
@@ -82,10 +87,11 @@ def test_a_winner_that_was_not_checked_for_lack_of_time_is_checked_later(journal
     assert isinstance(outcome, Postponed)
     assert inspector.judge([suspect]) == [NO_TIME]
     with Maker({state.task.name: module}, kept) as maker:
-        check_winners([state], journal, inspector, maker)
+        checks = Checks(journal=journal, maker=maker, inspector=inspector, failures=kept)
+        check_winners([state], checks)
         assert (state.best, verdicts(journal, state)) == (1.0, [])
         seconds = 60.0
-        check_winners([state], journal, inspector, maker)
+        check_winners([state], checks)
     assert (state.best, verdicts(journal, state)) == (1.0, ["passed"])
 
 

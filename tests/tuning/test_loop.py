@@ -12,11 +12,11 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.first_round import measure_starts, shares
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.loop import TuningLoop, batch_size
-from autopipe.tuning.scheduler import gradient, round_robin
-from autopipe.tuning.searcher import OutOfTime
+from autopipe.tuning.search.first_round import measure_shares, measure_starts
+from autopipe.tuning.search.loop import TuningLoop, batch_size
+from autopipe.tuning.search.scheduler import gradient, round_robin
+from autopipe.tuning.search.searcher import OutOfTime
 from tests.tuning.states import ANSOR, HERE, STATIC, TEMPLATES, state, trials_of
 
 
@@ -354,7 +354,7 @@ def test_shares_are_those_of_the_measured_starts(journal):
         state(2, share=0.2),
     ]
     start(journal, tasks, {"trials": 8})
-    assert shares(tasks, journal) == pytest.approx({0: 0.6, 1: 0.2, 2: 0.2})
+    assert measure_shares(tasks, journal) == pytest.approx({0: 0.6, 1: 0.2, 2: 0.2})
 
 
 def test_a_search_is_told_of_its_own_schedules_only(journal):

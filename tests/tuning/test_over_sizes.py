@@ -12,9 +12,9 @@ from autopipe.records.store import RecordStore
 from autopipe.stages.build import _of_likely
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.finals.over_sizes import find_families, invite_guests, pick_settings
+from autopipe.tuning.finals.repeat import Extras, measure_repeats
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.over_sizes import best, families, guests
-from autopipe.tuning.runoff import run_off
 from tests.artifacts.examples import best_record
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, TEMPLATES, state_of, trials_of
@@ -72,8 +72,8 @@ def write(journal, state, times):
 
 def settled(journal, every, states, times, unfit=()):
     """Tune until the end, and return the settings for open sizes."""
-    found = families([every, *(state.task for state in states)], states)
-    invited = guests(found, journal, Maker(unfit))
+    found = find_families([every, *(state.task for state in states)], states)
+    invited = invite_guests(found, journal, Maker(unfit))
     names = [state.task.name for state in states]
     machine = Machine(
         {
@@ -82,10 +82,13 @@ def settled(journal, every, states, times, unfit=()):
             for name, at in zip(names, row, strict=True)
         }
     )
-    run_off(
-        trials_of(journal, states), machine, (lambda _: [], lambda *_: None), invited, Deadline()
+    measure_repeats(
+        trials_of(journal, states),
+        runner=machine,
+        extras=Extras(guests=invited),
+        deadline=Deadline(),
     )
-    return best(found, journal)
+    return pick_settings(found, journal)
 
 
 def test_what_is_best_over_all_sizes_wins_and_not_what_is_best_at_one(journal):
@@ -132,7 +135,7 @@ def test_a_task_that_no_template_schedules_has_no_setting(journal):
     every, (first, _) = pair()
     write(journal, first, {"trace": 1e-6})
     assert settled(journal, every, (first,), {"trace": (1e-6,)}) == {}
-    assert families([every], []) == []
+    assert find_families([every], []) == []
 
 
 def test_the_build_takes_what_is_best_over_all_first():

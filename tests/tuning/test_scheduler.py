@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from autopipe.tuning.scheduler import SCHEDULERS, gradient, round_robin
+from autopipe.tuning.search.scheduler import SCHEDULERS, gradient, round_robin
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, state_of
 

@@ -8,7 +8,7 @@ from autopipe.processes import contained
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.searcher import OutOfTime, Searcher, key
+from autopipe.tuning.search.searcher import OutOfTime, Searcher, key
 from tests.schedules.tasks import CONDITIONS
 from tests.tuning.states import state
 

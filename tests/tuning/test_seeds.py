@@ -20,7 +20,7 @@ from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.templates.serve import serve
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.seeds import nearest, seeds
+from autopipe.tuning.search.seeds import nearest, seeds
 from tests.records.test_autotvm import PRODUCT
 from tests.schedules.engines.test_static import conv, dense, depthwise, module_of
 from tests.schedules.made import failures

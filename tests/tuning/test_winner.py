@@ -14,8 +14,8 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Place, Proposal, TaskEvidence
+from autopipe.tuning.finals.repeat import Extras, measure_repeats
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.runoff import run_off
 from autopipe.tuning.winner import HARDLY, LEAST, pick_winner
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of, trials_of
@@ -200,7 +200,12 @@ def tuned(folder, workers):
             name = workers.names[at % len(workers.names)]
             journal.write(state, proposal, Measurement(workers.time(proposal.schedule), by=name))
     trials = trials_of(journal, [state])
-    run_off(trials, workers, (lambda _: [], lambda *_: None), {}, Deadline())
+    measure_repeats(
+        trials,
+        runner=workers,
+        extras=Extras(),
+        deadline=Deadline(),
+    )
     return journal, state
 
 

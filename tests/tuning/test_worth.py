@@ -15,8 +15,8 @@ from autopipe.schedules.engines.autotvm import AutoTVM
 from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.op_info import OpInfo
-from autopipe.tuning.searcher import Searcher, key
-from autopipe.tuning.worth import NotWorth, demand, set_aside, size
+from autopipe.tuning.search.searcher import Searcher, key
+from autopipe.tuning.search.worth import NotWorth, demand, set_aside, size
 from tests.schedules.tasks import CONDITIONS
 from tests.tuning.states import state
 

@@ -1,20 +1,18 @@
 """Calls of functions under conditions, of which loops are made."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from tvm import relax
-from tvm.ir import Expr
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+# ruff: noqa: ANN401  TVM has no types
 
 
-def while_true(
-    builder: BlockBuilder, steps: list[Expr], changing: Sequence[Expr], fixed: Sequence[Expr]
-) -> relax.SeqExpr:
+def while_true(builder: Any, steps: list[Any], changing: list[Any], fixed: Sequence[Any]) -> Any:
     """Return the calls of `steps`, each under the condition that the one before it returned."""
     bindings = []
 
-    def bound(name: str, value: Expr) -> relax.Var:
+    def bound(name: str, value: Any) -> Any:
         made = builder.normalize(value)
         variable = relax.Var(name, made.ty)
         bindings.append(relax.VarBinding(variable, made))
@@ -29,6 +27,6 @@ def while_true(
     return relax.SeqExpr([relax.BindingBlock(bindings)], result)
 
 
-def as_many(builder: BlockBuilder, left: Expr, rounds: int) -> Expr:
+def as_many(builder: Any, left: Any, rounds: int) -> Any:
     """Return whether at least so many rounds are left."""
     return builder.normalize(relax.op.less_equal(relax.const(rounds, "int64"), left))

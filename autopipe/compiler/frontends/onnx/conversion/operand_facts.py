@@ -1,18 +1,19 @@
 """What a converter can know of its operands and of its node before the model runs."""
 
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from tvm import relax, tirx
-from tvm.ir import Expr, GenericConst, Type
+from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Parameters
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
+# ruff: noqa: ANN401  what TVM has no types for
 
-def require_values(operand: Expr | None, params: Parameters, what: str) -> Array:
+
+def require_values(operand: Any, params: Any, what: str) -> Array:
     """Return the values of an operand; raises `ModelError` with `what` if they are computed."""
     found = read_values(operand, params)
     if found is None:
@@ -20,7 +21,7 @@ def require_values(operand: Expr | None, params: Parameters, what: str) -> Array
     return found
 
 
-def read_values(operand: Expr | None, params: Parameters) -> Array | None:
+def read_values(operand: Any, params: Any) -> Array | None:
     """Return the values of an operand, None if they are computed or come from outside."""
     if operand is None:
         return None
@@ -33,17 +34,17 @@ def read_values(operand: Expr | None, params: Parameters) -> Array | None:
     return array
 
 
-def make_constant(array: Array) -> GenericConst:
+def make_constant(array: Array) -> Any:
     """Return an array as a constant of its dtype; `relax.const` alone makes 32 bits of 64."""
     return relax.const(array, str(array.dtype))
 
 
-def require_shape(operand: Expr, what: str) -> list[int]:
+def require_shape(operand: Any, what: str) -> list[int]:
     """Return the shape of an operand; raises `ModelError` with `what` if it depends on data."""
     return require_type_shape(operand.ty, what)
 
 
-def require_type_shape(kind: Type, what: str) -> list[int]:
+def require_type_shape(kind: Any, what: str) -> list[int]:
     """Return the shape of a tensor's type; raises `ModelError` with `what` for any other."""
     found = read_extents(kind, what)
     if -1 in found:
@@ -57,7 +58,7 @@ def require_type_shape(kind: Type, what: str) -> list[int]:
     return found
 
 
-def read_extents(kind: Type, what: str) -> list[int]:
+def read_extents(kind: Any, what: str) -> list[int]:
     """Return the shape of a tensor's type, -1 where a size is open.
 
     Raises `ModelError` with `what` for a shape that depends on data.
@@ -68,7 +69,7 @@ def read_extents(kind: Type, what: str) -> list[int]:
     return [int(dim) if isinstance(dim, tirx.IntImm) else -1 for dim in dims]
 
 
-def is_fixed(kind: Type) -> bool:
+def is_fixed(kind: Any) -> bool:
     """Whether a tensor's type has a shape of numbers."""
     dims = getattr(getattr(kind, "shape", None), "values", None)
     return dims is not None and all(isinstance(dim, tirx.IntImm) for dim in dims)
@@ -79,17 +80,12 @@ def decode_text(value: bytes | str) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def read_node_name(attr: Attributes) -> str:
+def quote_node_name(attr: Any) -> str:
     """Return the name of the node whose attributes TVM gives."""
-    return str(attr["tvm_custom"]["name"])
+    return repr(attr["tvm_custom"]["name"])
 
 
-def quote_node_name(attr: Attributes) -> str:
-    """Return the name of the node as a message has it."""
-    return repr(read_node_name(attr))
-
-
-def require_constant(kind: str, operand: Expr, attr: Attributes, params: Parameters) -> Array:
+def require_constant(kind: str, operand: Any, attr: Any, params: Any) -> Array:
     """Return an operand that decides a shape; raises `ModelError` if it is computed."""
     found = read_values(operand, params)
     if found is None:
@@ -100,6 +96,6 @@ def require_constant(kind: str, operand: Expr, attr: Attributes, params: Paramet
     return found
 
 
-def scalar_maker(data: Expr) -> Callable[[float], GenericConst]:
+def scalar_maker(data: Any) -> Any:
     """Return a function that makes constants of the dtype of some data."""
     return partial(relax.const, dtype=str(data.ty.dtype))

@@ -5,16 +5,15 @@ two parts: one counts, and after that the other writes as many rows as were coun
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final
 
 from tvm import te, tirx
-from tvm.ir import Expr, Var
 from tvm.script.ir_builder import IRBuilder
-from tvm.tirx import Stmt
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
+
+# ruff: noqa: ANN401  what TVM has no types for
 
 CHUNK: Final = 1024
 """Elements that one thread looks through, one after the other."""
@@ -22,19 +21,7 @@ CHUNK: Final = 1024
 _FULL: Final = "int64"
 
 
-class LoopBuffer(Protocol):
-    """A buffer in loops that are written by TVM's builder of scripts."""
-
-    shape: Sequence[Expr]
-
-    def __getitem__(self, index: object, /) -> Expr:
-        """Return the element at an index."""
-
-    def __setitem__(self, index: object, value: object, /) -> None:
-        """Write a loop's store."""
-
-
-def count_nonzero(flat: te.Tensor, size: Size) -> te.Tensor:
+def count_nonzero(flat: Any, size: Any) -> Any:
     """Count what is not 0 in each chunk of a flat tensor.
 
     Example: of 2,500 elements, the three counts are of [0:1024], [1024:2048] and [2048:2500].
@@ -42,7 +29,7 @@ def count_nonzero(flat: te.Tensor, size: Size) -> te.Tensor:
     dtype = str(flat.dtype)
     within = te.reduce_axis((as_int64(0), as_int64(CHUNK)), "within")
 
-    def count(chunk: Expr) -> Expr:
+    def count(chunk: Any) -> Any:
         place = chunk * CHUNK + within
         found = tirx.if_then_else(
             place < size,
@@ -54,10 +41,10 @@ def count_nonzero(flat: te.Tensor, size: Size) -> te.Tensor:
     return te.compute([_count_chunks(size)], count, name="counted")
 
 
-def sum_counts(counts: te.Tensor) -> te.Tensor:
+def sum_counts(counts: Any) -> Any:
     """Return the sum of counts: [1]. A sum of TVM has no value where there is nothing to add."""
 
-    def write(counts: LoopBuffer, out: LoopBuffer) -> None:
+    def write(counts: Any, out: Any) -> None:
         with T.serial(as_int64(0), as_int64(1)) as at:
             out[at] = as_int64(0)
             with T.serial(as_int64(0), counts.shape[0]) as place:
@@ -66,14 +53,14 @@ def sum_counts(counts: te.Tensor) -> te.Tensor:
     return build_extern(write, [counts], [([1], _FULL)], "number")[0]
 
 
-def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, found: Size) -> te.Tensor:
+def list_nonzero_places(flat: Any, ends: Any, size: Any, found: Any) -> Any:
     """Return the places of what is not 0: `found` numbers, in order.
 
     `ends` says for each chunk how many there are up to its end.
     """
     dtype = str(flat.dtype)
 
-    def write(flat: LoopBuffer, ends: LoopBuffer, out: LoopBuffer) -> None:
+    def write(flat: Any, ends: Any, out: Any) -> None:
         with T.parallel(as_int64(0), _count_chunks(size)) as chunk:
             row = _make_number()
             row[0] = tirx.if_then_else(
@@ -90,29 +77,29 @@ def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, found: Siz
     return build_extern(write, [flat, ends], [([found], _FULL)], "placed")[0]
 
 
-def _is_nonzero(value: Expr, dtype: str) -> Expr:
+def _is_nonzero(value: Any, dtype: str) -> Any:
     """Tell whether an element is not 0."""
     return value if dtype == "bool" else value != tirx.const(0, dtype)
 
 
-def _count_chunks(size: Size) -> Expr:
+def _count_chunks(size: Any) -> Any:
     return tirx.floordiv(as_int64(size) + (CHUNK - 1), as_int64(CHUNK))
 
 
-def _make_number() -> LoopBuffer:
+def _make_number() -> Any:
     return T.buffer_proxy(T.alloc_buffer((1,), _FULL, scope="local"))
 
 
-Written = Sequence[tuple[Sequence[Size], str]]
+Written = Sequence[tuple[Sequence[Any], str]]
 """Shape and dtype of each output."""
 
 
 def build_extern(
-    write: Callable[..., None], given: Sequence[te.Tensor], made: Written, name: str
-) -> list[te.Tensor]:
+    write: Callable[..., None], given: Sequence[Any], made: Written, name: str
+) -> list[Any]:
     """Return the outputs of loops that `write` writes of buffers: the inputs, then the outputs."""
 
-    def body(inputs: Sequence[Var], outputs: Sequence[Var]) -> Stmt:
+    def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         with IRBuilder() as builder:
             write(*(T.buffer_proxy(buffer) for buffer in (*inputs, *outputs)))
         return builder.get()

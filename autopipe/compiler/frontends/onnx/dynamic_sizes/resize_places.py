@@ -3,21 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from tvm import te, tirx
-from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Size,
-)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    ExactPart,
     Extents,
     advise_on_sizes,
     as_int64,
@@ -28,7 +20,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
-# ruff: noqa: PLR0913, PLR0917, E501  TVM's converters have one signature
+# ruff: noqa: ANN401, PLR0913, PLR0917, E501  TVM's converters have no types
 
 _MOST_SIZES: Final = 2**20
 """Sizes of a dimension that a scale is tried on."""
@@ -40,32 +32,20 @@ WIDE_DTYPES: Final = ("float64", "int32", "int64", "uint32", "uint64")
 """Dtypes with more digits than float32."""
 
 
-Taps = Callable[[Expr], list[tuple[int, Expr]]]
-"""Steps to neighbours and their weights, from the part that a place is behind the first."""
-
-
 @dataclass(frozen=True, slots=True)
 class _OpenAxis:
     """What becomes of one axis: `up / down` is its scale."""
 
     axis: int
-    before: Size
-    after: Size
-    up: Size
-    down: Size
-
-
-Place = Callable[[_OpenAxis, Expr], tuple[Expr, Expr]]
-"""Where an element of the result is in the input, as a number and what it is to be divided by."""
+    before: Any
+    after: Any
+    up: Any
+    down: Any
 
 
 def convert_dynamic_resize(
-    extents: Extents,
-    bb: BlockBuilder,
-    inputs: Inputs,
-    numbers: Sequence[Array | None],
-    attr: Attributes,
-) -> Expr | None:
+    extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
+) -> Any:
     """Resize, where a size is open; None where all are fixed."""
     what = f"Resize {operand_facts.quote_node_name(attr)}"
     sizes = extents.shape(inputs[0], what)
@@ -82,12 +62,8 @@ def convert_dynamic_resize(
 
 
 def convert_dynamic_upsample(
-    extents: Extents,
-    bb: BlockBuilder,
-    inputs: Inputs,
-    numbers: Sequence[Array | None],
-    attr: Attributes,
-) -> Expr | None:
+    extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
+) -> Any:
     """Upsample, which Resize has taken the place of."""
     what = f"Upsample {operand_facts.quote_node_name(attr)}"
     sizes = extents.shape(inputs[0], what)
@@ -100,12 +76,7 @@ def convert_dynamic_upsample(
 
 
 def _list_axes(
-    extents: Extents,
-    sizes: list[Size],
-    scales: Array | None,
-    wanted: Array | None,
-    attr: Attributes,
-    what: str,
+    extents: Extents, sizes: list[Any], scales: Any, wanted: Any, attr: Mapping[str, Any], what: str
 ) -> list[_OpenAxis]:
     places = [axis % len(sizes) for axis in attr.get("axes", range(len(sizes)))]
     if scales is None or not len(scales):
@@ -124,7 +95,7 @@ def _list_axes(
     return [one for one in found if not extents.equal(one.before, one.after)]
 
 
-def _by_size(extents: Extents, axis: int, before: Size, after: Size) -> _OpenAxis:
+def _by_size(extents: Extents, axis: int, before: Any, after: Any) -> _OpenAxis:
     for up, down in ((after, before), (before, after)):
         if not (isinstance(up, int) or isinstance(down, int)):
             times = extents.simple(tirx.floordiv(up, down))
@@ -133,14 +104,14 @@ def _by_size(extents: Extents, axis: int, before: Size, after: Size) -> _OpenAxi
     return _OpenAxis(axis, before, after, after, before)
 
 
-def _by_scale(
-    extents: Extents, axis: int, before: Size, scale: ExactPart | float, what: str
-) -> _OpenAxis:
-    exact = None
-    if not isinstance(scale, ExactPart):
+def _by_scale(extents: Extents, axis: int, before: Any, scale: Any, what: str) -> _OpenAxis:
+    exact = (
+        Fraction(scale.number, scale.over)
+        if hasattr(scale, "over") and isinstance(scale.number, int)
+        else None
+    )
+    if exact is None and not hasattr(scale, "over"):
         exact = Fraction(float(scale))
-    elif isinstance(scale.number, int):
-        exact = Fraction(scale.number, scale.over)
     if exact is None or exact <= 0:
         raise ModelError(
             f"{what} by a scale that is computed is not supported with open sizes; {advise_on_sizes([before])}"
@@ -158,7 +129,7 @@ def _by_scale(
     return _OpenAxis(axis, before, after, meant.numerator, meant.denominator)
 
 
-def _has_scale_sizes(extents: Extents, before: Size, meant: Fraction, scale: np.float32) -> bool:
+def _has_scale_sizes(extents: Extents, before: Any, meant: Fraction, scale: Any) -> bool:
     """Whether a fraction leads to the sizes that the scale in single precision does."""
     first, last = extents.bounds(before)
     if last - first > _MOST_SIZES:
@@ -170,12 +141,12 @@ def _has_scale_sizes(extents: Extents, before: Size, meant: Fraction, scale: np.
 
 def _resize_axes(
     extents: Extents,
-    bb: BlockBuilder,
-    data: Expr,
+    bb: Any,
+    data: Any,
     axes: Sequence[_OpenAxis],
-    attr: Attributes,
+    attr: Mapping[str, Any],
     what: str,
-) -> Expr:
+) -> Any:
     mode = _read_text(attr, "mode") or "nearest"
     way = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
     place = _PLACES.get(way)
@@ -205,19 +176,15 @@ def _resize_axes(
 
 
 def _take_nearest(
-    bb: BlockBuilder,
-    data: Expr,
-    sizes: list[Size],
-    axes: Sequence[_OpenAxis],
-    rules: tuple[Place, Callable[[Expr, Expr], Expr]],
-) -> Expr:
+    bb: Any, data: Any, sizes: list[Any], axes: Sequence[_OpenAxis], rules: tuple[Any, Any]
+) -> Any:
     """Return the nearest neighbours."""
     place, rounding = rules
 
-    def compute(data: te.Tensor, given: Sequence[Expr]) -> te.Tensor:
+    def compute(data: Any, given: Any) -> Any:
         after, known = list(given[: len(sizes)]), _read_axes(axes, given[len(sizes) :])
 
-        def at(*index: Expr) -> Expr:
+        def at(*index: Any) -> Any:
             found = list(index)
             for axis in known:
                 number, over = place(axis, index[axis.axis].astype("int64"))
@@ -232,16 +199,16 @@ def _take_nearest(
 
 
 def _mix_neighbours(
-    bb: BlockBuilder, data: Expr, sizes: list[Size], axis: _OpenAxis, rules: tuple[Place, Taps]
-) -> Expr:
+    bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[Any, Any]
+) -> Any:
     """Return sums of neighbours along an axis."""
     dtype, (place, taps) = str(data.ty.dtype), rules
     wider = sum_dtype(dtype)
 
-    def compute(data: te.Tensor, given: Sequence[Expr]) -> te.Tensor:
+    def compute(data: Any, given: Any) -> Any:
         (known,) = _read_axes([axis], given[len(sizes) :])
 
-        def at(*index: Expr) -> Expr:
+        def at(*index: Any) -> Any:
             number, over = place(known, index[axis.axis].astype("int64"))
             first = tirx.floordiv(number, over)
             part = (number - first * over).astype(wider) / over.astype(wider)
@@ -263,32 +230,32 @@ def _mix_neighbours(
     )
 
 
-def _list_resized_sizes(sizes: list[Size], axes: Sequence[_OpenAxis]) -> list[Size]:
+def _list_resized_sizes(sizes: list[Any], axes: Sequence[_OpenAxis]) -> list[Any]:
     by_axis = {axis.axis: axis.after for axis in axes}
     return [by_axis.get(at, size) for at, size in enumerate(sizes)]
 
 
-def _list_given_sizes(axes: Sequence[_OpenAxis]) -> list[Size]:
+def _list_given_sizes(axes: Sequence[_OpenAxis]) -> list[Any]:
     return [number for axis in axes for number in (axis.before, axis.after, axis.up, axis.down)]
 
 
-def _read_axes(axes: Sequence[_OpenAxis], given: Sequence[Expr]) -> list[_OpenAxis]:
+def _read_axes(axes: Sequence[_OpenAxis], given: Any) -> list[_OpenAxis]:
     return [_OpenAxis(axis.axis, *given[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)]
 
 
-def _weigh_linearly(part: Expr) -> list[tuple[int, Expr]]:
+def _weigh_linearly(part: Any) -> list[tuple[int, Any]]:
     return [(0, tirx.const(1.0, part.ty) - part), (1, part)]
 
 
-def _make_cubic_weights(sharpness: float) -> Taps:
+def _make_cubic_weights(sharpness: float) -> Callable[[Any], list[tuple[int, Any]]]:
     """Return the weights of four neighbours (Keys, 1981)."""
     a = float(sharpness)
 
-    def taps(part: Expr) -> list[tuple[int, Expr]]:
-        def near(x: Expr) -> Expr:
+    def taps(part: Any) -> list[tuple[int, Any]]:
+        def near(x: Any) -> Any:
             return ((a + 2) * x - (a + 3)) * x * x + 1.0
 
-        def far(x: Expr) -> Expr:
+        def far(x: Any) -> Any:
             return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
         rest = tirx.const(1.0, part.ty) - part
@@ -297,35 +264,36 @@ def _make_cubic_weights(sharpness: float) -> Taps:
     return taps
 
 
-def _clip_place(place: Expr, size: Size) -> Expr:
+def _clip_place(place: Any, size: Any) -> Any:
     return tirx.max(tirx.min(place, as_int64(size - 1)), as_integer(0))
 
 
-def _find_asymmetric_place(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
+def _find_asymmetric_place(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     return index * axis.down, as_int64(axis.up)
 
 
-def _half_pixel(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
+def _half_pixel(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     return (index * 2 + 1) * axis.down - axis.up, as_int64(axis.up * 2)
 
 
-def _find_pytorch_place(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
+def _find_pytorch_place(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     number, over = _half_pixel(axis, index)
     return tirx.Select(as_int64(axis.after) > 1, number, as_integer(0)), over
 
 
-def _align_corners(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
+def _align_corners(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     return index * (axis.before - 1), tirx.max(as_int64(axis.after - 1), as_integer(1))
 
 
-_PLACES: Final[Mapping[str, Place]] = {
+_PLACES: Final[Mapping[str, Any]] = {
     "asymmetric": _find_asymmetric_place,
     "half_pixel": _half_pixel,
     "pytorch_half_pixel": _find_pytorch_place,
     "align_corners": _align_corners,
 }
+"""Where an element of the result is in the input, as a number and what it is to be divided by."""
 
-_ROUNDINGS: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
+_ROUNDINGS: Final[Mapping[str, Any]] = {
     "floor": tirx.floordiv,
     "ceil": lambda number, over: tirx.floordiv(number + over - 1, over),
     "round_prefer_floor": lambda number, over: tirx.floordiv(number * 2 + over - 1, over * 2),
@@ -333,7 +301,7 @@ _ROUNDINGS: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
 }
 
 
-def _read_text(attr: Attributes, name: str) -> str:
+def _read_text(attr: Mapping[str, Any], name: str) -> str:
     return operand_facts.decode_text(attr.get(name, b""))
 
 

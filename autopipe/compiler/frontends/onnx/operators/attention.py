@@ -16,7 +16,6 @@ OPERATORS: Final = (
     Operator(
         name="Attention",
         domain=MICROSOFT,
-        inputs=("input", "weights"),
         converter=onnx_frontend.Attention,
     ),
     Operator(

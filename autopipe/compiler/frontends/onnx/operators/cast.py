@@ -1,24 +1,21 @@
 """Cast and CastLike: numbers in another dtype."""
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from onnx import TensorProto
 from tvm import relax
-from tvm.ir import Expr, GenericConst
+from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
 
 _FOUR_BITS: Final = ("int4", "uint4")
 """Kept in int8 and uint8: TVM 0.27 generates wrong code for them."""
@@ -36,9 +33,7 @@ class Cast(onnx_frontend.Cast):
     """
 
     @classmethod
-    def _impl_v13(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, dtype = inputs[0], onnx_frontend.get_type(attr["to"])
         if dtype in _FOUR_BITS:
             rounded = [_round_floats(bb, data)]
@@ -64,7 +59,7 @@ class Cast(onnx_frontend.Cast):
         return whole if through == dtype else relax.op.astype(whole, dtype)
 
 
-def _round_floats(bb: BlockBuilder, data: Expr) -> Expr:
+def _round_floats(bb: Any, data: Any) -> Any:
     """Return floats as the nearest integers, halves away from 0, as onnxruntime has four bits."""
     if not str(data.ty.dtype).startswith("float"):
         return data
@@ -75,7 +70,7 @@ def _round_floats(bb: BlockBuilder, data: Expr) -> Expr:
     return bb.normalize(relax.op.where(negative, down, up))
 
 
-def _low_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
+def _low_bits(bb: Any, data: Any, dtype: str) -> Any:
     """Return the low four bits of int8 as a number."""
     low = bb.normalize(relax.op.bitwise_and(data, relax.const(15, "int8")))
     if dtype == "uint4":

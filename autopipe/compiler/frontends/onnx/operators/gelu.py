@@ -11,13 +11,11 @@ OPERATORS: Final = (
     Operator(
         name="BiasGelu",
         domain=MICROSOFT,
-        inputs=("A", "B"),
         converter=onnx_frontend.BiasGelu,
     ),
     Operator(
         name="FastGelu",
         domain=MICROSOFT,
-        inputs=("X",),
         converter=onnx_frontend.FastGelu,
     ),
     Operator(
@@ -29,7 +27,6 @@ OPERATORS: Final = (
     Operator(
         name="Gelu",
         domain=MICROSOFT,
-        inputs=("X",),
         converter=onnx_frontend.Gelu,
     ),
 )

@@ -1,19 +1,12 @@
 """GridSample and AffineGrid: an image at computed places."""
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    Size,
-)
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
+    Attributes,
     Limits,
     PlaceRule,
     Shapes,
@@ -22,7 +15,8 @@ from autopipe.compiler.frontends.onnx.conversion.place_limits import (
 from autopipe.compiler.frontends.onnx.conversion.places import PlacesConverter
 from autopipe.compiler.frontends.onnx.operator import Operator
 
-# ruff: noqa: ARG001  TVM's converters have one signature
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
 
 _IMAGE: Final = 2
 """The first axis of an image, behind batch and channels."""
@@ -32,9 +26,7 @@ _LONGEST: Final = 2**16
 """Pixels that a side of an open size is taken to have at most."""
 
 
-def _limit_grid(
-    bb: BlockBuilder, inputs: Inputs, shape: Sequence[Size], attr: Attributes, params: Parameters
-) -> Inputs:
+def _limit_grid(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:  # noqa: ARG001
     """Return image and grid of an operator whose places are pixels from -1 to 1."""
     image, grid = inputs[:2]
     most = float(
@@ -45,7 +37,7 @@ def _limit_grid(
     return [image, bb.normalize(relax.op.minimum(low, relax.const(most, dtype)))]
 
 
-def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:
+def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:  # noqa: ARG001
     data, places = shapes
     return [(places[0], data[0]), *((1, size) for size in data[_IMAGE:])]
 

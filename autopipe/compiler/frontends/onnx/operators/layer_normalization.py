@@ -1,22 +1,14 @@
 """LayerNormalization and its relatives."""
 
-from typing import Final
+from typing import Any, Final
 
 from tvm import relax
-from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    optional_input,
-)
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 
-# ruff: noqa: ARG003  TVM's converters have one signature
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class LayerNormalization(onnx_frontend.LayerNormalization):
@@ -26,10 +18,8 @@ class LayerNormalization(onnx_frontend.LayerNormalization):
     """
 
     @classmethod
-    def _impl_v17(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, scale, bias = inputs[0], inputs[1], optional_input(inputs, 2)
+    def _impl_v17(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        data, scale, bias = (*inputs, None)[:3]
         axes = _last_axes(data, attr)
         normalized = _layer_normal(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
         if attr["tvm_custom"]["num_outputs"] == 1:
@@ -42,11 +32,8 @@ class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
     """onnxruntime's SkipLayerNormalization, its four outputs where they are read."""
 
     @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, skip, scale = inputs[:3]
-        shift, bias = optional_input(inputs, 3), optional_input(inputs, 4)
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        data, skip, scale, shift, bias = (*inputs, None, None)[:5]
         total = bb.normalize(relax.op.add(data, skip))
         if bias is not None:
             total = bb.normalize(relax.op.add(total, bias))
@@ -66,9 +53,7 @@ class RMSNormalization(onnx_frontend.RMSNormalization):
     """
 
     @classmethod
-    def _impl_v23(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
+    def _impl_v23(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, scale = inputs[:2]
         axes, dtype = _last_axes(data, attr), str(data.ty.dtype)
         if axes[0] and dtype != "float64" and _has_shape_of(scale, data, axes):
@@ -81,12 +66,12 @@ class RMSNormalization(onnx_frontend.RMSNormalization):
         return relax.op.multiply(bb.normalize(relax.op.astype(normalized, dtype)), scale)
 
 
-def _last_axes(data: Expr, attr: Attributes) -> list[int]:
+def _last_axes(data: Any, attr: Any) -> list[int]:
     rank = data.ty.ndim
     return list(range(int(attr.get("axis", -1)) % rank, rank))
 
 
-def _has_shape_of(parameter: Expr, data: Expr, axes: list[int]) -> bool:
+def _has_shape_of(parameter: Any, data: Any, axes: list[int]) -> bool:
     """Whether a parameter has just the sizes that the data has along some axes."""
     sizes = [
         operand_facts.read_extents(value.ty, "an operand of a normalization")
@@ -95,9 +80,7 @@ def _has_shape_of(parameter: Expr, data: Expr, axes: list[int]) -> bool:
     return sizes[0] == [sizes[1][axis] for axis in axes] and -1 not in sizes[0]
 
 
-def _layer_normal(
-    bb: BlockBuilder, operands: tuple[Expr, Expr, Expr | None], axes: list[int], epsilon: float
-) -> Expr:
+def _layer_normal(bb: Any, operands: tuple[Any, Any, Any], axes: list[int], epsilon: float) -> Any:
     """Return data normalized over axes, times a scale, plus a bias, which may be None."""
     data, scale, bias = operands
     dtype = str(data.ty.dtype)
@@ -117,7 +100,7 @@ def _layer_normal(
     return made if bias is None else bb.normalize(relax.op.add(made, bias))
 
 
-def _compute_moments(bb: BlockBuilder, data: Expr, axes: list[int], epsilon: float) -> list[Expr]:
+def _compute_moments(bb: Any, data: Any, axes: list[int], epsilon: float) -> list[Any]:
     """Return mean and inverse deviation over axes: of float64 in float64, of others in float32."""
     compute = "float64" if str(data.ty.dtype) == "float64" else "float32"
     wide = bb.normalize(relax.op.astype(data, compute))
@@ -131,7 +114,6 @@ OPERATORS: Final = (
     Operator(
         name="EmbedLayerNormalization",
         domain=MICROSOFT,
-        inputs=("input_ids", "", "word_embedding", "position_embedding", "", "gamma", "beta"),
         converter=onnx_frontend.EmbedLayerNormalization,
     ),
     Operator(
@@ -151,7 +133,6 @@ OPERATORS: Final = (
     Operator(
         name="SkipLayerNormalization",
         domain=MICROSOFT,
-        inputs=("input", "skip", "gamma"),
         converter=SkipLayerNormalization,
     ),
 )

@@ -2,31 +2,22 @@
 
 from typing import Any, Final
 
-from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Converter,
-    Inputs,
-    Parameters,
-)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: SLF001
+# ruff: noqa: ANN401, SLF001  TVM's converters have no types, and one signature
 
 
-def _apply_pairwise(converter: type[onnx_frontend.OnnxOpConverter]) -> Converter:
+def _apply_pairwise(converter: Any) -> Any:
     """Return a converter that applies TVM's operator to two inputs at a time."""
 
-    def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:  # noqa: ARG001
+    def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG001
         return converter._impl_dynamic(bb, list(inputs))
 
-    made: Any = type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
-    return made
+    return type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
 
 
 OPERATORS: Final = (

@@ -7,31 +7,17 @@ comes first, so that even a short budget helps.
 import math
 from collections.abc import Sequence
 
-from autopipe.tuning.check_schedules import check_winners
+from autopipe.tuning.check_schedules import Checks, check_winners
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.prepare import prepare
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Tools
 from autopipe.tuning.trials import Trials
-from autopipe.tuning.worth import set_aside
 
 
-def start(states: Sequence[TaskState], tools: Tools) -> None:
-    """Measure what needs no search, and check who is ahead then."""
-    measure_starts(tools.trials(states))
-    check_winners(states, tools.journal, tools.inspector, tools.maker)
-
-
-def reweigh(states: Sequence[TaskState], tools: Tools) -> list[TaskState]:
-    """Return the tasks prepared anew by their measured shares, which rules may go by.
-
-    Those that are not worth a search are set aside.
-    """
-    again = prepare(tools, shares(states, tools.journal), before=states)
-    start(again, tools)
-    set_aside(again, tools.plan.judge)
-    return again
+def run_first_round(trials: Trials, checks: Checks) -> None:
+    """Measure what needs no search, and check the fastest of each task."""
+    measure_starts(trials)
+    check_winners(trials.states, checks)
 
 
 def measure_starts(trials: Trials) -> None:
@@ -42,7 +28,7 @@ def measure_starts(trials: Trials) -> None:
             state.history.append(state.best)
 
 
-def shares(states: Sequence[TaskState], journal: Journal) -> dict[int, float]:
+def measure_shares(states: Sequence[TaskState], journal: Journal) -> dict[int, float]:
     """Return each task's part of the model's time, by its index.
 
     As measured with its fastest start; a task without keeps the part that was estimated.

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from autopipe.config import Tuning
 from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
-from autopipe.tuning import price
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
+from autopipe.tuning.search import library_cost as price
 from tests.schedules.tasks import task
 from tests.support.table import each_row
 from tests.tuning.states import TEMPLATES, state_of
@@ -58,9 +57,7 @@ def test_a_library_below_its_price_wins_no_task(journal, monkeypatch):
 
     @each_row("asked, won", [(0.0, "openblas"), (0.0005, "openblas"), (0.001, "direct")])
     def check(asked, won):
-        plan = SimpleNamespace(tuning=Tuning(library_price=asked))
-        tools: Any = SimpleNamespace(plan=plan, journal=journal, emit=told.append)
-        price.leave_out_libraries([state], tools)
+        price.leave_out_libraries([state], journal=journal, price=asked, emit=told.append)
         best = journal.winner(state)
         assert best is not None
         assert best.proposal.by.implementation == won

@@ -23,10 +23,16 @@ from autopipe.benchmarking.interval import Interval, paired
 from autopipe.measure.in_model import Place
 from autopipe.tasks.task import Task
 from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.final_build import FEWEST, Compiled, build
-from autopipe.tuning.final_models import Limits, Models, TooLate
-from autopipe.tuning.finalists import Finalists
-from autopipe.tuning.pace import Pace
+from autopipe.tuning.finals.finalists import Finalists
+from autopipe.tuning.finals.model_runs import (
+    FEWEST,
+    Compiled,
+    Limits,
+    Models,
+    Pace,
+    TooLate,
+    build_model,
+)
 from autopipe.tuning.winner import SURE, beats_in_model, compare_in_model, pick_in_model
 
 _MOST: Final = 31
@@ -103,7 +109,7 @@ class Finals:
         held = self._held
         tried = partial(self._play, [held], 1.0, 1, 1)
         entered = list(self._entered.values())
-        self._compiled = build(self._models, entered, self._pace, self._place(held), tried)
+        self._compiled = build_model(self._models, entered, self._pace, self._place(held), tried)
         rivals = self._pick_challengers()
         first = self._play([held, {**held, **rivals}] if rivals else [held], 0.6 if rivals else 1.0)
         self._append_rounds(held, first[0])

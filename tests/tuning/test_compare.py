@@ -13,9 +13,9 @@ from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.final_models import Limits, TooLate
-from autopipe.tuning.finalists import Finalists, _made, _ranked
-from autopipe.tuning.finals import Finals
+from autopipe.tuning.finals.compare import Finals
+from autopipe.tuning.finals.finalists import Finalists, _make_finalists, _rank
+from autopipe.tuning.finals.model_runs import Limits, TooLate
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.results import _told
 from autopipe.tuning.winner import pick_winner
@@ -234,7 +234,7 @@ def test_without_time_the_trials_decide():
 def test_without_time_for_the_last_rounds_the_trials_decide(monkeypatch):
     """Nothing was told that is sure: neither who won nor who held the place may be taken."""
     models, now = Models({"a": (1.0, 2.0, 0.5)}), [0.0]
-    monkeypatch.setattr("autopipe.tuning.pace.monotonic", lambda: now[0])
+    monkeypatch.setattr("autopipe.tuning.finals.model_runs.monotonic", lambda: now[0])
     run = models.round
 
     def slow(places):
@@ -253,8 +253,7 @@ class Slow(Models):
     def __init__(self, times, monkeypatch):
         super().__init__(times)
         self.now = 0.0
-        for module in ("pace", "final_build"):
-            monkeypatch.setattr(f"autopipe.tuning.{module}.monotonic", lambda: self.now)
+        monkeypatch.setattr("autopipe.tuning.finals.model_runs.monotonic", lambda: self.now)
 
     def build(self, place):
         self.now += 2.0
@@ -331,7 +330,7 @@ def test_what_an_untuned_build_has_holds_the_place_though_another_start_was_fast
         state = state_of(task(), (ANSOR,), starts={STATIC: "s", other: "s"})
         for by, name, seconds in ((ANSOR, "a", 1.5), (STATIC, "s", 2.0), (other, "s", 1.0)):
             journal.write(state, Proposal(by, name), Measurement((seconds,)))
-        found = _made(state, _ranked(state, journal), maker, 8)
+        found = _make_finalists(state, _rank(state, journal), maker, 8)
     assert found.proposals[0] == Proposal(other, "s")
     assert found.proposals[found.held] == Proposal(STATIC, "s")
 
@@ -348,5 +347,5 @@ def test_what_nobody_searched_may_win_however_slow_its_trial_was(tmp_path):
         )
         for by, name, seconds in times:
             journal.write(state, Proposal(by, name), Measurement((seconds,)))
-        ranked = [proposal.schedule for proposal in dict.fromkeys(_ranked(state, journal))]
+        ranked = [proposal.schedule for proposal in dict.fromkeys(_rank(state, journal))]
     assert ranked == ["a", "s", "t"]

@@ -1,14 +1,15 @@
-"""The run-off: who looks fastest is timed once more, against the runner-up and the plain loops.
+"""Time the fastest schedules of each task once more, in turn with the untuned one and plain loops.
 
 Trials are measured one after the other over minutes, and a machine is never alone for so long. Here
 all are timed in turn, so that what else goes on falls on each of them, and the median of the rounds
-decides. What an untuned build has takes part for every task, and so do the plain loops: those of
+is evidence. The untuned schedule takes part for every task, and so do the plain loops: those of
 `default` without threads, and those as lowered, without threads and with. So no winner is slower.
-And of small kernels the fastest setting of a template on one thread:
-to hand work to another core and to wait for it takes microseconds.
+And of small kernels the fastest setting of a template on one thread: to hand work to another core
+and to wait for it takes microseconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
@@ -19,13 +20,13 @@ from autopipe.processes.contained import Failed
 from autopipe.safety.maker import Refused
 from autopipe.schedules import one_thread
 from autopipe.schedules.policy import LOOPS, PLAIN, Contender
-from autopipe.tuning.check_schedules import check_winners
-from autopipe.tuning.deadline import RUN_OFFS, Deadline
+from autopipe.tasks.task import Task
+from autopipe.tuning.check_schedules import Checks, check_winners
+from autopipe.tuning.deadline import REPEATS, Deadline
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.runners.runner import Rounds
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Tools
 from autopipe.tuning.trials import Trials
 
 ROUNDS: Final = 3
@@ -49,14 +50,34 @@ Single = Callable[[TaskState, Proposal], str | None]
 """Returns the schedule of a proposal on one thread, or None if that is not worth a try."""
 
 Replay = Callable[[str, Contender, str], tvm.IRModule]
-"""Makes the schedule that somebody has proposed for a task of that name."""
+"""Makes the schedule that a contender has proposed for a task of that name."""
 
 Guests = Mapping[str, Sequence[Proposal]]
-"""Who takes part in the run-off of a workload besides, for the sake of other sizes."""
+"""Schedules of a workload that take part for the sake of other sizes."""
 
 
-def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
-    """Settle who wins each task by a run-off; who takes part and who wins it is checked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """The schedules that are repeated besides the fastest of the trials and the untuned one."""
+
+    plain: PlainLoops = lambda _: ()
+    single: Single = lambda *_: None
+    guests: Guests = field(default_factory=dict)
+
+
+def repeat_fastest(  # noqa: PLR0913 - all but the tasks by name
+    trials: Trials,
+    *,
+    runner: Rounds,
+    checks: Checks,
+    guests: Guests,
+    deadline: Deadline,
+    dynamic: Sequence[Task],
+) -> None:
+    """Time the fastest schedules of each task once more, in turn; check them before and after.
+
+    `dynamic` are the tasks with dynamic shapes, which are tuned at specialized sizes.
+    """
 
     def plain(state: TaskState) -> list[Proposal]:
         slow = state.task.flops * _OPERATION > state.best
@@ -64,27 +85,26 @@ def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
             Proposal(by, planned.schedule)
             for by in PLAIN
             if not (slow and by in LOOPS)
-            for planned in tools.maker.plans(state.task.name, by.engine)
+            for planned in checks.maker.plans(state.task.name, by.engine)
         ]
 
-    check_winners(states, tools.journal, tools.inspector, tools.maker)
-    sized = {name for task in tools.open_tasks for name in (task.likely, *task.also_likely)}
-
-    keeps_threads = tools.touched > 0 and not tools.finals
+    check_winners(trials.states, checks)
+    sized = {name for task in dynamic for name in (task.likely, *task.also_likely)}
+    keeps_threads = trials.touched > 0 and not deadline.in_model
 
     def single(state: TaskState, fastest: Proposal) -> str | None:
-        if (
-            keeps_threads or state.task.workload in sized
-        ):  # it is tuned for other sizes, too, which may be large
+        # it is tuned for other sizes, too, which may be large
+        if keeps_threads or state.task.workload in sized:
             return None
-        return on_one_thread(state, fastest, tools.maker.replay)
+        return on_one_thread(state, fastest, checks.maker.replay)
 
     if keeps_threads:
-        exclude_one_thread(states, tools.journal)
-    run_off(tools.trials(states), tools.measurer, (plain, single), guests, tools.deadline)
+        exclude_one_thread(trials.states, trials.journal)
+    extras = Extras(plain=plain, single=single, guests=guests)
+    measure_repeats(trials, runner=runner, extras=extras, deadline=deadline)
     if keeps_threads:
-        exclude_one_thread(states, tools.journal)  # guests from other sizes
-    check_winners(states, tools.journal, tools.inspector, tools.maker)
+        exclude_one_thread(trials.states, trials.journal)  # guests from other sizes
+    check_winners(trials.states, checks)
 
 
 def exclude_one_thread(states: Sequence[TaskState], journal: Journal) -> None:
@@ -100,26 +120,19 @@ def exclude_one_thread(states: Sequence[TaskState], journal: Journal) -> None:
         )
 
 
-def run_off(
-    trials: Trials,
-    measurer: Rounds,
-    others: tuple[PlainLoops, Single],
-    guests: Guests,
-    deadline: Deadline,
-) -> None:
-    """Settle who wins each task that has a record at all; the unsteady ones twice.
+def measure_repeats(trials: Trials, *, runner: Rounds, extras: Extras, deadline: Deadline) -> None:
+    """Time the fastest schedules of each task that has a record in turn; the unsteady ones twice.
 
-    `others` make those who take part besides the fastest. The heaviest come first, as far as there
-    is time: of the others, the trials decide.
+    The heaviest tasks come first, as far as there is time: of the others, the trials decide.
     """
     journal, longest = trials.journal, 0.0
     for state in sorted(trials.states, key=lambda state: -state.task.share):
-        parts = _parts(state, journal, others, guests.get(state.task.workload, ()))
+        parts = _select_parts(state, journal, extras)
         if not parts or journal.recall_repeats(state, parts):
             continue
         begun = monotonic()
-        if deadline.left() <= longest or not _settle(state, parts, trials, measurer):
-            deadline.left_out[RUN_OFFS] += 1
+        if deadline.left() <= longest or not _measure(state, parts, trials, runner):
+            deadline.left_out[REPEATS] += 1
         longest = max(longest, monotonic() - begun)
     end = monotonic() + min(_PATIENCE, deadline.left() - longest)
     for state in trials.states:
@@ -128,35 +141,32 @@ def run_off(
             continue
         if winner.is_unsteady and monotonic() < end:
             parts = [repeat.proposal for repeat in journal.repeats(state)]
-            _settle(state, parts, trials, measurer)
+            _measure(state, parts, trials, runner)
 
 
-def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measurer: Rounds) -> bool:
-    """Time who takes part in turn; return whether there was time for it."""
+def _measure(state: TaskState, parts: Sequence[Proposal], trials: Trials, runner: Rounds) -> bool:
+    """Time schedules in turn; return whether there was time for it."""
     if parts:
+        candidates = [trials.candidate(state, part) for part in parts]
         try:
-            found = measurer.rounds([trials.candidate(state, part) for part in parts], ROUNDS)
+            found = runner.rounds(candidates, ROUNDS)
         except TurnTimeout:
             return False
         trials.journal.add_repeats(state, dict(zip(parts, found, strict=True)))
     return True
 
 
-def _parts(
-    state: TaskState,
-    journal: Journal,
-    others: tuple[PlainLoops, Single],
-    guests: Sequence[Proposal],
-) -> list[Proposal]:
-    """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
-    plain, single = others
+def _select_parts(state: TaskState, journal: Journal, extras: Extras) -> list[Proposal]:
+    """Return the schedules that take part, each once; none of a task without a record."""
     timed = list(dict.fromkeys(one.proposal for one in journal.ranked(state)))
     some = [*timed[:_BEST], *(other for other in timed[_BEST:] if other == state.untuned)]
-    some += [guest for guest in guests if some and guest not in some]
-    alone = single(state, some[0]) if some else None
+    some += [
+        guest for guest in extras.guests.get(state.task.workload, ()) if some and guest not in some
+    ]
+    alone = extras.single(state, some[0]) if some else None
     if alone is not None and all(part.schedule != alone for part in some):
         some.append(Proposal(some[0].by, alone))
-    for loops in plain(state) if some and state.admits_plain else ():
+    for loops in extras.plain(state) if some and state.admits_plain else ():
         if all(part.schedule != loops.schedule for part in some):
             some.append(loops)
     return some

@@ -15,9 +15,9 @@ from autopipe.processes.failure import How
 from autopipe.processes.link import ready
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.search_process import GONE, Engines, Key, SearchProcess
+from autopipe.tuning.search.search_process import GONE, Engines, Key, SearchProcess
+from autopipe.tuning.search.worth import demand
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.worth import demand
 
 _LOOK: Final = 0.2
 """Seconds between two looks at whether a process is late."""

@@ -12,7 +12,7 @@ from autopipe.processes.failure import Failure, How
 from autopipe.processes.link import Link, ready
 from autopipe.schedules.engines.engine import Engine, MeasuredSchedule, Problem, Search
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.worth import size
+from autopipe.tuning.search.worth import size
 
 Engines = Mapping[str, Callable[[], Engine]]
 """What makes each engine, by name; called in the child, when the first search of one begins."""

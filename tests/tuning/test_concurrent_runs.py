@@ -5,7 +5,7 @@ import pytest
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.others import Others
+from autopipe.tuning.search.concurrent_runs import Others
 from tests.records.written import record
 from tests.tuning.states import ANSOR, HERE, STATIC, state
 

@@ -10,11 +10,11 @@ from autopipe.processes.contained import Failed
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.scheduler import Scheduler
-from autopipe.tuning.searcher import OutOfTime
+from autopipe.tuning.search.scheduler import Scheduler
+from autopipe.tuning.search.searcher import OutOfTime
+from autopipe.tuning.search.worth import NotWorth
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import LATE, Trials, Underway
-from autopipe.tuning.worth import NotWorth
 
 _FIRST: Final = 8
 """Trials of a batch that a task gets if the budget has them, and of a contender's first."""

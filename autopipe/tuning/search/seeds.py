@@ -6,7 +6,7 @@ measured here like any candidate and only that measurement counts; the searches 
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -29,7 +29,6 @@ from autopipe.traces.values import integer
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Tools
 from autopipe.tuning.trials import Trials
 
 _MOST: Final = 3
@@ -44,10 +43,9 @@ _LENGTH: Final = integer(1, 1 << 16)
 AUTOTVM: Final = Contender("autotvm", DIRECT)
 
 
-def seed(states: Sequence[TaskState], tools: Tools) -> None:
+def measure_seeds(trials: Trials, maker: Maker) -> None:
     """Measure what was fast elsewhere, so that the searches begin there."""
-    trials = tools.trials(states)
-    trials.each(seeds(trials, tools.maker))
+    trials.each(seeds(trials, maker))
 
 
 def seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]:

@@ -1,7 +1,7 @@
 """One setting for all sizes: what is best for a kernel with open sizes, over all likely ones.
 
 Such a kernel is not timed itself. A template gives it the tiles that it gives kernels for likely
-sizes, and these are tuned. The fastest settings of each likely size take part in the run-offs of
+sizes, and these are tuned. The fastest settings of each likely size are repeated with those of
 the others. So each of them has a time at every likely size, and the one with the least product of
 times wins: all sizes weigh alike, however long they take.
 """
@@ -23,7 +23,7 @@ from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 
 _GUESTS: Final = 4
-"""Most settings of a kernel that take part in the run-offs of all its likely sizes."""
+"""Most settings of a kernel that are repeated at all its likely sizes."""
 
 
 class Replays(Protocol):
@@ -42,7 +42,7 @@ class Family:
     """Its tasks at likely sizes, the first ones first, as far as they are tuned."""
 
 
-def families(tasks: Sequence[Task], states: Sequence[TaskState]) -> list[Family]:
+def find_families(tasks: Sequence[Task], states: Sequence[TaskState]) -> list[Family]:
     """Return the kernels with open sizes among all tasks that have tuned ones at likely sizes."""
     tuned = {state.task.workload: state for state in states}
     found = []
@@ -54,8 +54,10 @@ def families(tasks: Sequence[Task], states: Sequence[TaskState]) -> list[Family]
     return found
 
 
-def guests(found: Sequence[Family], journal: Journal, maker: Replays) -> dict[str, list[Proposal]]:
-    """Return who takes part in run-offs for the sake of other sizes, by workload.
+def invite_guests(
+    found: Sequence[Family], journal: Journal, maker: Replays
+) -> dict[str, list[Proposal]]:
+    """Return the schedules that are repeated for the sake of other sizes, by workload.
 
     These are the fastest settings at each likely size that also fit the others.
     """
@@ -67,7 +69,7 @@ def guests(found: Sequence[Family], journal: Journal, maker: Replays) -> dict[st
     return {workload: list(proposals) for workload, proposals in invited.items()}
 
 
-def best(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenSetting]]:
+def pick_settings(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenSetting]]:
     """Return the settings that win, by the workload at likely sizes whose record has them.
 
     Each states of which workload with open sizes it is. One that the record itself has is left out.
@@ -95,7 +97,7 @@ def best(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenS
 
 
 def _times(state: TaskState, journal: Journal) -> Mapping[Proposal, float]:
-    """Return the seconds of each schedule in the run-off of a task."""
+    """Return the seconds of each schedule among the repeats of a task."""
     return {one.proposal: one.median for one in journal.repeats(state)}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.config.schedules import Rule
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.contest import Contest, ContestEntry
+from autopipe.tuning.search.bandit import Contest, ContestEntry
 
 FAST, SLOW = Contender("autotvm", "direct"), Contender("ansor", "direct")
 OTHER = Contender("autotvm", "winograd4")

@@ -5,34 +5,35 @@ time of all tasks there. That is not worth it at the default price of 1 % a MiB,
 are built with their fastest generated code.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from autopipe.libraries import LIBRARIES
 from autopipe.libraries.library import Library
-from autopipe.pipeline.events import Progress
+from autopipe.pipeline.events import Event, Progress
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Tools
 
 _MIB: Final = 1 << 20
 
 
-def leave_out_libraries(states: Sequence[TaskState], tools: Tools) -> None:
+def leave_out_libraries(
+    states: Sequence[TaskState], *, journal: Journal, price: float, emit: Callable[[Event], None]
+) -> None:
     """Leave out each library that takes less off the time of all tasks than its size costs."""
     for library in LIBRARIES:
-        gain = gain_of(library.name, states, tools.journal)
+        gain = gain_of(library.name, states, journal)
         if gain is None:
             continue
         size = _size(library) / _MIB
-        least = tools.plan.tuning.library_price * size
+        least = price * size
         if gain < least:
-            _exclude(library.name, states, tools.journal)
+            _exclude(library.name, states, journal)
             text = (
                 f"{library.name} is left out: {gain:.1%} of the time is less than {least:.1%},"
                 f" the price of its {size:.0f} MiB (tuning.library_price)"
             )
-            tools.emit(Progress(stage="tune", message=text))
+            emit(Progress(stage="tune", message=text))
 
 
 def gain_of(name: str, states: Sequence[TaskState], journal: Journal) -> float | None:

@@ -14,14 +14,16 @@ import tvm
 from autopipe.compiler import module_io
 from autopipe.compiler.labels.op_info import described
 from autopipe.processes.contained import Failed
+from autopipe.safety.failures import Failures
 from autopipe.safety.maker import Maker, Refused
 from autopipe.schedules.engines.fallback import falls
-from autopipe.schedules.policy import allows
+from autopipe.schedules.policy import Policy, allows
 from autopipe.tasks.task import Task
+from autopipe.tuning.check_schedules import Checks, find_passing
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
+from autopipe.tuning.setup import ModelTasks
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Tools
 
 _BEHIND: Final = 1.5
 """Whose trial took this many times the winner's is not expected to win in the model."""
@@ -47,27 +49,37 @@ class Finalists:
         return self.proposals[self.held]
 
 
-def finalists(
-    states: Sequence[TaskState], tools: Tools, done: Collection[str] = ()
+def select_finalists(
+    states: Sequence[TaskState], checks: Checks, *, most: int, done: Collection[str] = ()
 ) -> list[Finalists]:
-    """Return the finalists of each task that has a record.
+    """Return the finalists of each task that has a record, `most` of a heavy one.
 
-    Of workloads that are `done` it is who won, alone.
+    Of workloads that are `done` it is the winner alone. Untuned schedules have passed their check.
     """
-    times = {id(s): s.task.calls * s.best for s in states if tools.journal.winner(s) is not None}
+    entered = _enter_finalists(states, checks, most, done)
+    held = {entry.state.task.workload: entry.incumbent for entry in entered if entry.held}
+    if set(find_passing(states, held, checks)) != held.keys():
+        entered = _enter_finalists(states, checks, most, done)
+    return entered
+
+
+def _enter_finalists(
+    states: Sequence[TaskState], checks: Checks, most: int, done: Collection[str]
+) -> list[Finalists]:
+    times = {id(s): s.task.calls * s.best for s in states if checks.journal.winner(s) is not None}
     total = sum(times.values())
     found = []
     for state in states:
         if id(state) in times:
             heavy = times[id(state)] >= _WEIGHT * total and state.task.workload not in done
-            count = tools.plan.tuning.finalists if heavy else 1
-            made = _made(state, _ranked(state, tools.journal), tools.maker, count)
+            count = most if heavy else 1
+            made = _make_finalists(state, _rank(state, checks.journal), checks.maker, count)
             if made.proposals:
                 found.append(made)
     return found
 
 
-def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
+def _rank(state: TaskState, journal: Journal) -> Iterator[Proposal]:
     """Yield the winner, what an untuned build has, the others of the run-off, the rest.
 
     What an untuned build has is there whatever its time.
@@ -83,7 +95,9 @@ def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
             yield timed.proposal
 
 
-def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int) -> Finalists:
+def _make_finalists(
+    state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
+) -> Finalists:
     """Return the first that make a schedule; none if the winner does not."""
     proposals: list[Proposal] = []
     modules = []
@@ -102,15 +116,17 @@ def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
     return Finalists(state, tuple(proposals), tuple(modules), held)
 
 
-def others(tasks: Sequence[Task], tools: Tools) -> Mapping[str, tvm.IRModule]:
-    """Return what tasks without finalists run with, by name: as in a build."""
-    texts = {task.name: tools.workload(task) for task in tasks}
+def plan_others(
+    tasks: Sequence[Task], known: ModelTasks, *, policy: Policy, failures: Failures
+) -> Mapping[str, tvm.IRModule]:
+    """Return the schedules of tasks without finalists, by name: those of a build."""
+    texts = {task.name: known.read_workload(task) for task in tasks}
     loops = {t.name: described(module_io.from_json(texts[t.name]), t.info) for t in tasks}
     found = {}
-    with Maker(loops, tools.failures) as maker:
+    with Maker(loops, failures) as maker:
         for task in tasks:
-            _, rule = tools.plan.policy.rule(task, task.share)
-            chain = tools.plan.policy.chain(rule)
+            _, rule = policy.rule(task, task.share)
+            chain = policy.chain(rule)
             offer = next(falls(chain, partial(maker.plans, task.name), partial(allows, rule)))
             found[task.name] = offer.planned.module if offer.planned else loops[task.name]
     return found

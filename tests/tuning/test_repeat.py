@@ -15,11 +15,16 @@ from autopipe.records.store import RecordStore
 from autopipe.schedules.engines import default, serial, static
 from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay
-from autopipe.tuning import runoff
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Proposal, TaskEvidence
+from autopipe.tuning.finals import repeat as repeating
+from autopipe.tuning.finals.repeat import (
+    Extras,
+    exclude_one_thread,
+    measure_repeats,
+    on_one_thread,
+)
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.runoff import exclude_one_thread, on_one_thread, run_off
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
 from tests.schedules.engines.test_static import dense, module_of
@@ -57,14 +62,18 @@ def state(rule=None):
     return state_of(task(flops=0.0), (ANSOR, TEMPLATES), rule=rule or Rule())
 
 
-def settled(journal, machine, states):
-    run_off(
-        trials_of(journal, states),
-        machine,
-        (lambda _: [Proposal(SERIAL, "plain")], lambda *_: None),
-        {},
-        Deadline(),
+def repeat(trials, machine, single=lambda *_: None):
+    plain = [Proposal(SERIAL, "plain")]
+    measure_repeats(
+        trials,
+        runner=machine,
+        extras=Extras(plain=lambda _: plain, single=single),
+        deadline=Deadline(),
     )
+
+
+def settled(journal, machine, states):
+    repeat(trials_of(journal, states), machine)
     best = journal.winner(states[0])
     return best and (best.proposal.by.engine, best.proposal.schedule, best.median)
 
@@ -131,8 +140,7 @@ def test_the_fastest_setting_takes_part_on_one_thread(journal):
     each = state()
     trials(journal, each, t1=(4e-6,), t2=(5e-6,))
     machine = Machine({"t1": 4e-6, "t2": 5e-6, "t1 alone": 2e-6, "plain": 3e-6})
-    others = lambda _: [Proposal(SERIAL, "plain")], lambda _, fastest: f"{fastest.schedule} alone"
-    run_off(trials_of(journal, [each]), machine, others, {}, Deadline())
+    repeat(trials_of(journal, [each]), machine, lambda _, fastest: f"{fastest.schedule} alone")
     assert machine.asked == [["t1", "t2", "t1 alone", "plain"]]
     best = journal.winner(each).proposal
     assert (best.by.engine, best.schedule) == ("autotvm", "t1 alone")
@@ -143,13 +151,7 @@ def test_a_setting_on_one_thread_wins_only_where_it_may(journal):
     trials(journal, each, t1=(4e-6,))
     alone = '{"threads": 1, "width": 16}'
     machine = Machine({"t1": 4e-6, alone: 2e-6, "plain": 5e-6})
-    run_off(
-        trials_of(journal, [each]),
-        machine,
-        (lambda _: [Proposal(SERIAL, "plain")], lambda *_: alone),
-        {},
-        Deadline(),
-    )
+    repeat(trials_of(journal, [each]), machine, lambda *_: alone)
     assert journal.winner(each).proposal.schedule == alone
     exclude_one_thread([each], journal)
     assert journal.winner(each).proposal.schedule == "t1"
@@ -222,7 +224,7 @@ def test_unsteady_winners_are_timed_again_once(journal, busy, spread, asked):
 
 
 def test_timing_again_has_an_end(journal, monkeypatch):
-    monkeypatch.setattr(runoff, "_PATIENCE", 0.0)
+    monkeypatch.setattr(repeating, "_PATIENCE", 0.0)
     each = state()
     trials(journal, each, a1=(1e-6,))
     machine = Machine({"a1": 1e-6, "plain": 2e-6}, [9.0])
@@ -259,7 +261,7 @@ def test_candidates_are_timed_in_rounds_in_children_of_their_own(tmp_path):
     from pathlib import Path
 
     done = subprocess.run(
-        [sys.executable, "-m", "tests.tuning.test_runoff", str(tmp_path / "made")], check=True,
+        [sys.executable, "-m", "tests.tuning.test_repeat", str(tmp_path / "made")], check=True,
         capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.stdout.splitlines() == [

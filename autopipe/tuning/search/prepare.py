@@ -6,18 +6,25 @@ from itertools import takewhile
 
 from autopipe.config.schedules import Rule
 from autopipe.records.store import Tally
+from autopipe.safety.maker import Maker
 from autopipe.schedules.engines.fallback import UNSCHEDULED, Fallback, falls
-from autopipe.schedules.policy import Contender, allows
+from autopipe.schedules.policy import Contender, Policy, allows
 from autopipe.tasks.task import Task
-from autopipe.tuning.contest import Contest, ContestEntry, Form
+from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
+from autopipe.tuning.search.bandit import Contest, ContestEntry, Form
+from autopipe.tuning.setup import ModelTasks
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Tools
 
 
-def prepare(
-    tools: Tools, shares: Mapping[int, float], before: Sequence[TaskState] = ()
+def prepare_tasks(
+    tasks: ModelTasks,
+    shares: Mapping[int, float],
+    *,
+    policy: Policy,
+    checks: Checks,
+    before: Sequence[TaskState] = (),
 ) -> list[TaskState]:
     """Return the states of all tasks, with these shares of the model's time, by index of task.
 
@@ -25,27 +32,28 @@ def prepare(
     taken over where the task falls under the same rule.
     """
     made = {(state.task.index, state.contest.position): state.starts for state in before}
-    tallies = tools.journal.store.trials(tools.journal.session.name)
+    journal = checks.journal
+    tallies = journal.store.trials(journal.session.name)
     likes: dict[str, Form] = {}
     states = []
-    for task in tools.tasks:
-        position, rule = tools.plan.policy.rule(task, shares[task.index])
-        contest = Contest(rule, position, _entries(rule, task, tools), likes)
+    for task in tasks.tuned:
+        position, rule = policy.rule(task, shares[task.index])
+        contest = Contest(rule, position, _entries(rule, task, checks.maker), likes)
         starts = made.get((task.index, position))
         tally = tallies.get(task.workload, Tally(0, 0))
         state = TaskState(
-            task, tools.texts[task.name], tools.modules[task.name],
-            _starts(rule, task, tools) if starts is None else starts, contest,
+            task, tasks.texts[task.name], tasks.modules[task.name],
+            _starts(rule, task, policy, checks.maker) if starts is None else starts, contest,
             shares[task.index], tally.trials, tally.failed,
         )  # fmt: skip
-        _recall(state, tools.journal)
+        _recall(state, journal)
         states.append(state)
     return states
 
 
-def _entries(rule: Rule, task: Task, tools: Tools) -> dict[Contender, ContestEntry]:
+def _entries(rule: Rule, task: Task, maker: Maker) -> dict[Contender, ContestEntry]:
     """Return who may search a schedule, none of which has done so yet."""
-    every = tools.maker.implementations(task.name)
+    every = maker.implementations(task.name)
     return {
         Contender(engine, name): ContestEntry()
         for engine in rule.engines
@@ -54,10 +62,10 @@ def _entries(rule: Rule, task: Task, tools: Tools) -> dict[Contender, ContestEnt
     }
 
 
-def _starts(rule: Rule, task: Task, tools: Tools) -> dict[Contender, str]:
+def _starts(rule: Rule, task: Task, policy: Policy, maker: Maker) -> dict[Contender, str]:
     """Return the schedules of the first fallback that has any, by who makes them."""
-    plans = partial(tools.maker.plans, task.name)
-    found = falls(tools.plan.policy.chain(rule), plans, partial(allows, rule))
+    plans = partial(maker.plans, task.name)
+    found = falls(policy.chain(rule), plans, partial(allows, rule))
     return {
         Contender(offer.engine, offer.planned.implementation): offer.planned.schedule
         for offer in _first(found)

@@ -1,0 +1,1 @@
+"""After the search: repeated measurements, and the comparison inside the model."""

@@ -1,0 +1,153 @@
+"""The step of tuning that compares finalists inside the built model, if that can run here."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
+from typing import Final
+
+import tvm
+
+from autopipe.measure.in_model import InModel, ModelSource
+from autopipe.pipeline.events import Event, Progress, Warn
+from autopipe.processes.contained import Failed
+from autopipe.processes.failure import How
+from autopipe.tuning.check_schedules import Checks, check_winners, find_passing
+from autopipe.tuning.deadline import COMPARISONS, Deadline
+from autopipe.tuning.finals.compare import Decided, Finals
+from autopipe.tuning.finals.finalists import Finalists, plan_others, select_finalists
+from autopipe.tuning.finals.model_runs import Limits, TooLate
+from autopipe.tuning.finals.repeat import exclude_one_thread
+from autopipe.tuning.finals.sized_models import SizedModel, models
+from autopipe.tuning.journal import Journal
+from autopipe.tuning.setup import MeasuringBench, ModelTasks, TuningPlan
+from autopipe.tuning.task_state import TaskState
+
+_SHORTEST: Final = 3.0
+"""Seconds in which no model is built and run often enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelComparison:
+    """Compares schedules inside the model."""
+
+    plan: TuningPlan
+    tasks: ModelTasks
+    checks: Checks
+    bench: MeasuringBench
+    deadline: Deadline
+    emit: Callable[[Event], None]
+
+    def compare(self, states: Sequence[TaskState]) -> tuple[Decided, ...]:
+        """Append what is found inside the model, at each specialized size; return how it went.
+
+        That is not possible everywhere: this clock does not see a GPU. There the trials decide, and
+        settings on one thread are excluded where kernels are timed as in a model.
+        """
+        played = self._list_models()
+        found: list[Decided] = []
+        done: set[str] = set()
+        for at, model in enumerate(played):
+            share = self.deadline.in_model / len(played)
+            seconds = min(share, self.deadline.left() / (len(played) - at))
+            decided = self._compare_in(model, done, states, seconds)
+            if decided is not None:
+                found.append(decided)
+                self._append(decided, [s for s in states if s.task.workload not in done])
+                done |= {task.workload for task in model.tasks} if decided.evidence else set()
+        self._keep_threads([state for state in states if state.task.workload not in done])
+        check_winners(states, self.checks)
+        return tuple(found)
+
+    def _append(self, decided: Decided, states: Sequence[TaskState]) -> None:
+        for state in states:
+            evidence = decided.evidence.get(state.task.workload, ())
+            self.checks.journal.append(state, *evidence)
+
+    def _list_models(self) -> Sequence[SizedModel]:
+        if self.tasks.lowered is None or self.deadline.in_model < _SHORTEST:
+            return ()
+        if self.deadline.left() < _SHORTEST:
+            self.deadline.left_out[COMPARISONS] += 1
+            return ()
+        return list(models(self.tasks.lowered, self.tasks.every))
+
+    def _compare_in(
+        self, model: SizedModel, done: Collection[str], states: Sequence[TaskState], seconds: float
+    ) -> Decided | None:
+        """Compare the finalists of tasks that are not `done` in one model; None if it failed."""
+        end = monotonic() + seconds
+        called = _find_called(model, states)
+        most = self.plan.tuning.finalists
+        entered = select_finalists(called, self.checks, most=most, done=done)
+        if not entered:
+            return None
+        at = "".join(f", {name} {size}" for name, size in model.sizes.items())
+        text = f"building the model with its finalists{at}"
+        self.emit(Progress(stage="tune", message=text))
+        source = self._gather_source(model, entered)
+        passed = partial(find_passing, called, checks=self.checks)
+        limits = Limits(end - monotonic(), self.bench.turn.taken, passed)
+        try:
+            with InModel(source, self.deadline.left) as built:
+                found = self._run(built, model, entered, limits, at)
+        except TooLate:
+            return None
+        except Failed as error:
+            if error.how is How.HUNG:
+                self._give_up(f"there is no time to build the model{at}")
+            else:
+                text = f"the trials decide, for the model with their finalists{at} failed: {error}"
+                self.emit(Warn(stage="tune", message=text))
+            return None
+        sizes = {"sizes": dict(model.sizes)} if model.sizes else {}
+        return replace(found, report=found.report.model_copy(update=sizes))
+
+    def _run(
+        self,
+        built: InModel,
+        model: SizedModel,
+        entered: Sequence[Finalists],
+        limits: Limits,
+        at: str,
+    ) -> Decided:
+        """Compare, or time the model with the winners of the trials where time is too short."""
+        try:
+            return Finals(built, model.tasks, entered, limits).decide()
+        except TooLate:
+            self._give_up(f"there is no time to run the model with its finalists{at}")
+            self._keep_threads([entry.state for entry in entered])
+            winners = [_hold_winner(entry, self.checks.journal) for entry in entered]
+            return Finals(built, model.tasks, winners, limits).tell()
+
+    def _keep_threads(self, states: Sequence[TaskState]) -> None:
+        if self.bench.touched:
+            exclude_one_thread(states, self.checks.journal)
+
+    def _give_up(self, why: str) -> None:
+        self.deadline.left_out[COMPARISONS] += 1
+        self.emit(Progress(stage="tune", message=f"the trials decide: {why}"))
+
+    def _gather_source(self, model: SizedModel, entered: Sequence[Finalists]) -> ModelSource:
+        known = {entry.state.task.name for entry in entered}
+        rest = [task for task in model.tasks if task.name not in known]
+        policy, failures = self.plan.policy, self.checks.failures
+        alone = plan_others(rest, self.tasks, policy=policy, failures=failures)
+        bodies: dict[str, Sequence[tvm.IRModule]]
+        bodies = {name: (alone[task.name],) for task in rest for name in task.functions}
+        bodies |= {name: one.modules for one in entered for name in one.state.task.functions}
+        conditions = self.bench.conditions
+        return ModelSource(model.module, bodies, conditions.target, conditions.hardware.cores)
+
+
+def _find_called(model: SizedModel, states: Sequence[TaskState]) -> list[TaskState]:
+    """Return the states of the tasks of a model, as they are named and called in it."""
+    tasks = {task.workload: task for task in model.tasks}
+    return [replace(s, task=tasks[s.task.workload]) for s in states if s.task.workload in tasks]
+
+
+def _hold_winner(entry: Finalists, journal: Journal) -> Finalists:
+    """Return finalists of which the winner of the trials is the incumbent."""
+    winner = journal.winner(entry.state)
+    won = winner.proposal if winner is not None else None
+    return replace(entry, held=entry.proposals.index(won) if won in entry.proposals else 0)

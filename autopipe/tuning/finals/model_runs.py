@@ -1,0 +1,205 @@
+"""Runs of a model with different schedules of its tasks, and the time that they may take.
+
+The model is built, and finalists are compiled as far as there is time. First come two of each task,
+the heaviest task first, of which one is the incumbent; then the third of each, and so on. A task
+whose two were not compiled keeps its incumbent, and runs in the model as that was built.
+
+Example: A takes 60 % of the time and B 40 %, with three finalists each. Compiled are A0, A1, B0,
+B1, A2, B2. If the time ends behind B0, A is compared with two, and B is not.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final, Protocol, TypeVar
+
+from autopipe.measure.in_model import Place
+from autopipe.measure.turn import TurnTimeout
+from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.finals.finalists import Finalists
+
+FEWEST: Final = 9
+"""Rounds from which something is decided: 8 would do for the sign test."""
+
+_SURE_OF: Final = 3
+"""Ranks that are compiled as long as there is time; others take half of the finals at most."""
+
+_PART: Final = 0.5
+"""Part of the finals that is left when others are compiled no more."""
+
+_PROCESS: Final = 1.5
+"""Seconds of one process that loads two models and runs them, with what disturbs it."""
+
+_KEPT: Final = 0.5
+"""Part of the time left after the build that is kept for packages that run in turn, at most."""
+
+_ENOUGH: Final = 0.7
+"""Part of the time that they need without which they are not begun."""
+
+_PLAYED: Final = 5
+"""Places in all of the fewest rounds: two in a second heat, two that run as a whole, and as much as
+one in a first heat."""
+
+_BUILDS: Final = 0.5
+"""Part of the time that is left which a build may take."""
+
+_Answer = TypeVar("_Answer")
+
+Compiled = Mapping[str, int]
+"""How many of its finalists can run in the model, by workload: none, or two and more."""
+
+
+class TooLate(Exception):  # noqa: N818 - says what happened
+    """There is no time left for the comparison."""
+
+
+class Models(Protocol):
+    """A model that runs with different schedules."""
+
+    def build(self, place: Place) -> None:
+        """Build the model that is watched, with one set of schedules."""
+
+    def add(self, rank: int, functions: Sequence[str]) -> None:
+        """Compile a finalist of these functions, which are equal."""
+
+    def round(self, places: Sequence[Place]) -> Sequence[Mapping[str, float]]:
+        """Run the model with one set of schedules after the other.
+
+        Returns for each of them the seconds of all calls of each function in one run.
+        """
+
+    def unwatched(self) -> float:
+        """Return the seconds of a run of the model that was built, when nobody looks into it."""
+
+    def link(self, place: Place) -> None:
+        """Build the library of the model with one set of schedules."""
+
+    def whole(self, places: Sequence[Place]) -> Sequence[float]:
+        """Return the seconds of a run as a package with each of these sets runs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a comparison inside a model may take, and how its schedules are checked."""
+
+    seconds: float
+    taken: Callable[[], AbstractContextManager[None]]
+    """Keeps others from timing on this machine while inside."""
+    passed: Callable[[Mapping[str, Proposal]], Iterable[str]]
+    """Checks a schedule of each workload; returns the workloads where it passed."""
+
+
+class Pace:
+    """The time of the comparison inside one model."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Begin now."""
+        self._limits = limits
+        self._end = monotonic() + limits.seconds
+        self.kept = 0.0
+        """Seconds that are kept for what comes later."""
+        self.build = 0.0
+        """Seconds that a build of the model takes."""
+        self.each = 0.0
+        """Seconds that the last rounds took for each place, without the first one."""
+
+    def left(self) -> float:
+        """Return the seconds that are left, without what is kept."""
+        return self._end - self.kept - monotonic()
+
+    def builds(self) -> bool:
+        """Tell whether there is time to build the model once more, and to run it then."""
+        return (self._end - monotonic()) * _BUILDS >= self.build
+
+    def rounds(
+        self,
+        ask: Callable[[Sequence[Place]], Sequence[_Answer]],
+        places: Sequence[Place],
+        part: float,
+        fewest: int,
+        most: int,
+    ) -> list[tuple[_Answer, ...]]:
+        """Return what was answered for each place, a value a round, in a part of the time left.
+
+        The first round is not counted: storage is made, and threads begin. What is kept is for
+        the `fewest` rounds, too. Raises TooLate where the time is too short for these.
+        """
+        try:
+            return self._rounds(ask, places, part, fewest, most)
+        except TurnTimeout:
+            raise TooLate from None
+
+    def _rounds(
+        self,
+        ask: Callable[[Sequence[Place]], Sequence[_Answer]],
+        places: Sequence[Place],
+        part: float,
+        fewest: int,
+        most: int,
+    ) -> list[tuple[_Answer, ...]]:
+        with self._limits.taken():
+            ask(places)
+            begun = monotonic()
+            until, latest = begun + self.left() * part, begun + (self.left() + self.kept) * part
+            rounds: list[Sequence[_Answer]] = []
+            needed = 0.0
+            while len(rounds) < most:
+                if monotonic() + needed > (until if len(rounds) >= fewest else latest):
+                    break
+                step = -1 if len(rounds) % 2 else 1  # nobody always comes first
+                rounds.append(ask(places[::step])[::step])
+                each = (monotonic() - begun) / len(rounds)
+                needed = each * max(1, fewest - len(rounds))
+        if len(rounds) < fewest:
+            raise TooLate
+        self.each = each / len(places)
+        return list(zip(*rounds, strict=True))
+
+
+def build_model(
+    models: Models,
+    entered: Sequence[Finalists],
+    pace: Pace,
+    place: Place,
+    run: Callable[[], object],
+) -> Compiled:
+    """Build the model with the incumbents of a `place`, and compile finalists; return how many.
+
+    `run` runs the model a little and tells `pace` what a round takes. Raises TooLate where no
+    task has a challenger.
+    """
+    begun = monotonic()
+    models.build(place)
+    pace.build = monotonic() - begun
+    run()
+    packages = pace.build + FEWEST * _PROCESS
+    kept = min(packages, _KEPT * pace.left())
+    pace.kept = kept if kept >= _ENOUGH * packages else 0.0
+    playing = _PLAYED * FEWEST * pace.each
+    shortest = _PART * (pace.left() + pace.kept)
+    found = {entry.state.task.workload: 0 for entry in entered}
+    longest = 0.0
+    for rank, entry in _order_finalists(entered):
+        left = pace.left()
+        short = rank >= _SURE_OF and left + pace.kept < shortest
+        if short or left - playing < longest:
+            break
+        begun = monotonic()
+        models.add(rank, entry.state.task.functions)
+        found[entry.state.task.workload] = rank + 1
+        longest = max(longest, monotonic() - begun)
+    usable = {name: count if count > 1 else 0 for name, count in found.items()}
+    if any(len(entry.proposals) > 1 for entry in entered) and not any(usable.values()):
+        raise TooLate
+    return usable
+
+
+def _order_finalists(entered: Sequence[Finalists]) -> Iterator[tuple[int, Finalists]]:
+    """Yield ranks and tasks in the order in which they are compiled."""
+    some = [entry for entry in entered if len(entry.proposals) > 1]
+    some.sort(key=lambda entry: -entry.state.task.calls * entry.state.best)
+    most = max((len(entry.proposals) for entry in some), default=0)
+    yield from ((rank, entry) for entry in some for rank in (0, 1))
+    for rank in range(2, most):
+        yield from ((rank, entry) for entry in some if len(entry.proposals) > rank)

@@ -1,0 +1,1 @@
+"""Spending the budget: which schedules of which tasks are proposed and measured."""

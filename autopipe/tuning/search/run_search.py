@@ -1,0 +1,132 @@
+"""The search step: engines propose schedules of the tasks, until the budget is spent."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from autopipe.processes.contained import Failed
+from autopipe.safety.failures import KnownFailure
+from autopipe.safety.job import Piece
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines.engine import Problem
+from autopipe.schedules.engines.registry import engines
+from autopipe.schedules.policy import Contender
+from autopipe.tuning.check_schedules import Checks
+from autopipe.tuning.progress import ProgressReporter
+from autopipe.tuning.search.concurrent_runs import Others
+from autopipe.tuning.search.loop import TuningLoop, batch_size
+from autopipe.tuning.search.scheduler import SCHEDULERS
+from autopipe.tuning.search.searcher import Searcher, key
+from autopipe.tuning.setup import TuningPlan
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.trials import Trials
+
+_KEPT_BUSY: Final = 8
+"""Candidates on a farm that one search may be expected to keep coming."""
+
+_LEARNED: Final = 500
+"""Trials that a process of searches is to have at least. The first 48 of each are by chance."""
+
+
+def run_search(
+    trials: Trials,
+    *,
+    plan: TuningPlan,
+    checks: Checks,
+    progress: ProgressReporter,
+) -> str:
+    """Spend what is left of the budget on searches; return why that ended.
+
+    A search that failed in an earlier run is tried once, or not at all.
+    """
+    states, failures = trials.states, checks.failures
+    batch = batch_size(plan.tuning.budget.trials, len(states), plan.tuning.batch)
+    asked = _SearchRequest(
+        plan, batch, _count_processes(trials.width, plan), checks, trials.conditions
+    )
+    problems = {
+        key(state, by): asked.problem(state, by) for state in states for by in state.contest.entries
+    }
+    suspects, others = _find_suspects(states, asked), Others(checks.journal)
+    searcher = Searcher(
+        engines((by.engine for _, by in problems), trials.conditions), problems,
+        others.known, plan.judge.min_space if plan.judge else 1,
+        [key(*suspect) for suspect in suspects], left=trials.seconds_left, many=asked.many,
+        news=others.news,
+    )  # fmt: skip
+
+    def failed(state: TaskState, by: Contender, error: Failed) -> None:
+        never = not state.contest.entries[by].form.batches
+        failures.add(asked.piece(state, by), error, remembered=never)
+
+    try:
+        return TuningLoop(
+            trials, SCHEDULERS[plan.scheduler], batch, searcher, failed,
+        ).run()  # fmt: skip
+    finally:
+        searcher.close()
+        for state, by in suspects:
+            if state.contest.entries[by].form.batches:
+                failures.passed(asked.piece(state, by))
+        if states:
+            progress.emit()
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchRequest:
+    """What engines are asked for."""
+
+    plan: TuningPlan
+    batch: int
+    many: int
+    """How many tasks are searched at a time."""
+    checks: Checks
+    conditions: Conditions
+
+    def problem(self, state: TaskState, by: Contender) -> Problem:
+        """Return what an engine is asked to schedule; what was measured is reported later."""
+        module = self.checks.maker.implementations(state.task.name)[by.implementation]
+        tuning = self.plan.tuning
+        threads = 1 if self.many > 1 else None
+        return Problem(
+            state.task, module, self.conditions, (), self.batch, tuning.seed, tuning.tuner, threads
+        )  # fmt: skip
+
+    def piece(self, state: TaskState, by: Contender) -> Piece:
+        """Return the work of a search, with all that it takes to have it fail again."""
+        measured = self.checks.journal.known(state, by)
+        known = [(known.schedule, str(known.seconds)) for known in measured]
+        tuning = self.plan.tuning
+        asked = {
+            "task": state.task.model_dump(mode="json"), "batch": self.batch,
+            "seed": tuning.seed, "tuner": tuning.tuner, "known": known,
+        }  # fmt: skip
+        return Piece("searching", state.task.name, state.module, *by, problem=asked)
+
+
+def _count_processes(width: int, plan: TuningPlan) -> int:
+    """Return how many tasks are searched at a time: one where this machine measures, too.
+
+    On a farm they are as many as this machine has cores, as far as there are workers to keep busy,
+    and trials for each to learn from: they do not learn from each other.
+    """
+    useful = min(math.ceil(width / _KEPT_BUSY), plan.tuning.budget.trials // _LEARNED)
+    return max(1, min(len(os.sched_getaffinity(0)), useful)) if width > 1 else 1
+
+
+def _find_suspects(
+    states: Sequence[TaskState], asked: _SearchRequest
+) -> list[tuple[TaskState, Contender]]:
+    """Leave out searches that failed in earlier runs; return those to be tried only once."""
+    found: list[tuple[TaskState, Contender]] = []
+    failures = asked.checks.failures
+    for state in states if failures.hopeless else ():
+        for by, entry in state.contest.entries.items():
+            try:
+                if state.stopped is None and failures.suspect(asked.piece(state, by)):
+                    found.append((state, by))
+            except KnownFailure as known:
+                entry.out = str(known)
+    return found
