@@ -29,7 +29,7 @@ from autopipe.compiler.codegen.round_to_bfloat16 import round_to_bfloat16
 from autopipe.compiler.codegen.share_shapes import share_shapes
 from autopipe.compiler.codegen.split_at_borders import split_at_borders
 from autopipe.compiler.codegen.type_bfloat16_operands import type_bfloat16_operands
-from autopipe.compiler.dynamic_sizes.kernel_sizes import takes_every_size
+from autopipe.compiler.dynamic_sizes.kernel_sizes import computes_sizes
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.labels.node_labels import complete_labels, keep_merged
@@ -284,7 +284,7 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
             NamedPass(
                 "add_weight_check",
                 "weights are compared with their shapes once, and not by each kernel",
-                lambda module, _: add_weight_check(module) if takes_every_size(module) else module,
+                lambda module, _: module if computes_sizes(module) else add_weight_check(module),
                 condition="every size follows from the inputs",
             ),
             NamedPass("add_destinations", "large fixed outputs are not copied", add_destinations),

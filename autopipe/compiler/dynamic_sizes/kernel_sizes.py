@@ -307,6 +307,6 @@ def is_dynamic(module: tvm.IRModule) -> bool:
     return taken or FOUND_SIZES in (main.attrs or {})
 
 
-def takes_every_size(module: tvm.IRModule) -> bool:
-    """Tell whether a model takes dynamic sizes from which all others follow: none is computed."""
-    return is_dynamic(module) and FOUND_SIZES not in (module["main"].attrs or {})
+def computes_sizes(module: tvm.IRModule) -> bool:
+    """Tell whether a model has sizes that do not follow from those of its inputs, as of NonZero."""
+    return FOUND_SIZES in (module["main"].attrs or {})

@@ -48,6 +48,18 @@ def test_the_library_computes_what_the_module_says(tmp_path):
     np.testing.assert_allclose(found, graphs.expected(module, arrays), rtol=1e-4, atol=1e-5)
 
 
+def test_arguments_are_compared_where_a_call_begins_and_not_by_each_kernel(tmp_path):
+    module = graphs.convolution()
+    x, *weights = graphs.arguments(module)
+    _, result = built(module)
+    build.export(result, tmp_path / "lib.so")
+    assert b"Mismatched" not in (tmp_path / "lib.so").read_bytes()
+    machine = relax.VirtualMachine(tvm.runtime.load_module(tmp_path / "lib.so"), tvm.cpu())
+    given = [tvm.runtime.tensor(array) for array in (x[:, :, 1:], *weights)]
+    with pytest.raises(RuntimeError, match=r"param=x.*shape"):
+        machine["main"](*given)
+
+
 def test_a_library_for_open_sizes_has_names_of_functions_and_no_debug_information(tmp_path):
     made = built(graphs.convolution())[1]
     sections = {}
