@@ -37,6 +37,7 @@ class Models:
         self.penalty = penalty
         self.noise = random.Random(0).uniform, noise
         self.asked = []
+        self.watched = 0
 
     def build(self, place):
         self.asked.append("build")
@@ -45,6 +46,7 @@ class Models:
         self.asked.append(f"{functions[0]}{rank}")
 
     def round(self, places):
+        self.watched += 1
         self.asked += [place for place in places if place not in self.asked]
         last = len(places) == 2 and {} in places
         return [self._kernels(place, last and any(place.values())) for place in places]
@@ -56,6 +58,7 @@ class Models:
         pass
 
     def whole(self, places):
+        self.asked += [place for place in places if place not in self.asked]
         return [sum(self._kernels(place, any(place.values())).values()) for place in places]
 
     def _kernels(self, place, new):
@@ -154,6 +157,29 @@ def test_the_finals_tell_what_they_came_to():
     assert all(time == pytest.approx(1.0, rel=0.02) for time in found.times[f"{0:016x}"])
 
 
+def test_a_model_is_watched_no_more_once_its_packages_run(monkeypatch):
+    models = Models({"a": (2.0, 1.0), "b": (1.0, 2.0)})
+    whole, counts = models.whole, []
+
+    def count(places):
+        counts.append(models.watched)
+        return whole(places)
+
+    monkeypatch.setattr(models, "whole", count)
+    play(models, entered(a=2, b=2))
+    assert set(counts) == {models.watched}
+
+
+def test_where_packages_cannot_be_built_in_time_the_kernels_decide(monkeypatch):
+    models = Models({"a": (2.0, 1.0), "b": (1.0, 2.0)})
+    monkeypatch.setattr("autopipe.tuning.finals.model_runs.Pace.builds", lambda _: False)
+    some = entered(a=2, b=2)
+    found = play(models, some)
+    assert changed(found, some) == ["a1"]
+    assert found.report.gain is not None
+    assert found.report.gain[0] == pytest.approx(3 / 4, rel=0.02)  # of both kernels, and `other`
+
+
 def test_new_winners_that_slow_the_whole_down_go():
     some = entered(a=2, b=3)
     found = play(Models({"a": (2.0, 1.0), "b": (1.0, 2.0, 2.0)}, penalty=3.0), some)
@@ -241,7 +267,12 @@ def test_without_time_for_the_last_rounds_the_trials_decide(monkeypatch):
         now[0] += 1.0
         return run(places)
 
+    def no_time(_):
+        now[0] += 1000.0
+        return [1.0, 1.0]
+
     monkeypatch.setattr(models, "round", slow)
+    monkeypatch.setattr(models, "whole", no_time)
     with pytest.raises(TooLate):
         play(models, holding(a=3), seconds=24.0)
     assert {"a": 1} in models.asked

@@ -116,7 +116,7 @@ class Finals:
         if rivals:
             self._append_rounds(rivals, first[1])
         likely = self._pick_likely(rivals)
-        kept = self._race(likely) if likely else self._time_incumbents(first[0])
+        kept = self._race(likely, first) if likely else self._time_incumbents(first[0])
         return self._report(rivals, kept)
 
     def tell(self) -> Decided:
@@ -179,21 +179,19 @@ class Finals:
         passed = set(self._limits.passed(likely)) if likely else set()
         return {name: rivals[name] for name in likely if name in passed}
 
-    def _race(self, likely: Ranks) -> _FinalKernels:
-        """Run with the challengers and with the incumbents in turn.
+    def _race(self, likely: Ranks, first: Sequence[Kernels]) -> _FinalKernels:
+        """Run packages with the challengers and with the incumbents in turn.
 
         Raises TooLate where no time is left to tell.
         """
         held, new = self._held, {**self._held, **likely}
         self._pace.kept = 0.0
-        part, most = (_PART / 2, FEWEST) if self._pace.builds() else (1.0, _MOST)
-        kernels = self._play([held, new], part, _FEW, most)
+        kernels: Sequence[Kernels] = (first[0], self._merge(first, likely))
         try:
             raced = self._time_packages(held, new)
             wholes = [median(raced.old), median(raced.new)]
         except TooLate:
-            if len(kernels[0]) < FEWEST:
-                raise
+            kernels = self._play([held, new], 1.0)
             raced = _RacedPackages(*map(_totals, kernels))
             wholes = [self._models.unwatched()] * 2
         for name, rank in likely.items():
@@ -205,6 +203,14 @@ class Finals:
         changed = any(self._winner(name, rank) == rank for name, rank in likely.items())
         gain = paired(raced.new, raced.old, SURE)
         return _FinalKernels(kernels[changed], gain, wholes[changed])
+
+    def _merge(self, first: Sequence[Kernels], likely: Ranks) -> Kernels:
+        """Return the times of the likely challengers, and of the incumbents of all other tasks."""
+        functions = {name for task in likely for name in self._entered[task].state.task.functions}
+        return [
+            {**old, **{name: time for name, time in new.items() if name in functions}}
+            for old, new in zip(*first, strict=True)
+        ]
 
     def _winner(self, name: str, rank: int) -> int:
         """Return the rank of the winner of a task, which has a challenger of this rank."""
