@@ -40,7 +40,7 @@ from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import serve
 from autopipe.tasks.task import Task
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.search.bandit import Contest, ContestEntry
+from autopipe.tuning.search.bandit import Arm, Bandit
 from autopipe.tuning.search.loop import TuningLoop, batch_size
 from autopipe.tuning.search.scheduler import gradient
 from autopipe.tuning.search.searcher import Searcher, key
@@ -200,8 +200,8 @@ def _some(tasks: Path, count: int) -> list[tuple[Task, Any]]:
 def _state(task: Task, module: Any, by: Contender) -> TaskState:  # noqa: ANN401 -- TVM
     from autopipe.compiler.labels.op_info import described
 
-    contest = Contest(Rule(engines=(by.engine,)), 0, {by: ContestEntry()})
-    return TaskState(task, "{}", described(module, task.info), {}, contest, task.share)
+    bandit = Bandit(Rule(engines=(by.engine,)), 0, {by: Arm()})
+    return TaskState(task, "{}", described(module, task.info), {}, bandit, task.share)
 
 
 def _run(tasks: Path, options: argparse.Namespace, **more: object) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _LEAST: Final = 0.01
 
 
 def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:
-    """Tune `module.json` of a folder and return the outcome: the record and who took part.
+    """Tune `module.json` of a folder and return the record, and how each contender did.
 
     It is only why tuning ended where that was before anything was measured.
     """

@@ -1,4 +1,4 @@
-"""What is known of a workload whose tuning was ended, as its time was: read from the disk."""
+"""The best schedule of a workload whose tuning was ended with its time, read from the disk."""
 
 import math
 from collections import Counter

@@ -60,7 +60,7 @@ class ProgressReporter:
         )
 
     def _remaining(self, trials: int, rate: float) -> float | None:
-        """Return the seconds until the trials or the time are spent; null if nobody knows."""
+        """Return the seconds until the trials or the time are spent; null if that is unknown."""
         seconds = min(trials / rate if rate else math.inf, max(0.0, self._left()))
         return seconds if seconds < math.inf else None
 

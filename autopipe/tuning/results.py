@@ -47,7 +47,7 @@ class Results:
         self.left_out: tuple[str, ...] = ()
         """What there was no time for."""
         self._reports = tuple(one.report for one in compared)
-        # at the first size that a task is called at; later ones try nobody else
+        # at the first size that a task is called at; later ones compare nothing else
         self._inside = ChainMap(*(dict(one.times) for one in compared))
         self._finals = ChainMap(*(dict(one.tasks) for one in compared))
         self._open_settings = open_settings
@@ -93,7 +93,7 @@ class Results:
         )
 
     def _untimed(self) -> str:
-        """Return what a summary says of work that there was no time for."""
+        """Return the part of a summary about work that there was no time for."""
         return f", no time for {', '.join(self.left_out)}" if self.left_out else ""
 
     def _proven(self) -> Shares:
@@ -134,7 +134,7 @@ class Results:
             task=state.task.index, name=state.task.name, workload=state.task.workload,
             trials=state.trials, failed=state.failed, engine=by and by.engine,
             implementation=by and by.implementation, seconds=winner and winner.median,
-            stopped=state.stopped, rule=state.contest.position, share=state.share,
+            stopped=state.stopped, rule=state.bandit.position, share=state.share,
             failures=tuple(self._failures.listed.get(state.task.name, ())),
             contenders=tuple(ranked.values()), over_next=_factor(others, own),
             over_start=_factor(starts, own), **({"final": final} if final else {}),
@@ -142,7 +142,7 @@ class Results:
 
     def _ranked(self, state: TaskState) -> dict[Contender, ContenderResult]:
         """Return how each contender did, the fastest first."""
-        out = {by: entry.out for by, entry in state.contest.entries.items()}
+        out = {by: entry.out for by, entry in state.bandit.arms.items()}
         rows = self._journal.rows(state)
         known = dict.fromkeys((*state.starts, *out, *(Proposal.of(row.record).by for row in rows)))
         found = {by: {"trials": 0, "failed": 0, "best": math.inf} for by in known}

@@ -60,7 +60,7 @@ class TuningPlan:
     reach: Reach = field(default_factory=Reach)
     """Where the machines are that measure, if that is not this one."""
     linker: Linker | None = None
-    """Who links kernels for another kind of machine."""
+    """Links kernels for another kind of machine."""
     begun: float = field(default_factory=monotonic)
     """From when on the budget of time counts, by the monotonic clock."""
 

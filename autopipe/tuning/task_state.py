@@ -9,7 +9,7 @@ import tvm
 from autopipe.schedules.policy import PLAIN, SERIAL, Contender, allows
 from autopipe.tasks.task import Task
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.search.bandit import Contest
+from autopipe.tuning.search.bandit import Bandit
 
 
 @dataclass(slots=True)
@@ -25,9 +25,9 @@ class TaskState:
     module: tvm.IRModule
     """The unscheduled module with what is known of its operators."""
     starts: Mapping[Contender, str]
-    """Schedules that cost nothing, timed before anything is searched, by who makes them."""
-    contest: Contest
-    """Who proposes schedules."""
+    """Schedules that cost nothing, timed before anything is searched, by contender."""
+    bandit: Bandit
+    """Allocates its trials to contenders."""
     share: float = 0.0
     """Its part of the model's time: the estimate at first, then as measured with its starts."""
     trials: int = 0
@@ -70,13 +70,13 @@ class TaskState:
     @property
     def preferred_engines(self) -> tuple[str, ...]:
         """The engines of the rule where it selects the first; none where the fastest wins."""
-        rule = self.contest.rule
+        rule = self.bandit.rule
         return tuple(rule.engines) if rule.select == "first" else ()
 
     def admits(self, by: Contender) -> bool:
         """Tell whether a schedule of this contender may win."""
-        rule = self.contest.rule
-        known = {entry.implementation for entry in self.contest.entries}
+        rule = self.bandit.rule
+        known = {entry.implementation for entry in self.bandit.arms}
         searched = by.engine in rule.engines and by.implementation in known
         if by in PLAIN:
             return self.admits_plain
@@ -85,5 +85,5 @@ class TaskState:
     @property
     def admits_plain(self) -> bool:
         """Whether plain loops may win: not where a rule wants something else."""
-        rule = self.contest.rule
+        rule = self.bandit.rule
         return rule.select == "best" and allows(rule, *SERIAL)

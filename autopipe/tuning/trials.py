@@ -40,7 +40,7 @@ class Underway:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Who measures what all tasks propose, and what that may cost."""
+    """Measures the proposals of all tasks within the budget."""
 
     states: Sequence[TaskState]
     budget: Budget
@@ -130,7 +130,7 @@ class Trials:
                 if place not in underway.written:
                     self.journal.write(state, proposal, measurement)
                 state.count(measurement.median)
-                state.contest.note(proposal.by.implementation, measurement.median)
+                state.bandit.note_time(proposal.by.implementation, measurement.median)
                 found[place] = measurement
                 self.told()
                 if self.late():

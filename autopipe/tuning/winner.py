@@ -46,7 +46,7 @@ def pick_winner(
       winner is the steadiest; the untuned one stays if it takes at most `HARDLY` of the fastest |
     | trial | wins by its least median; coarse times come after all others |
 
-    The times of who wins inside the model stay those of its repeats, or of its fastest trial: times
+    The times of a winner inside the model stay those of its repeats, or of its fastest trial: times
     of two places are not compared. Of equals the one that was measured first wins.
     """
     known = list(evidence)

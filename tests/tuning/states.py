@@ -4,7 +4,7 @@ from autopipe.config.schedules import Rule
 from autopipe.config.tuning import Budget
 from autopipe.records.record import Platform
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.search.bandit import Contest, ContestEntry
+from autopipe.tuning.search.bandit import Arm, Bandit
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 from tests.schedules.tasks import CONDITIONS, task
@@ -15,15 +15,15 @@ STATIC = Contender("static", "direct")
 HERE = Platform("target", "versions", "device")
 
 
-def contest(*contenders, rule=None):
-    """Return a contest of these; without a rule, of one that names their engines."""
+def bandit(*contenders, rule=None):
+    """Return a bandit of these; without a rule, of one that names their engines."""
     rule = rule or Rule(engines=tuple(dict.fromkeys(by.engine for by in contenders)))
-    return Contest(rule, 0, {by: ContestEntry() for by in contenders})
+    return Bandit(rule, 0, {by: Arm() for by in contenders})
 
 
 def state_of(found, contenders=(ANSOR,), *, rule=None, starts=(), text="{}", **progress):
     """Return how far the tuning of a task has come: nowhere, but for what is said."""
-    game = contest(*contenders, rule=rule)
+    game = bandit(*contenders, rule=rule)
     return TaskState(found, text, None, dict(starts), game, found.share, **progress)  # type: ignore[arg-type]
 
 

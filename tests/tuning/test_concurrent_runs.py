@@ -5,7 +5,7 @@ import pytest
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.search.concurrent_runs import Others
+from autopipe.tuning.search.concurrent_runs import ConcurrentRuns
 from tests.records.written import record
 from tests.tuning.states import ANSOR, HERE, STATIC, state
 
@@ -35,7 +35,7 @@ def heard(others, own):
 def test_a_search_hears_once_what_other_runs_have_measured_since_it_began(journals):
     ours, theirs = journals
     own = state(contenders=(ANSOR,))
-    others = Others(ours)
+    others = ConcurrentRuns(ours)
     write(theirs, own, "before", 2e-3)
     write(ours, own, "ours", 3e-3)
     assert [each.schedule for each in others.known(own, ANSOR)] == ["before", "ours"]
@@ -51,10 +51,10 @@ def test_what_another_run_has_found_is_what_the_task_has_to_beat(journals):
     ours, theirs = journals
     own = state(contenders=(ANSOR,))
     own.best = 2e-3
-    others = Others(ours)
+    others = ConcurrentRuns(ours)
     others.known(own, ANSOR)
     write(theirs, own, "theirs", 1e-3)
     others.news(own, ANSOR)
-    assert (own.best, own.trials, own.contest.entries[ANSOR].best) == (1e-3, 0, 1e-3)
-    own.contest.count(ANSOR, [1.5e-3], own.best, 1.0)
-    assert own.contest.entries[ANSOR].form.brought == 0  # it was not this search's merit
+    assert (own.best, own.trials, own.bandit.arms[ANSOR].best) == (1e-3, 0, 1e-3)
+    own.bandit.count_batch(ANSOR, [1.5e-3], own.best, 1.0)
+    assert own.bandit.arms[ANSOR].stats.brought == 0  # it was not this search's merit

@@ -187,7 +187,7 @@ def test_a_contender_that_fails_is_left_out(journal):
     searcher = Proposals(fails=[(0, TEMPLATES)])
     tuner(journal, tasks, {"trials": 12}, searcher=searcher).run()
     assert (searcher.made, searcher.learned) == ({(0, ANSOR): 12},) * 2
-    assert each.contest.entries[TEMPLATES].out == "the search crashed"
+    assert each.bandit.arms[TEMPLATES].out == "the search crashed"
     assert each.stopped is None
 
 
@@ -212,7 +212,7 @@ def test_a_search_that_the_time_ends_in_is_not_left_out(journal):
     tuned = tuner(journal, [one], {"trials": 100, "time": 50.0}, searcher=Slow())
     assert tuned.run() == "the time is spent"
     assert one.trials
-    assert one.contest.entries[ANSOR].out is None
+    assert one.bandit.arms[ANSOR].out is None
 
 
 @pytest.mark.fault("D20")
@@ -312,7 +312,7 @@ def test_starts_are_measured_everywhere_the_heaviest_task_first(journal):
     rows = [row for each in tasks for row in journal.rows(each)]
     assert [row.record.seconds for row in sorted(rows, key=lambda row: row.id)] == [(5.0,), (5e3,)]
     assert [each.history for each in tasks] == [[5000.0], [5.0]]
-    assert [each.contest.reached for each in tasks] == [{"direct": 5000.0}, {"direct": 5.0}]
+    assert [each.bandit.reached for each in tasks] == [{"direct": 5000.0}, {"direct": 5.0}]
 
 
 def test_what_a_task_is_built_with_anyway_can_win(journal):

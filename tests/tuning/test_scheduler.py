@@ -55,7 +55,7 @@ def test_nothing_gets_far_ahead_while_a_task_was_never_searched():
     states, order = [lighter, heavy, light], []
     for _ in range(6):
         chosen = gradient(states)
-        chosen.contest.entries[ANSOR].form.count(0.0, 1.0)
+        chosen.bandit.arms[ANSOR].stats.count(0.0, 1.0)
         chosen.history.append(chosen.best)
         order.append(chosen.task.index)
     assert order == [0, 0, 1, 2, 0, 0]

@@ -1,4 +1,4 @@
-"""Who may win a task inside the built model: its finalists, and what the other tasks run with.
+"""Select the schedules that are compared inside the built model, and those of all other tasks.
 
 A trial guesses how a model calls a kernel. So the fastest schedules of the heaviest tasks are run
 inside the model itself, and may change places there.
@@ -26,7 +26,7 @@ from autopipe.tuning.setup import ModelTasks
 from autopipe.tuning.task_state import TaskState
 
 _BEHIND: Final = 1.5
-"""Whose trial took this many times the winner's is not expected to win in the model."""
+"""A schedule whose trial took this many times the winner's is not expected to win in the model."""
 
 _WEIGHT: Final = 0.005
 """Part of the time of all tasks that a task has to take for its finalists to be worth a build."""
@@ -34,7 +34,7 @@ _WEIGHT: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Finalists:
-    """Of one task: who won its trials, then who may win in its place."""
+    """Of one task: the winner of its trials, then the schedules that may win in its place."""
 
     state: TaskState
     proposals: tuple[Proposal, ...]
@@ -80,9 +80,9 @@ def _enter_finalists(
 
 
 def _rank(state: TaskState, journal: Journal) -> Iterator[Proposal]:
-    """Yield the winner, what an untuned build has, the others of the run-off, the rest.
+    """Yield the winner, the untuned schedule, the other repeats, the rest.
 
-    What an untuned build has is there whatever its time.
+    The untuned schedule is there whatever its time.
     """
     winner = journal.winner(state)
     assert winner is not None  # noqa: S101 - the caller has seen it

@@ -38,8 +38,8 @@ _ENOUGH: Final = 0.7
 """Part of the time that they need without which they are not begun."""
 
 _PLAYED: Final = 5
-"""Places in all of the fewest rounds: two in a second heat, two that run as a whole, and as much as
-one in a first heat."""
+"""Places in all of the fewest rounds: two in the comparison, two that run as a whole, and as much
+as one in the screening phase."""
 
 _BUILDS: Final = 0.5
 """Part of the time that is left which a build may take."""
@@ -70,7 +70,7 @@ class Models(Protocol):
         """
 
     def unwatched(self) -> float:
-        """Return the seconds of a run of the model that was built, when nobody looks into it."""
+        """Return the seconds of a run of the model that was built, without timing its kernels."""
 
     def link(self, place: Place) -> None:
         """Build the library of the model with one set of schedules."""
@@ -147,7 +147,7 @@ class Pace:
             while len(rounds) < most:
                 if monotonic() + needed > (until if len(rounds) >= fewest else latest):
                     break
-                step = -1 if len(rounds) % 2 else 1  # nobody always comes first
+                step = -1 if len(rounds) % 2 else 1  # none always comes first
                 rounds.append(ask(places[::step])[::step])
                 each = (monotonic() - begun) / len(rounds)
                 needed = each * max(1, fewest - len(rounds))

@@ -31,7 +31,7 @@ _HOPELESS: Final = 2
 
 
 @dataclass(slots=True)
-class Form:
+class ArmStats:
     """What batches bring, lately: those of a contender, or of its like on all tasks."""
 
     batches: int = 0
@@ -48,105 +48,107 @@ class Form:
 
 
 @dataclass(slots=True)
-class ContestEntry:
-    """How one contender does."""
+class Arm:
+    """A contender of one task, and what its trials came to."""
 
     trials: int = 0
     """Trials of this session."""
     best: float = math.inf
     """Least seconds of one call among its own schedules."""
-    form: Form = field(default_factory=Form)
+    stats: ArmStats = field(default_factory=ArmStats)
     out: str | None = None
     """Why it is not asked any more; null while it is."""
 
 
 @dataclass(slots=True)
-class Contest:
-    """The contenders for one task."""
+class Bandit:
+    """Allocates the trials of one task to its contenders."""
 
     rule: Rule
     position: int | None
     """Which rule of the policy it is; null without one."""
-    entries: dict[Contender, ContestEntry]
+    arms: dict[Contender, Arm]
     """How each does, those of the rule's first engine first."""
-    likes: dict[str, Form] = field(default_factory=dict)
+    shared_stats: dict[str, ArmStats] = field(default_factory=dict)
     """How each engine does with loops, and each library; all tasks share it."""
     reached: dict[str, float] = field(default_factory=dict)
-    """Least seconds of one call of each implementation, whoever scheduled it."""
+    """Least seconds of one call of each implementation, by any contender."""
 
-    def note(self, implementation: str, seconds: float) -> None:
+    def note_time(self, implementation: str, seconds: float) -> None:
         """Take the time of one schedule."""
         self.reached[implementation] = min(seconds, self.reached.get(implementation, math.inf))
 
-    def hear(self, by: Contender, seconds: float) -> None:
+    def observe(self, by: Contender, seconds: float) -> None:
         """Take the time of a schedule of a contender that another run has measured."""
-        self.note(by.implementation, seconds)
-        self.entries[by].best = min(self.entries[by].best, seconds)
+        self.note_time(by.implementation, seconds)
+        self.arms[by].best = min(self.arms[by].best, seconds)
 
-    def count(self, by: Contender, times: Sequence[float], before: float, seconds: float) -> None:
+    def count_batch(
+        self, by: Contender, times: Sequence[float], before: float, seconds: float
+    ) -> None:
         """Take the times of a batch; `before` is the task's best until then."""
-        entry = self.entries[by]
-        entry.trials += len(times)
-        entry.best = min(entry.best, *times, math.inf)
-        gain = max(0.0, 1 - entry.best / before) if before < math.inf else 0.0
-        for form in (entry.form, self.likes.setdefault(_like(by), Form())):
-            form.count(gain, seconds)
-        if entry.best == math.inf and entry.form.batches >= _HOPELESS:
-            entry.out = "no candidate could be measured"
+        arm = self.arms[by]
+        arm.trials += len(times)
+        arm.best = min(arm.best, *times, math.inf)
+        gain = max(0.0, 1 - arm.best / before) if before < math.inf else 0.0
+        for stats in (arm.stats, self.shared_stats.setdefault(_like(by), ArmStats())):
+            stats.count(gain, seconds)
+        if arm.best == math.inf and arm.stats.batches >= _HOPELESS:
+            arm.out = "no candidate could be measured"
 
-    def next(self) -> Contender | None:
-        """Return whose turn it is, or None if nobody is left who is worth a trial."""
+    def select(self) -> Contender | None:
+        """Return the contender that proposes next, or None if none is worth another trial."""
         best = min(self.reached.values(), default=math.inf)
         ready = {
-            by: entry
-            for by, entry in self._admitted().items()
-            if entry.out is None and self._near(by, best)
+            by: arm
+            for by, arm in self._admitted().items()
+            if arm.out is None and self._near(by, best)
         }
         return max(self._due(ready), key=lambda by: self._score(by, best), default=None)
 
     def _score(self, by: Contender, best: float) -> tuple[float, bool, float, int]:
         """Return what another batch is expected to bring a second; equals go by promise."""
-        entry = self.entries[by]
+        arm = self.arms[by]
         reached = self.reached.get(by.implementation, math.inf)
         promise = (not _is_library(by), -reached, -self.rule.engines.index(by.engine))
-        form = entry.form if entry.form.batches else self.likes.get(_like(by))
-        if form is None or not form.batches:  # nobody knows it yet
+        stats = arm.stats if arm.stats.batches else self.shared_stats.get(_like(by))
+        if stats is None or not stats.batches:  # nothing is known of its like
             return math.inf, *promise
-        own = entry.best if entry.form.batches else min(reached, _BEHIND * best)
+        own = arm.best if arm.stats.batches else min(reached, _BEHIND * best)
         near = min(1.0, best / own) if own < math.inf else 0.0
-        hope = _HOPE * near**2 / max(1, entry.form.batches)
-        return (form.brought + hope) / form.pace, *promise
+        hope = _HOPE * near**2 / max(1, arm.stats.batches)
+        return (stats.brought + hope) / stats.pace, *promise
 
-    def ended(self) -> str:
-        """Say why nobody is left."""
-        reasons = [entry.out for entry in self.entries.values() if entry.out is not None]
+    def explain_end(self) -> str:
+        """Return the reason that no contender is left."""
+        reasons = [arm.out for arm in self.arms.values() if arm.out is not None]
         return reasons[-1] if reasons else "the policy gives it no engine"
 
-    def _admitted(self) -> dict[Contender, ContestEntry]:
-        """Return those that the rule lets play: of one engine alone, if it selects the first."""
+    def _admitted(self) -> dict[Contender, Arm]:
+        """Return the arms that the rule admits: of one engine alone, if it selects the first."""
         if self.rule.select == "best":
-            return self.entries
+            return self.arms
         for engine in self.rule.engines:
-            own = _of(self.entries, {engine})
-            if any(entry.out is None or entry.best < math.inf for entry in own.values()):
+            own = _of(self.arms, {engine})
+            if any(arm.out is None or arm.best < math.inf for arm in own.values()):
                 return own
         return {}
 
     def _near(self, by: Contender, best: float) -> bool:
         reached = self.reached.get(by.implementation, math.inf)
-        unknown = reached == math.inf and not self.entries[by].form.batches
+        unknown = reached == math.inf and not self.arms[by].stats.batches
         return reached <= _BEHIND * best or unknown
 
-    def _due(self, ready: dict[Contender, ContestEntry]) -> dict[Contender, ContestEntry]:
+    def _due(self, ready: dict[Contender, Arm]) -> dict[Contender, Arm]:
         """Return those of the engine that is furthest below its share, or of all that have none."""
         shares = self.rule.shares
-        total = sum(entry.trials for entry in self.entries.values())
+        total = sum(arm.trials for arm in self.arms.values())
         engines = {by.engine for by in ready}
         if not shares or len(engines) == 1:
             return ready
         used = dict.fromkeys(engines, 0)
-        for by, entry in _of(self.entries, engines).items():
-            used[by.engine] += entry.trials
+        for by, arm in _of(self.arms, engines).items():
+            used[by.engine] += arm.trials
         lacking = {e: used[e] / shares[e] for e in engines if e in shares}
         first = min(lacking, key=lambda engine: (lacking[engine], engine), default=None)
         free = engines - shares.keys()
@@ -164,7 +166,5 @@ def _like(by: Contender) -> str:
     return by.implementation if _is_library(by) else by.engine
 
 
-def _of(
-    entries: Mapping[Contender, ContestEntry], engines: Collection[str]
-) -> dict[Contender, ContestEntry]:
-    return {by: entry for by, entry in entries.items() if by.engine in engines}
+def _of(arms: Mapping[Contender, Arm], engines: Collection[str]) -> dict[Contender, Arm]:
+    return {by: arm for by, arm in arms.items() if by.engine in engines}

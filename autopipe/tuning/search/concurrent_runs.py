@@ -1,4 +1,4 @@
-"""What other runs of this store measure meanwhile: searches are told of it before they propose.
+"""Times that other runs of this store measure meanwhile: searches get them before they propose.
 
 Two runs that tune the same task at the same time would else have the same schedules measured.
 """
@@ -13,8 +13,8 @@ from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 
 
-class Others:
-    """Knows how much of what lies in the store each search was told of."""
+class ConcurrentRuns:
+    """Reads from the store what each search does not know yet."""
 
     def __init__(self, journal: Journal) -> None:
         """Take the records of this platform."""
@@ -37,7 +37,7 @@ class Others:
         measured = _measured(rows)
         for schedule in measured:
             state.best = min(state.best, schedule.seconds)
-            state.contest.hear(by, schedule.seconds)
+            state.bandit.observe(by, schedule.seconds)
         return measured
 
     def _since(self, state: TaskState, by: Contender, last: int) -> list[StoredRecord]:

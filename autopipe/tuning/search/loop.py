@@ -70,8 +70,8 @@ class TuningLoop:
         """Tune, and return why it ended.
 
         Where several candidates are measured at a time, other tasks propose meanwhile. Proposals
-        and times are waited for in the order in which they were begun, so that who answers first
-        decides nothing.
+        and times are waited for in the order in which they were begun, so that the order
+        of answers decides nothing.
         """
         states = self.trials.states
         aside = sum(state.stopped is not None for state in states)
@@ -122,12 +122,12 @@ class TuningLoop:
 
     def _ask(self, state: TaskState, asked: "deque[_Asked]", steps: Collection["_Step"]) -> None:
         """Have a task begin to propose one batch."""
-        by = state.contest.next()
+        by = state.bandit.select()
         if by is None:
-            state.stopped = state.contest.ended()
+            state.stopped = state.bandit.explain_end()
             return
-        entry = state.contest.entries[by]
-        most = self.batch if entry.form.batches else min(_FIRST, self.batch)
+        arm = state.bandit.arms[by]
+        most = self.batch if arm.stats.batches else min(_FIRST, self.batch)
         left = self.trials.left() - _count(asked) - _count(steps)
         count = min(most, self.trials.allowance(state), left)
         asked.append(_Asked(state, by, count, monotonic()))
@@ -136,7 +136,7 @@ class TuningLoop:
     def _begin(self, given: "_Asked", steps: "deque[_Step]") -> None:
         """Begin to measure what a task has proposed."""
         state, by = given.state, given.by
-        entry = state.contest.entries[by]
+        arm = state.bandit.arms[by]
         try:
             schedules = self.proposer.propose(state, by, given.count)
         except OutOfTime:
@@ -149,7 +149,7 @@ class TuningLoop:
             underway = self.trials.begin(state, proposals)
             steps.append(_Step(state, by, underway, state.best, given.start))
             return
-        entry.out = "no design space" if schedules is None else "all schedules are tried"
+        arm.out = "no design space" if schedules is None else "all schedules are tried"
         self._ended(state)
 
     def _finish(self, step: "_Step") -> None:
@@ -159,7 +159,7 @@ class TuningLoop:
         try:
             known = [MeasuredSchedule(p.schedule, found.median) for p, found in results]
             times = [measured.seconds for measured in known]
-            state.contest.count(by, times, step.before, monotonic() - step.start)
+            state.bandit.count_batch(by, times, step.before, monotonic() - step.start)
             self.proposer.learn(state, by, known)
         except OutOfTime:
             return  # which ends the loop
@@ -170,7 +170,7 @@ class TuningLoop:
 
     def _leave(self, state: TaskState, by: Contender, error: NotWorth | Failed) -> None:
         """Leave a contender out."""
-        state.contest.entries[by].out = str(error)
+        state.bandit.arms[by].out = str(error)
         if isinstance(error, Failed):
             self.failed(state, by, error)
         self._ended(state)

@@ -1,4 +1,4 @@
-"""Prepares tasks for tuning: the rule of each, its contenders, its starts, how far it has come."""
+"""Prepares tasks for tuning: the rule, the contenders and the starts of each, and its records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from autopipe.tasks.task import Task
 from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.search.bandit import Contest, ContestEntry, Form
+from autopipe.tuning.search.bandit import Arm, ArmStats, Bandit
 from autopipe.tuning.setup import ModelTasks
 from autopipe.tuning.task_state import TaskState
 
@@ -31,19 +31,19 @@ def prepare_tasks(
     The schedules that need no search take a while to make. So those of the states `before` are
     taken over where the task falls under the same rule.
     """
-    made = {(state.task.index, state.contest.position): state.starts for state in before}
+    made = {(state.task.index, state.bandit.position): state.starts for state in before}
     journal = checks.journal
     tallies = journal.store.trials(journal.session.name)
-    likes: dict[str, Form] = {}
+    shared_stats: dict[str, ArmStats] = {}
     states = []
     for task in tasks.tuned:
         position, rule = policy.rule(task, shares[task.index])
-        contest = Contest(rule, position, _entries(rule, task, checks.maker), likes)
+        bandit = Bandit(rule, position, _list_arms(rule, task, checks.maker), shared_stats)
         starts = made.get((task.index, position))
         tally = tallies.get(task.workload, Tally(0, 0))
         state = TaskState(
             task, tasks.texts[task.name], tasks.modules[task.name],
-            _starts(rule, task, policy, checks.maker) if starts is None else starts, contest,
+            _starts(rule, task, policy, checks.maker) if starts is None else starts, bandit,
             shares[task.index], tally.trials, tally.failed,
         )  # fmt: skip
         _recall(state, journal)
@@ -51,11 +51,11 @@ def prepare_tasks(
     return states
 
 
-def _entries(rule: Rule, task: Task, maker: Maker) -> dict[Contender, ContestEntry]:
-    """Return who may search a schedule, none of which has done so yet."""
+def _list_arms(rule: Rule, task: Task, maker: Maker) -> dict[Contender, Arm]:
+    """Return the contenders that may search a schedule, without any trials."""
     every = maker.implementations(task.name)
     return {
-        Contender(engine, name): ContestEntry()
+        Contender(engine, name): Arm()
         for engine in rule.engines
         for name in every
         if allows(rule, engine, name)
@@ -63,7 +63,7 @@ def _entries(rule: Rule, task: Task, maker: Maker) -> dict[Contender, ContestEnt
 
 
 def _starts(rule: Rule, task: Task, policy: Policy, maker: Maker) -> dict[Contender, str]:
-    """Return the schedules of the first fallback that has any, by who makes them."""
+    """Return the schedules of the first fallback that has any, by contender."""
     plans = partial(maker.plans, task.name)
     found = falls(policy.chain(rule), plans, partial(allows, rule))
     return {
@@ -82,18 +82,18 @@ def _first(found: Iterator[Fallback]) -> Iterator[Fallback]:
 
 def _recall(state: TaskState, journal: Journal) -> None:
     """Take over what was measured before, in this session or another."""
-    entries = state.contest.entries
+    arms = state.bandit.arms
     rows = journal.rows(state)
     own = {row.id for row in rows if row.record.session == journal.session.name}
     state.recall((row.record.median, row.id in own) for row in rows)
     for row in rows:
         by, seconds = Proposal.of(row.record).by, row.record.median
-        state.contest.note(by.implementation, seconds)
-        if by in entries:
-            entries[by].best = min(entries[by].best, seconds)
+        state.bandit.note_time(by.implementation, seconds)
+        if by in arms:
+            arms[by].best = min(arms[by].best, seconds)
             if row.id in own:
-                entries[by].trials += 1
-                entries[by].form.batches = 1
+                arms[by].trials += 1
+                arms[by].stats.batches = 1
     winner = journal.winner(state)
     if winner is not None:
         state.best = winner.median

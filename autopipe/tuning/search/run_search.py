@@ -15,7 +15,7 @@ from autopipe.schedules.engines.registry import engines
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.progress import ProgressReporter
-from autopipe.tuning.search.concurrent_runs import Others
+from autopipe.tuning.search.concurrent_runs import ConcurrentRuns
 from autopipe.tuning.search.loop import TuningLoop, batch_size
 from autopipe.tuning.search.scheduler import SCHEDULERS
 from autopipe.tuning.search.searcher import Searcher, key
@@ -47,9 +47,9 @@ def run_search(
         plan, batch, _count_processes(trials.width, plan), checks, trials.conditions
     )
     problems = {
-        key(state, by): asked.problem(state, by) for state in states for by in state.contest.entries
+        key(state, by): asked.problem(state, by) for state in states for by in state.bandit.arms
     }
-    suspects, others = _find_suspects(states, asked), Others(checks.journal)
+    suspects, others = _find_suspects(states, asked), ConcurrentRuns(checks.journal)
     searcher = Searcher(
         engines((by.engine for _, by in problems), trials.conditions), problems,
         others.known, plan.judge.min_space if plan.judge else 1,
@@ -58,7 +58,7 @@ def run_search(
     )  # fmt: skip
 
     def failed(state: TaskState, by: Contender, error: Failed) -> None:
-        never = not state.contest.entries[by].form.batches
+        never = not state.bandit.arms[by].stats.batches
         failures.add(asked.piece(state, by), error, remembered=never)
 
     try:
@@ -68,7 +68,7 @@ def run_search(
     finally:
         searcher.close()
         for state, by in suspects:
-            if state.contest.entries[by].form.batches:
+            if state.bandit.arms[by].stats.batches:
                 failures.passed(asked.piece(state, by))
         if states:
             progress.emit()
@@ -123,10 +123,10 @@ def _find_suspects(
     found: list[tuple[TaskState, Contender]] = []
     failures = asked.checks.failures
     for state in states if failures.hopeless else ():
-        for by, entry in state.contest.entries.items():
+        for by, arm in state.bandit.arms.items():
             try:
                 if state.stopped is None and failures.suspect(asked.piece(state, by)):
                     found.append((state, by))
             except KnownFailure as known:
-                entry.out = str(known)
+                arm.out = str(known)
     return found

@@ -27,7 +27,7 @@ def gradient(states: Sequence[TaskState]) -> TaskState:
     """Choose the task whose next batch shortens the model most.
 
     Section 6 of "Ansor" (OSDI 2020). First comes what has no schedule yet, the heaviest before.
-    What was never searched comes before a task goes far ahead: nobody knows what it would bring.
+    A task that was never searched comes before another one goes far ahead: its gain is unknown.
     """
     going = [state for state in states if state.stopped is None]
     fresh = [state for state in going if state.best == math.inf]
@@ -52,7 +52,7 @@ SCHEDULERS: Final[Mapping[str, Scheduler]] = {"gradient": gradient, "round_robin
 
 def _searched(state: TaskState) -> int:
     """Return how many batches engines have searched for a task."""
-    return sum(entry.form.batches for entry in state.contest.entries.values())
+    return sum(arm.stats.batches for arm in state.bandit.arms.values())
 
 
 def _gain(state: TaskState, states: Sequence[TaskState]) -> float:

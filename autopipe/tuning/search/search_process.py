@@ -18,12 +18,12 @@ Engines = Mapping[str, Callable[[], Engine]]
 """What makes each engine, by name; called in the child, when the first search of one begins."""
 
 Key = tuple[str, Contender]
-"""A search: the name of the task, and who searches. It means the same in both processes."""
+"""A search: the name of the task, and the contender. It means the same in both processes."""
 
 GONE: Final = Failed(
     Failure(How.ENDED, "the process of this search ended while another one was busy")
 )
-"""The answer to what was still to be asked of a process that has ended: nobody is to blame."""
+"""The answer to requests of a process that has ended: no search is to blame."""
 
 
 class SearchProcess:
@@ -113,7 +113,7 @@ class _Host:
         return {"found": getattr(self, method)((task, Contender(*by)), argument)}
 
     def propose(self, own: Key, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Propose; a search that is told what is known begins with that, any other hears news."""
+        """Propose; a search that is given known times begins with them, any other gets new ones."""
         found = math.inf
         if asked["known"] is not None:
             search = self._begun(own, asked["known"])

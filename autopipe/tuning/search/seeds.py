@@ -87,7 +87,7 @@ def _near(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal
     likeness = WorkloadInfo.of(state.task).likeness
     found = journal.store.near(state.task.workload, likeness, journal.platform)
     every = list(dict.fromkeys(Proposal.of(details.record) for details in found))
-    for by in state.contest.entries:
+    for by in state.bandit.arms:
         looked_at = islice((proposal for proposal in every if proposal.by == by), _LOOKED_AT)
         yield from islice(
             (proposal for proposal in looked_at if _applies(state, proposal, maker)), _MOST
@@ -105,7 +105,7 @@ def _applies(state: TaskState, proposal: Proposal, maker: Maker) -> bool:
 
 def _logged(state: TaskState, trials: Trials) -> list[Proposal]:
     """Return what AutoTVM's logs say, in the words of our template."""
-    if AUTOTVM not in state.contest.entries:
+    if AUTOTVM not in state.bandit.arms:
         return []
     store = trials.journal.store
     found = [proposal for key in keys(state.task) for proposal in planted(store, key)]
