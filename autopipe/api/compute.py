@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import te
 from tvm.ir import Call, StringImm, TensorLoad
 from tvm.s_tir import SBlock
-from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
+from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc, Stmt
 
 from autopipe.api.free_layouts import where_they_pay
 from autopipe.compiler.loops.exact_divisions import protect_divisions
@@ -84,13 +84,13 @@ def _carries(block: SBlock) -> bool:
     )
 
 
-def _loops(statement: Any) -> list[For]:  # noqa: ANN401 - TVM's statements
+def _loops(statement: Stmt) -> list[For]:
     loops: list[For] = []
     tvm_ffi.structural_walk(statement, (For, loops.append))
     return loops
 
 
-def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passes
+def _function(compute: object) -> PrimFunc:
     if isinstance(compute, PrimFunc):
         return compute
     if isinstance(compute, tvm.IRModule):
@@ -101,8 +101,9 @@ def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passe
         raise ModelError(
             f"a module with one PrimFunc is needed; this one has {len(functions)}{names}"
         )
-    tensors = list(compute) if isinstance(compute, Iterable) else [compute]
-    if not tensors or not all(isinstance(tensor, te.Tensor) for tensor in tensors):
+    given = list(compute) if isinstance(compute, Iterable) else [compute]
+    tensors = [tensor for tensor in given if isinstance(tensor, te.Tensor)]
+    if not tensors or len(tensors) < len(given):
         raise ModelError("a PrimFunc, a module with one, or a list of TE tensors is needed")
     _declares(tensors)
     try:

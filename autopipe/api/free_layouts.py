@@ -7,9 +7,10 @@ its weights where they lie: [1, 1000] by [512, 1000] took 178 us of which the pr
 """
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import tvm_ffi
+from tvm.ir import Var
 from tvm.s_tir import SBlock
 from tvm.tirx import PrimFunc
 
@@ -36,7 +37,7 @@ def where_they_pay(function: PrimFunc) -> PrimFunc:
     return bare.with_attr(_FREE, positions) if positions else bare
 
 
-def _is_used_rarely(weight: Any, blocks: list[SBlock]) -> bool:  # noqa: ANN401 - TVM's buffers
+def _is_used_rarely(weight: Var, blocks: list[SBlock]) -> bool:
     """Tell whether only sums read a weight, each element for a few outputs."""
     readers = [block for block in blocks if block.iter_vars and _reads(block, weight)]
     if not readers or any(map(is_spatial, readers)):
@@ -50,6 +51,6 @@ def _extents(block: SBlock) -> list[int]:
     return [*extents_of(block), *extents_of(block, spatial=False)]
 
 
-def _reads(block: SBlock, weight: Any) -> bool:  # noqa: ANN401 - TVM's buffers
+def _reads(block: SBlock, weight: Var) -> bool:
     value = getattr(block.body, "value", None)
     return value is not None and any(load.source.same_as(weight) for load in loads_of(value))

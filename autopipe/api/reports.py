@@ -101,7 +101,9 @@ def attach_origin(
     """Return a report with what the store says of its sources, and of the build before."""
     made = {one.stage: one.digest for one in report.stages if one.digest is not None}
     origin = find_origin(root, file, build, made)
-    since = replace_places(origin.since and origin.since.model_dump(mode="json"), places)
+    since = replace_places(
+        None if origin.since is None else origin.since.model_dump(mode="json"), places
+    )
     known = {"sources": dict(origin.sources), "since": since}
     return RunReport.model_validate({**report.model_dump(mode="json"), **known})
 

@@ -1,7 +1,7 @@
 """A function with its schedule: shown, called, compiled, saved, loaded."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -84,7 +84,7 @@ class Scheduled:
         return classify(self.workload)
 
     @cached_property
-    def _main(self) -> Any:  # noqa: ANN401 - tvm
+    def _main(self) -> Callable[..., Any]:
         use_threads(self.target.num_cores or 1)
         where = conditions(self.target, fast_algorithms=self.fast_algorithms).target
         return compile_kernel(self.module, where)["main"]

@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from autopipe.errors import StageError
+
+if TYPE_CHECKING:
+    from MNN.expr import Var
 
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[], Sequence[np.ndarray]]
@@ -142,7 +146,7 @@ def _narrowed(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _plain(expr: Any, found: Any) -> Any:  # noqa: ANN401 -- a module without types
+def _plain(expr: ModuleType, found: "Var") -> "Var":
     """Return a result in the order of the model, and not in blocks of channels."""
     return expr.convert(found, expr.NCHW) if found.data_format == expr.NC4HW4 else found
 

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -145,7 +145,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         return dict(stored)
 
 
-def _seconds(kernel: Any, given: Sequence[object]) -> float:  # noqa: ANN401 - of TVM's runtime
+def _seconds(kernel: Callable[..., object], given: Sequence[object]) -> float:
     """Return the least time of a call."""
     end, least = time.perf_counter() + _SECONDS, float("inf")
     while time.perf_counter() < end:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.library.model_instances import Instance
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.measure.call_watch import CallWatch, set_watch
+
+if TYPE_CHECKING:
+    from tvm.runtime import Tensor
 
 Outputs = Mapping[str, int]
 """How many of its last tensors a kernel writes, by its symbol."""
@@ -20,7 +23,7 @@ class CapturedCall:
     """A kernel call of a run."""
 
     kernel: str
-    outputs: tuple[Any, ...]
+    outputs: "tuple[Tensor, ...]"
     """Copies of the tensors that it wrote."""
     sources: tuple[int, ...]
     """Positions of the calls that wrote what it reads."""
@@ -35,7 +38,7 @@ class OutputRecorder:
         self._writers: dict[int, int] = {}
         self.calls: list[CapturedCall] = []
 
-    def begin(self, function: Any, symbol: str, given: Sequence[Any]) -> bool:  # noqa: ANN401 - of TVM's runtime
+    def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
         """Make a call of a kernel here, and copy its outputs."""
         if symbol not in self._outputs:
             return False
@@ -63,9 +66,9 @@ class CallRecorder:
         """Tell `ready` the symbol of the call at this position, and what it is given, before it."""
         self._outputs, self._ready = outputs, ready
         self._left = position
-        self.made: list[Any] = []
+        self.made: list[Tensor] = []
 
-    def begin(self, function: Any, symbol: str, given: Sequence[Any]) -> bool:  # noqa: ANN401 - of TVM's runtime
+    def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
         """Make the call at the position here, and copy its outputs."""
         if symbol not in self._outputs:
             return False
@@ -105,12 +108,12 @@ def run_watched(
             set_watch(machine, None)
 
 
-def tensors_of(given: Sequence[Any]) -> list[Any]:
+def tensors_of(given: Sequence[Any]) -> "list[Tensor]":
     """Return the tensors among the arguments of a kernel; others are sizes."""
     return [one for one in given if hasattr(one, "data_ptr")]
 
 
-def copy_tensor(tensor: Any) -> Any:  # noqa: ANN401 - of TVM's runtime
+def copy_tensor(tensor: "Tensor") -> "Tensor":
     """Return a copy of a tensor, whose memory the machine uses again."""
     import tvm
 

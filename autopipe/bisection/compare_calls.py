@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import tvm
@@ -153,7 +153,7 @@ def _compare(job: _Job) -> call.Answer:
     }  # fmt: skip
 
 
-def _tell(progress: Any, library: str, kernel: str) -> None:  # noqa: ANN401 - an unbuffered file
+def _tell(progress: BinaryIO, library: str, kernel: str) -> None:
     progress.write(f"{library} {kernel}\n".encode())
 
 

@@ -126,7 +126,7 @@ class _Lockstep:
         self._place = 0
         self.results: dict[int, LoopsResult] = {}
 
-    def begin(self, function: Any, symbol: str, given: Sequence[Any]) -> bool:  # noqa: ANN401 - of TVM's runtime
+    def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
         if symbol not in self._outputs:
             return False
         at = self._find(symbol)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,8 @@ from autopipe.cli.verify import verify
 from autopipe.processes.interrupt import Interrupted, exit_code, interruptible, resume
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from autopipe.api.doctor import Diagnosis
 
 app = typer.Typer(
@@ -150,5 +152,5 @@ def main() -> None:
     sys.exit(code)
 
 
-def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401 -- any dataclass
+def _fields(value: "DataclassInstance") -> dict[str, object]:
     return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from autopipe.lock.recognize import FileKind
 
@@ -62,7 +61,7 @@ class Build:
     """Where the times were measured, as far as that is known."""
 
 
-def flat(value: Any, at: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN401
+def flat(value: object, at: str = "") -> Iterator[tuple[str, object]]:
     """Yield the values of a document by dotted name; a list is one value unless it holds mappings.
 
     >>> dict(flat({"a": {"b": 1}, "c": [1, 2], "d": [{"e": 2}]}))

@@ -12,14 +12,13 @@ its channels last; the cells of a channel lie together, as ONNX has them.
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationError
 from tvm import te, tirx
+from tvm.ir import Expr
 
 from autopipe.config.frozen import Frozen
-
-# ruff: noqa: ANN401  what TVM has no types for
 
 ATTRIBUTE: Final = "autopipe.regions"
 """Attribute of a PrimFunc that holds its form as JSON."""
@@ -35,7 +34,7 @@ _OPAQUE: Final = 8
 
 _IMAGE_AXES: Final = (1, 2)
 
-Bind = Callable[[Any], Any]
+Bind = Callable[[Expr], Expr]
 """Gives a value a name, so that it is computed once; or returns it as it is."""
 
 
@@ -67,7 +66,7 @@ def parse(text: str) -> RegionForm | None:
         return None
 
 
-def plain(form: RegionForm, data: Any, boxes: Any, images: Any) -> Any:
+def plain(form: RegionForm, data: te.Tensor, boxes: te.Tensor, images: te.Tensor) -> te.Tensor:
     """Return the cells of regions [regions, channels, height, width], as TVM's tensor.
 
     Args:
@@ -78,7 +77,7 @@ def plain(form: RegionForm, data: Any, boxes: Any, images: Any) -> Any:
     """
     work = working(data.dtype)
 
-    def at(region: Any, channel: Any, *cell: Any) -> Any:
+    def at(region: Expr, channel: Expr, *cell: Expr) -> Expr:
         own = [boxes[region, number] for number in range(4)]
         grid = SampleGrid.of(form, data.shape, own, _as_it_is, work)
         image = image_of(images, region, data.shape[0])
@@ -111,7 +110,7 @@ def working(dtype: str) -> str:
     return "float64" if str(dtype) == "float64" else "float32"
 
 
-def image_of(images: Any, region: Any, count: Any) -> Any:
+def image_of(images: te.Tensor | Expr, region: Expr, count: Expr) -> Expr:
     """Return the image of a region, one that is there."""
     wide = "int64"
     image = images[region].astype(wide)
@@ -123,11 +122,11 @@ def image_of(images: Any, region: Any, count: Any) -> Any:
 class SamplePlace:
     """Where a sample lies along an axis: between two pixels."""
 
-    low: Any
-    high: Any
-    part: Any
+    low: Expr
+    high: Expr
+    part: Expr
     """How far from the first to the second one, from 0 to 1."""
-    inside: Any
+    inside: Expr
     """Whether it lies in the image, or less than a pixel beside it."""
 
 
@@ -135,24 +134,25 @@ class SamplePlace:
 class SampleGrid:
     """The samples of a region along each axis."""
 
-    extents: tuple[Any, ...]
-    starts: tuple[Any, ...]
-    steps: tuple[Any, ...]
+    extents: tuple[Expr, ...]
+    starts: tuple[Expr, ...]
+    steps: tuple[Expr, ...]
     """Pixels of a cell."""
-    loops: tuple[Any, ...]
+    loops: tuple[Expr, ...]
     """Samples of a cell, 1 at least."""
-    some: tuple[Any, ...]
+    some: tuple[Expr | bool, ...]
     """Whether there are samples."""
-    count: Any
+    count: Expr
     """Samples of a cell along both axes."""
     work: str
 
     @classmethod
     def of(
-        cls, form: RegionForm, shape: Sequence[Any], corners: Sequence[Any], bind: Bind, work: str
+        cls, form: RegionForm, shape: Sequence[Expr], corners: Sequence[Expr], bind: Bind, work: str
     ) -> "SampleGrid":
         """Return the samples of a region, given its corners, of images of a shape."""
-        starts, steps, loops, some = [], [], [], []
+        starts, steps, loops = list[Expr](), list[Expr](), list[Expr]()
+        some: list[Expr | bool] = []
         for axis in range(2):
             ends = (corners[number - axis].astype(work) for number in (1, 3))
             offset = tirx.const(0.5 if form.half_pixel else 0.0, work)
@@ -176,7 +176,7 @@ class SampleGrid:
         extents = tuple(shape[axis] for axis in _IMAGE_AXES)
         return cls(extents, tuple(starts), tuple(steps), tuple(loops), tuple(some), count, work)
 
-    def place(self, axis: int, cell: Any, sample: Any, bind: Bind) -> SamplePlace:
+    def place(self, axis: int, cell: Expr, sample: Expr | tirx.IterVar, bind: Bind) -> SamplePlace:
         """Return where a sample of a cell lies along an axis."""
         work, extent = self.work, self.extents[axis]
         step = self.steps[axis]
@@ -196,19 +196,19 @@ class SampleGrid:
         return SamplePlace(low, high, bind(cut - floor), inside)
 
 
-def corners(places: Sequence[SamplePlace], bind: Bind) -> list[tuple[Any, Any, Any]]:
+def corners(places: Sequence[SamplePlace], bind: Bind) -> list[tuple[Expr, Expr, Expr]]:
     """Return the four pixels around a sample: row, column, and its share."""
     ends = [((one.low, 1 - one.part), (one.high, one.part)) for one in places]
     return [(y, x, bind(down * across)) for y, down in ends[0] for x, across in ends[1]]
 
 
-def _as_it_is(value: Any) -> Any:
+def _as_it_is(value: Expr) -> Expr:
     return value
 
 
-def _like(value: Any, number: int) -> Any:
+def _like(value: Expr, number: int) -> Expr:
     return tirx.const(number, value.ty.dtype)
 
 
-def _computed(work: str) -> Any:
+def _computed(work: str) -> Expr:
     return tirx.const(_MOST_COMPUTED, work)

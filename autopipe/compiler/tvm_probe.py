@@ -8,9 +8,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autopipe.errors import SetupError, TargetError
+
+if TYPE_CHECKING:
+    from tvm import IRModule
 
 Argument = Mapping[str, Any]
 Emit = Callable[[Any], None]
@@ -154,7 +157,7 @@ def cuda(_argument: Argument, _emit: Emit) -> str:
     return f"{gpu}; {compiler}"
 
 
-def _module() -> Any:  # noqa: ANN401 -- tvm is not typed
+def _module() -> "IRModule":
     """Return an IRModule whose `main` adds one to 16 numbers."""
     import tvm
     from tvm import te

@@ -1,7 +1,7 @@
 """Patterns on tasks: which a rule of the schedule policy is for, which are kept or dropped."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -11,6 +11,7 @@ from pydantic import (
     StringConstraints,
     WithJsonSchema,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from autopipe.config.frozen import Frozen
@@ -115,7 +116,9 @@ class _OrName:
     """Tells an editor that the name of an op will do."""
 
     @staticmethod
-    def __get_pydantic_json_schema__(core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:  # noqa: ANN401 - JSON
+    def __get_pydantic_json_schema__(
+        core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         return {"anyOf": [handler(core), {"type": "string", "minLength": 1}]}
 
 

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.signature import LIBRARIES
@@ -119,7 +119,7 @@ def differences(locked: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [f"{at}: locked {_shown(a)}, now {_shown(b)}" for at, a, b in _apart(locked, now, "")]
 
 
-def _apart(locked: Any, now: Any, at: str) -> Iterator[tuple[str, object, object]]:  # noqa: ANN401
+def _apart(locked: object, now: object, at: str) -> Iterator[tuple[str, object, object]]:
     """Yield where two values part, and both as they are there."""
     if isinstance(locked, Mapping) and isinstance(now, Mapping):
         for name in sorted(locked.keys() | now.keys()):
@@ -132,7 +132,7 @@ def _apart(locked: Any, now: Any, at: str) -> Iterator[tuple[str, object, object
         yield at, locked, now
 
 
-def _sections(value: object) -> bool:
+def _sections(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     return isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value)
 
 

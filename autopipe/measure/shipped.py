@@ -90,7 +90,7 @@ class ShippedModel:
         return lambda: model(inputs)
 
 
-def _shape(found: Any) -> Shape:  # noqa: ANN401 - from JSON
+def _shape(found: Sequence[Any]) -> Shape:
     shape, dtype = found
     return tuple(shape), dtype
 

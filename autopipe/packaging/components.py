@@ -1,7 +1,8 @@
 """The component list of a package, as CycloneDX: what is in it, and what it was made of."""
 
 import json
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid5
 
 from autopipe import foreign, libraries
@@ -10,6 +11,9 @@ from autopipe.errors import PackageError
 from autopipe.packaging.manifest import COMPONENTS, WEIGHTS
 from autopipe.packaging.provenance import MODEL, Component, Statement, components
 from autopipe.store.canonical import digest, pretty
+
+if TYPE_CHECKING:
+    from cyclonedx.model.component import Component as Entry
 
 _SPACE: Final = UUID("5f1d3c0e-2c53-5b0f-9d1c-6a2b8f6a7e10")
 """Serial numbers are names in here."""
@@ -49,7 +53,7 @@ def check(text: bytes, statement: Statement) -> None:
         raise PackageError(f"{COMPONENTS} and the manifest differ in {told}")
 
 
-def _entry(component: Component) -> Any:  # noqa: ANN401 -- cyclonedx is imported where it is used
+def _entry(component: Component) -> "Entry":
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.component import Component as Entry
     from cyclonedx.model.component import ComponentType
@@ -81,7 +85,7 @@ def _licences() -> dict[str, str]:
     }
 
 
-def _component(entry: Any) -> Component:  # noqa: ANN401 -- JSON
+def _component(entry: Mapping[str, Any]) -> Component:
     hashes = [str(digest["content"]) for digest in entry.get("hashes", ())]
     return Component(
         str(entry["name"]), str(entry.get("version", "")), str(entry.get("purl", "")), *hashes

@@ -70,8 +70,9 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
         raise found from error
 
 
-def _diagnostics(ir_folder: str | None, **options: Any) -> Diagnostics:  # noqa: ANN401 - of JSON
-    return Diagnostics(None if ir_folder is None else Path(ir_folder), **options)
+def _diagnostics(ir_folder: str | None, *, pass_times: bool, verbosity: int) -> Diagnostics:
+    folder = None if ir_folder is None else Path(ir_folder)
+    return Diagnostics(folder, pass_times, verbosity)
 
 
 def _hungry(error: Exception, limit: int) -> StageError | None:

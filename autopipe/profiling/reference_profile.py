@@ -5,12 +5,16 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from autopipe import foreign
 from autopipe.errors import StageError
 from autopipe.processes import call
 from autopipe.profiling.quartile import lower_quartile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnxruntime import InferenceSession
 
 _LARGEST: Final = 256 << 20
 """Bytes of a profile that is read."""
@@ -63,7 +67,7 @@ def _answer(request: call.Answer) -> call.Answer:
     onnxruntime.set_default_logger_severity(4)
     threads, runs = int(request["threads"]), int(request["runs"])
 
-    def session(prefix: str | None) -> Any:  # noqa: ANN401 - a module without types
+    def session(prefix: str | None) -> "InferenceSession":
         options = onnxruntime.SessionOptions()
         if threads != len(os.sched_getaffinity(0)):
             options.intra_op_num_threads = threads
@@ -97,7 +101,7 @@ def _answer(request: call.Answer) -> call.Answer:
     return {**node_times(listed, _WARM + runs), "": whole}
 
 
-def _timed(session: Any, feeds: Mapping[str, Any], runs: int) -> float:  # noqa: ANN401 - no types
+def _timed(session: "InferenceSession", feeds: "Mapping[str, np.ndarray]", runs: int) -> float:
     import time
 
     times = []

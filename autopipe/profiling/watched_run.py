@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from autopipe.packaging.open import open_package
 from autopipe.processes import call
 from autopipe.profiling.quartile import lower_quartile
 from autopipe.profiling.sizes import zeros
+
+if TYPE_CHECKING:
+    from tvm.runtime import Tensor
 
 _BUILTIN: Final = "vm."
 """Names of builtins of the virtual machine begin with it."""
@@ -76,7 +79,7 @@ class _RunWatch:
         self._origin = _now()
         self.calls: list[WatchedCall] = []
 
-    def begin(self, function: Any, symbol: str, given: Sequence[Any]) -> bool:  # noqa: ANN401 - of TVM's runtime
+    def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
         if symbol in self._bodies:
             self._open.append(None)
             return False
@@ -118,7 +121,7 @@ def _now() -> float:
     return time.perf_counter()
 
 
-def _bytes(shape: Sequence[int], tensor: Any) -> int:  # noqa: ANN401 - of TVM's runtime
+def _bytes(shape: Sequence[int], tensor: "Tensor") -> int:
     bits = int(getattr(tensor.dtype, "bits", 32)) * int(getattr(tensor.dtype, "lanes", 1))
     return int(np.prod(shape, dtype=np.int64)) * max(bits, 8) // 8
 

@@ -16,12 +16,15 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from autopipe.processes import failure
 from autopipe.processes.bounds import lowered
 from autopipe.processes.failure import Failure, How
 from autopipe.processes.start import begin
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 PART: Final = ".part"
 """How the name of a file ends that is being written to a folder."""
@@ -48,14 +51,14 @@ class Server:
         self._protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
     @cached_property
-    def _opened(self) -> tuple[Any, str]:
+    def _opened(self) -> "tuple[AbstractFileSystem, str]":
         from fsspec.core import url_to_fs
 
-        found: tuple[Any, str] = url_to_fs(self._url)
+        found: tuple[AbstractFileSystem, str] = url_to_fs(self._url)
         return found
 
     @property
-    def _fs(self) -> Any:  # noqa: ANN401 -- fsspec has no types
+    def _fs(self) -> "AbstractFileSystem":
         return self._opened[0]
 
     def get(self, request: Request) -> None:

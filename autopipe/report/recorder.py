@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate, Outcome
 from autopipe.artifacts.verification import Verification
 from autopipe.config import Pipeline
@@ -184,7 +186,7 @@ class Recorder:
         return checked
 
 
-def replace_places(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401 -- a JSON document
+def replace_places(value: JsonValue, places: Mapping[str, str]) -> JsonValue:
     """Replace the folders of this machine in every text: who reads it may be anybody."""
     if isinstance(value, str):
         value = value.encode("utf-8", "backslashreplace").decode()  # halves of characters

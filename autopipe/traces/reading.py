@@ -100,7 +100,7 @@ def check(schedule: str) -> None:
         read(schedule)
 
 
-def _value(text: str) -> Any:  # noqa: ANN401 - a JSON document
+def _value(text: str) -> object:
     if len(text) > LARGEST:
         raise Forbidden(f"a schedule of {len(text):,} characters")
     try:

@@ -130,7 +130,9 @@ def specials(
         yield Case("signed", edge=True, arrays=base | signed, sizes=sizes)
 
 
-def _sprinkled(array: np.ndarray, values: Callable[[Any], list[float]], seed: int) -> np.ndarray:
+def _sprinkled(
+    array: np.ndarray, values: Callable[[np.finfo[Any]], list[float]], seed: int
+) -> np.ndarray:
     """Return a copy with the values at random places, each at least once if there is room."""
     if array.dtype.kind != "f" or not array.size:
         return array
@@ -144,17 +146,17 @@ def _sprinkled(array: np.ndarray, values: Callable[[Any], list[float]], seed: in
     return changed
 
 
-def _tiny(info: Any) -> list[float]:  # noqa: ANN401  numpy.finfo of any float
+def _tiny(info: np.finfo[Any]) -> list[float]:
     least, below = float(info.smallest_normal), float(info.smallest_subnormal)
     return [0.0, -0.0, least, -least, below, -below]
 
 
-def _huge(info: Any) -> list[float]:  # noqa: ANN401  likewise
+def _huge(info: np.finfo[Any]) -> list[float]:
     most = float(info.max)
     return [most, -most, most / 4, -most / 4]
 
 
-_SPECIAL: Mapping[str, Callable[[Any], list[float]]] = {
+_SPECIAL: Mapping[str, Callable[[np.finfo[Any]], list[float]]] = {
     "tiny": _tiny,
     "huge": _huge,
     "infinite": lambda _: [np.inf, -np.inf],

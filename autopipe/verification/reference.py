@@ -12,13 +12,17 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from autopipe.errors import ConfigError, ModelError, SetupError, StageError
 from autopipe.processes import call
 from autopipe.store import arrays
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 RUNTIMES = ("onnxruntime", "unoptimized onnxruntime")
 """The runtime, and once more without its optimizations, of which some refuse valid models."""
@@ -272,7 +276,7 @@ def _start(engine: str, model: str) -> tuple[list[str], _Run]:
     return names, lambda inputs: session.run(names, inputs)
 
 
-def _open(onnxruntime: Any, model: Path, options: object) -> Any:  # noqa: ANN401 - its module
+def _open(onnxruntime: ModuleType, model: Path, options: object) -> "InferenceSession":
     """Return a session of the model as its author wrote it, or of `model` where that is refused."""
     providers = ["CPUExecutionProvider"]
     original = model.with_name(ORIGINAL)

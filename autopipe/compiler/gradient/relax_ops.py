@@ -6,11 +6,12 @@
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import tvm
 from tvm import relax
 from tvm.error import InternalError
+from tvm.ir import Call, Expr
 
 from autopipe.errors import ModelError
 
@@ -49,7 +50,7 @@ def _register() -> None:
             tvm.ir.register_op_attr(name, "FPrimalGradient", adjoint)
 
 
-def _layer_norm(_var: Any, call: Any, grad: Any, _ctx: Any) -> list[Any]:  # noqa: ANN401 - TVM's
+def _layer_norm(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> list[Expr]:
     """Return the adjoints of x, gamma and beta of a layer norm over the last axes.
 
     With h = (x - mean) / deviation and g = grad * gamma: dx = (g - mean(g) - h * mean(g * h)) /
@@ -74,11 +75,11 @@ def _layer_norm(_var: Any, call: Any, grad: Any, _ctx: Any) -> list[Any]:  # noq
     return [op.multiply(inner, scale), by_gamma, by_beta]
 
 
-def _zeros(like: Any) -> Any:  # noqa: ANN401 - TVM's
+def _zeros(like: Expr) -> Expr:
     return relax.op.zeros_like(like)
 
 
-def _gelu(_var: Any, call: Any, grad: Any, _ctx: Any) -> list[Any]:  # noqa: ANN401 - TVM's
+def _gelu(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> list[Expr]:
     """Return the adjoint of x / 2 * (1 + erf(x / sqrt 2))."""
     op, (data,) = relax.op, call.args
     half, root, peak = (
@@ -90,7 +91,7 @@ def _gelu(_var: Any, call: Any, grad: Any, _ctx: Any) -> list[Any]:  # noqa: ANN
     return [op.multiply(grad, op.add(below, op.multiply(data, bell)))]
 
 
-def _gelu_tanh(_var: Any, call: Any, grad: Any, _ctx: Any) -> list[Any]:  # noqa: ANN401 - TVM's
+def _gelu_tanh(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> list[Expr]:
     """Return the adjoint of x / 2 * (1 + t) with t = tanh(s * (x + c * x^3)).
 
     It is (1 + t) / 2 + x / 2 * (1 - t^2) * s * (1 + 3 * c * x^2).
@@ -108,7 +109,7 @@ def _gelu_tanh(_var: Any, call: Any, grad: Any, _ctx: Any) -> list[Any]:  # noqa
     return [op.multiply(grad, op.multiply(half, op.add(op.add(one, bent), rest)))]
 
 
-_ADJOINTS: Final[dict[str, Callable[..., list[Any]]]] = {
+_ADJOINTS: Final[dict[str, Callable[..., list[Expr]]]] = {
     "relax.nn.layer_norm": _layer_norm,
     "relax.nn.gelu": _gelu,
     "relax.nn.gelu_tanh": _gelu_tanh,

@@ -155,7 +155,7 @@ def _reduced(tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor) -> tuple[
     return source, seed
 
 
-def _is(result: Expr, kind: Any, left: Var, right: Var) -> bool:  # noqa: ANN401 - a class of TVM
+def _is(result: Expr, kind: type[tirx.Add | tirx.Max | tirx.Min], left: Var, right: Var) -> bool:
     if not isinstance(result, kind):
         return False
     return {result.a, result.b} == {left, right}

@@ -1,7 +1,6 @@
 """Describes an op, given the call of a PrimFunc that it was legalized to."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import tvm
 from tvm import relax
@@ -36,7 +35,7 @@ def _read(
     """Return for each argument of an op which argument of the call it became."""
     left = list(enumerate(call.args[1]))
 
-    def found(arg: relax.Expr) -> Any:  # noqa: ANN401 - an Argument; fields are no tuples themselves
+    def found(arg: relax.Expr) -> Argument:
         bound = ops.get(arg.name) if isinstance(arg, relax.Var) else None
         tuple_ = next((value for value in (arg, bound) if isinstance(value, relax.Tuple)), None)
         if tuple_ is not None:

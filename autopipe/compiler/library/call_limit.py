@@ -5,10 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autopipe.config.problem import shown
 from autopipe.errors import CallLimitError, ConfigError
+
+if TYPE_CHECKING:
+    from tvm.runtime import Tensor
 
 
 class CallLimit:
@@ -73,7 +76,9 @@ class VirtualMachine(Protocol):
     def __getitem__(self, name: str, /) -> Callable[..., Any]: ...
 
 
-def call_within(limit: CallLimit, machine: VirtualMachine, arguments: Sequence[Any]) -> Any:  # noqa: ANN401 - what `main` returns
+def call_within(
+    limit: CallLimit, machine: VirtualMachine, arguments: Sequence[Any]
+) -> "Tensor | Sequence[Tensor]":
     """Call `main` of a machine with a look at the limit before each kernel. Raises CallLimitError.
 
     A look takes a microsecond or two; a call without a limit makes none.
@@ -88,9 +93,10 @@ def call_within(limit: CallLimit, machine: VirtualMachine, arguments: Sequence[A
             ended = True
             raise RuntimeError  # through the virtual machine, which unwinds
 
+    main: Callable[..., Tensor | Sequence[Tensor]] = machine["main"]
     machine["set_instrument"](convert(watch))
     try:
-        return machine["main"](*arguments)
+        return main(*arguments)
     except RuntimeError:
         if ended:
             raise limit.error() from None

@@ -16,16 +16,19 @@ of the rows of [8, 1].
 """
 
 import math
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import tvm
 import tvm_ffi
-from tvm.ir import TensorLoad
+from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, For, ForKind, IntImm, IterVar, PrimFunc, Stmt, Var
 
 _SPATIAL: Final = IterVar.DataPar
+
+_Part = TypeVar("_Part", bound=tvm.ir.Node)
+"""A part of TIR."""
 
 
 def begin_at_zero(function: PrimFunc) -> bool:
@@ -119,7 +122,7 @@ def _one_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | None:
     if block.alloc_buffers or block.match_buffers:
         return None
 
-    def before(load: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> Any:  # noqa: ANN401 - TVM's
+    def before(load: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> Expr:
         own = load.source.same_as(step.buffer)
         return start.value if own else mutator.default_mutate(load)
 
@@ -140,8 +143,9 @@ def _without_need(loop: For) -> Stmt:
     return loop if any(map(loop.loop_var.same_as, found)) else loop.body
 
 
-def _substituted(part: tvm.ir.Node, values: list[tuple[Var, Any]]) -> Any:  # noqa: ANN401 - any part of TIR
-    def variable(var: Var, _: object) -> Any:  # noqa: ANN401 - likewise
+def _substituted(part: _Part, values: list[tuple[Var, Any]]) -> _Part:
+    def variable(var: Var, _: object) -> Expr:
         return next((value for one, value in values if one.same_as(var)), var)
 
-    return tvm_ffi.structural_mutate(part, [(tvm.ir.Var, variable)])
+    made: _Part = tvm_ffi.structural_mutate(part, [(tvm.ir.Var, variable)])
+    return made

@@ -1,9 +1,9 @@
 """The loops that define what a recurrent layer computes: one step after the other."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import tvm
 from tvm import tirx
@@ -31,7 +31,7 @@ def number(value: int) -> Expr:
     return tirx.const(value, "int64")
 
 
-def serial(extent: int | Expr) -> Any:  # noqa: ANN401 - a frame of TVM's builder
+def serial(extent: int | Expr) -> AbstractContextManager[Expr]:
     """Return a loop."""
     return T.serial(number(0), number(extent) if isinstance(extent, int) else extent)
 
@@ -41,7 +41,7 @@ class Tensors:
     """The buffers of a layer by name: its inputs, then its outputs."""
 
     form: Recurrence
-    by_name: Mapping[str, Any]
+    by_name: Mapping[str, tirx.Var]
 
     @classmethod
     def of(cls, form: Recurrence) -> "Tensors":
@@ -69,7 +69,7 @@ class Tensors:
         """Return how many sequences there are."""
         return self["x"].ty.shape[1]
 
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a buffer
+    def __getitem__(self, name: str) -> tirx.Var:
         """Return a buffer."""
         return self.by_name[name]
 
@@ -124,7 +124,7 @@ class Tensors:
         return tirx.Select(self.length(row) > 0, value, tirx.const(0, self.form.dtype))
 
 
-def filled(name: str, shape: Sequence[int], sizes: tuple[Any, Any]) -> list[Any]:
+def filled(name: str, shape: Sequence[int], sizes: tuple[Expr, Expr]) -> list[int | Expr]:
     """Return the shape of an input or output, with steps and batch in the place of open sizes."""
     steps, batch = sizes
     return [
@@ -316,5 +316,5 @@ class _Loops:
             yield row, unit
 
 
-def _whole(buffer: tvm.ir.Var) -> Any:  # noqa: ANN401 - a buffer and its region
+def _whole(buffer: tvm.ir.Var) -> Expr:
     return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]

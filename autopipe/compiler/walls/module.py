@@ -177,7 +177,7 @@ class _Walk:
         if loop.thread_binding is not None:
             _one_of(names.THREADS, loop.thread_binding.thread_tag, "thread tag")
 
-    def _type(self, kind: Any) -> None:  # noqa: ANN401 - likewise
+    def _type(self, kind: tvm.ir.PrimType) -> None:
         self._once("type", str(kind.dtype), _TYPE)
 
     def _once(self, what: str, text: str, pattern: re.Pattern[str]) -> None:
@@ -194,12 +194,12 @@ def _annotations(annotations: Mapping[str, Any] | None) -> None:
             raise _Found(f"has the annotation {key} with {_shown(value)}")
 
 
-def _plain(value: Any) -> bool:  # noqa: ANN401 - any of TVM's values
+def _plain(value: object) -> bool:
     if value is None or isinstance(value, _NUMBERS):
         return True
     if isinstance(value, str):
         return _WORD.fullmatch(value) is not None
-    if type(value).__name__ in {"Array", "List", "list", "tuple"}:
+    if type(value).__name__ in {"Array", "List", "list", "tuple"} and isinstance(value, Iterable):
         return all(map(_plain, value))
     return isinstance(value, tvm.ir.Var)
 

@@ -19,7 +19,7 @@ from autopipe.errors import ModelError
 _MAX_ELEMENTS: Final = 2**31
 
 
-def check(found: Any) -> None:  # noqa: ANN401 - whatever TVM made of a source
+def check(found: tvm.IRModule | tirx.PrimFunc) -> None:
     """Raise `ModelError` if a module is not a model of Relax and PrimFuncs that TVM can compile."""
     if isinstance(found, tirx.PrimFunc):
         _check_functions(tvm.IRModule({"main": found}))
@@ -59,7 +59,9 @@ def _check_functions(module: tvm.IRModule) -> None:
             raise ModelError(f"{name}: {_last(error)}") from None
 
 
-def _check_attributes(name: str, known: Mapping[str, attributes.Fits], given: Any) -> None:  # noqa: ANN401
+def _check_attributes(
+    name: str, known: Mapping[str, attributes.Fits], given: Mapping[str, object] | None
+) -> None:
     for key, value in (given or {}).items():
         plain = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
         kind = "annotation" if known is attributes.BLOCKS else "attribute"
@@ -67,7 +69,7 @@ def _check_attributes(name: str, known: Mapping[str, attributes.Fits], given: An
             raise ModelError(f"{name}: {reason}")
 
 
-def _check_calls(name: str, part: Any) -> None:  # noqa: ANN401 - a function, or the body of one
+def _check_calls(name: str, part: tvm.ir.Node) -> None:
     """Refuse operators outside of the vocabulary, and functions that the module does not hold."""
     calls: list[tvm.ir.Call] = []
     outside: list[relax.ExternFunc] = []

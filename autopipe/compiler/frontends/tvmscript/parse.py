@@ -5,7 +5,7 @@ processes or the network: code that runs there can do no more than give a wrong 
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import tvm
 
@@ -46,7 +46,7 @@ def _read(data: bytes) -> str:
     return str(tvm.ir.save_json(found))
 
 
-def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever TVM makes of it
+def _parsed(text: str) -> tvm.IRModule | tvm.tirx.PrimFunc:
     from tvm.script import ir, relax, tirx
     from tvm.script.parser.core.entry import parse as tvm_parse
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import tvm
 import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Expr, TensorLoad
 from tvm.relax import transform
 from tvm.s_tir import SBlock
 
@@ -109,7 +109,7 @@ class _Roles:
             return bounded(each.mean * terms, each.square * terms)
         return bounded(*rules.largest([each]))
 
-    def _of(self, value: Any) -> Moments:  # noqa: ANN401 - TVM's expressions
+    def _of(self, value: Expr) -> Moments:
         """Return the moments of an expression."""
         if isinstance(value, TensorLoad):
             role = self.roles.get(self.origin.get(value.source, ""))
@@ -125,7 +125,7 @@ class _Roles:
         return rule([self._of(side) for side in _sides(value)]) if rule else NORMAL
 
 
-def _kind(value: Any, weight: Any) -> Kind:  # noqa: ANN401
+def _kind(value: Expr, weight: Expr) -> Kind:
     """Return what a weight does to the other operands of an elementwise expression."""
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
@@ -138,20 +138,20 @@ def _kind(value: Any, weight: Any) -> Kind:  # noqa: ANN401
     return "scale" if _is_factor(value, weight) else "shift"
 
 
-def _is_factor(value: Any, weight: Any) -> bool:  # noqa: ANN401
+def _is_factor(value: Expr, weight: Expr) -> bool:
     """Whether a weight is one side of a product or quotient in an expression."""
-    found: list[Any] = []
+    found: list[Expr] = []
     tvm_ffi.structural_walk(value, [(tirx.Mul, found.append), (tirx.Div, found.append)])
     return any(_reads(side, weight) for inner in found for side in _sides(inner))
 
 
-def _reads(value: Any, buffer: Any) -> bool:  # noqa: ANN401
+def _reads(value: Expr, buffer: Expr) -> bool:
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
     return any(load.source.same_as(buffer) for load in loads)
 
 
-def _calls(value: Any) -> set[str]:  # noqa: ANN401
+def _calls(value: Expr) -> set[str]:
     calls: list[tvm.ir.Call] = []
     tvm_ffi.structural_walk(value, (tvm.ir.Call, calls.append))
     return set(map(_name, calls))
@@ -162,7 +162,7 @@ def _name(call: tvm.ir.Call) -> str:
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 
-def _sides(value: Any) -> list[Any]:  # noqa: ANN401
+def _sides(value: Expr) -> list[Expr]:
     return [value.a, value.b] if hasattr(value, "a") and hasattr(value, "b") else []
 
 
