@@ -62,7 +62,7 @@ class Drill:
             f"version: 1\nname: drill\n{target[0]}\nbenchmark: null\n"
             f"model: {{path: {MODEL}, inputs: {{input: {{shape: [8, 128], dtype: float32}}}}}}\n"
             f"schedules: {{rules: [{{engines: [{options.engine}]}}]}}\ntasks: {{judge: null}}\n"
-            f"tuning: {{budget: {{trials: {options.trials}}}, measure: {{runner: dask,"
+            f"tuning: {{budget: {{trials: {options.trials}}}, measure: {{runner: farm,"
             f" label: {LABEL}, scheduler: '{place.address}', certificates: {place.folder}}}}}\n"
         )
         self._run = self._begun()

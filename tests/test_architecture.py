@@ -28,8 +28,6 @@ HEAVY = [
     "numpy",
     "scipy",
     "fsspec",
-    "dask",
-    "distributed",
 ]
 LIGHT = [
     ["--help"], ["run", "--help"], ["validate", QUICKSTART], ["plan", QUICKSTART], ["schema"],

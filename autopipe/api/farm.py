@@ -70,7 +70,7 @@ def diagnose(scheduler: str, folder: Path | None) -> Iterator[Diagnosis]:
         scheduler=address(scheduler), certificates=None if folder is None else str(folder)
     )
     if scheduler.startswith("tls://"):
-        yield _certificates(folder or certificates.usual())
+        yield _certificates(folder or certificates.default_directory())
     try:
         farm = Farm(reach, "")
     except AutopipeError as error:
@@ -99,7 +99,7 @@ def present(file: Path, overrides: Sequence[str] = (), build: str | None = None)
     """
     section = load(file, overrides, build).tuning
     measure = section.measure if section else None
-    if measure is None or measure.runner != "dask" or measure.label is None:
+    if measure is None or measure.runner != "farm" or measure.label is None:
         return None
     try:
         farm = Farm(Reach.of(measure, file.absolute().parent), measure.label)
@@ -114,7 +114,7 @@ def present(file: Path, overrides: Sequence[str] = (), build: str | None = None)
 
 def _certificates(folder: Path) -> Diagnosis:
     try:
-        left = certificates.days_left(certificates.look(folder))
+        left = certificates.days_left(certificates.check_folder(folder))
     except (AutopipeError, ValueError, ImportError) as error:
         return Diagnosis("fail", "certificate", str(error), f"`{tuning.CERTIFY}`")
     state, advice = "ok", ""

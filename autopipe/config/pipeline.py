@@ -129,7 +129,7 @@ class Pipeline(Frozen, frozen=True):
         runner = measure.runner
         if runner == "local":
             return
-        asked = "scheduler" if runner == "dask" else "tracker"
+        asked = "scheduler" if runner == "farm" else "tracker"
         if getattr(measure, asked) is None:
             yield ("tuning", "measure", asked), None, f"is needed: `runner` is {runner}"
         at, why = ("tuning", "measure", "runner"), "measures elsewhere"

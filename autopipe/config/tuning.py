@@ -70,11 +70,11 @@ Tracker = Annotated[
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 _OF: Final = {
-    "scheduler": "dask", "label": "dask", "certificates": "dask", "tracker": "rpc", "key": "rpc",
+    "scheduler": "farm", "label": "farm", "certificates": "farm", "tracker": "rpc", "key": "rpc",
 }  # fmt: skip
 """Fields that only one runner knows."""
 
-_NEEDED: Final = {"dask": "label", "rpc": "key"}
+_NEEDED: Final = {"farm": "label", "rpc": "key"}
 """What a runner can not do without."""
 
 
@@ -86,17 +86,17 @@ class Measure(Sparse, frozen=True):
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"clock", "runner", "label", "key"})
 
-    runner: Literal["local", "dask", "rpc"] = "local"
-    """Who builds and times: `local` this machine, `dask` machines of one kind, each of which runs
+    runner: Literal["local", "farm", "rpc"] = "local"
+    """Who builds and times: `local` this machine, `farm` machines of one kind, each of which runs
     `autopipe worker`, `rpc` devices that TVM's RPC tracker knows."""
     label: Label | None = None
-    """For `dask`: what the workers call the kind of machine they are, such as `zen5`."""
+    """For `farm`: what the workers call the kind of machine they are, such as `zen5`."""
     key: Label | None = None
     """For `rpc`: what the devices are called at the tracker."""
     scheduler: Annotated[Scheduler | None, Field(exclude=True)] = None
-    """For `dask`: where the scheduler listens, `tls://host:port`; `tcp://` only on this machine."""
+    """For `farm`: where the scheduler listens, `tls://host:port`; `tcp://` only on this machine."""
     certificates: Annotated[str | None, Field(exclude=True, min_length=1)] = None
-    """For `dask`: folder with `ca.pem`, `farm.pem` and `farm.key`, relative to this file. Null is
+    """For `farm`: folder with `ca.pem`, `farm.pem` and `farm.key`, relative to this file. Null is
     the one that `$AUTOPIPE_CERTIFICATES` names, or else `~/.config/autopipe/certificates`."""
     tracker: Annotated[Tracker | None, Field(exclude=True)] = None
     """For `rpc`: where the tracker listens, `host:port`."""
@@ -105,9 +105,9 @@ class Measure(Sparse, frozen=True):
     nor asks who somebody is: whoever reaches a device runs code there, and whoever is on the way
     changes times and results. Better is a tunnel by ssh."""
     connect_timeout: Annotated[Duration, Field(exclude=True)] = 10.0
-    """For `dask` and `rpc`: how long a scheduler or tracker may take to answer."""
+    """For `farm` and `rpc`: how long a scheduler or tracker may take to answer."""
     wait_timeout: Annotated[Duration, Field(exclude=True)] = 60.0
-    """For `dask` and `rpc`: how long a run waits while there is nobody who could measure."""
+    """For `farm` and `rpc`: how long a run waits while there is nobody who could measure."""
     session_timeout: Annotated[Duration, Field(exclude=True)] = 30.0
     """For `rpc`: how long a device belongs to one candidate."""
 
@@ -155,7 +155,7 @@ class Reach(Frozen, frozen=True):
     """Where the machines are that measure. It can change no result, and is in no key."""
 
     scheduler: str | None = None
-    """Address of Dask's scheduler."""
+    """Address of a farm's scheduler."""
     certificates: str | None = None
     """Folder of the certificates; null for the usual one."""
     tracker: str | None = None

@@ -1,1 +1,1 @@
-"""Tuning on many machines: Dask carries trials to workers, a bench of ours on each makes them."""
+"""Tuning on many machines: a scheduler hands trials of runs to workers, which make them."""

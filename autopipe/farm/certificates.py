@@ -1,7 +1,6 @@
 """Certificates of a farm: who has them may use it, and may run code on all of its machines."""
 
 import os
-import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -19,23 +18,17 @@ VARIABLE: Final = "AUTOPIPE_CERTIFICATES"
 
 INSTALL: Final = "pip install 'autopipe[cluster]'"
 
-_DASKS: Final = "TLS certificate does not match"
-"""What Dask says then."""
-
-_DEEPEST: Final = 20
-"""Causes of an error that are looked at."""
-
 DAYS: Final = 730
 """After which new ones have to be made."""
 
 
-def usual() -> Path:
-    """Return the folder where certificates are looked for if nobody names one."""
+def default_directory() -> Path:
+    """Return the default folder of certificates."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else Path.home() / ".config" / "autopipe" / "certificates"
 
 
-def look(folder: Path) -> Path:
+def check_folder(folder: Path) -> Path:
     """Return the folder. Raises SetupError where a file is missing, or others may read the key."""
     for name in NAMES:
         if not (folder / name).is_file():
@@ -84,38 +77,6 @@ def make(folder: Path) -> list[Path]:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
     return paths
-
-
-def security(folder: str | None) -> Any:  # noqa: ANN401 -- distributed has no types
-    """Return how Dask speaks over TLS, with the same certificate in every role.
-
-    Raises SetupError as `look`.
-    """
-    from distributed.security import Security
-
-    place = look(Path(folder) if folder else usual())
-    own = {
-        f"tls_{role}_{part}": str(place / name)
-        for role in ("client", "scheduler", "worker")
-        for part, name in (("cert", CERTIFICATE), ("key", KEY))
-    }
-    return Security(tls_ca_file=str(place / AUTHORITY), require_encryption=True, **own)
-
-
-def refusal(error: BaseException, address: str, folder: str | None) -> str | None:
-    """Say what is wrong if a connection failed because certificates are of two farms."""
-    place, cause = Path(folder) if folder else usual(), error
-    for _ in range(_DEEPEST):
-        if isinstance(cause, ssl.SSLError) or _DASKS in str(cause):
-            return (
-                f"{address}: its certificate and those in {place} are not of one farm; copy the"
-                " folder that its scheduler uses"
-            )
-        following = cause.__cause__ or cause.__context__
-        if following is None:
-            return None
-        cause = following
-    return None
 
 
 def days_left(folder: Path) -> int:

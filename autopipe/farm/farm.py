@@ -12,23 +12,26 @@ from autopipe.config.tuning import Reach
 from autopipe.errors import AutopipeError, SetupError, StageError
 from autopipe.farm.certificates import INSTALL
 from autopipe.farm.facts import apart, differences
-from autopipe.farm.wire import WorkAnswer, WorkOrder
+from autopipe.farm.wire import MESSAGE, WorkAnswer, WorkOrder
 from autopipe.processes import failure
 from autopipe.processes.ending import end
-from autopipe.processes.link import Link
+from autopipe.processes.link import Link, encoded
 from autopipe.processes.start import program
 
 AGENT: Final = "autopipe.farm.agent"
 """The module that speaks to the scheduler."""
 
 _START: Final = 30.0
-"""Seconds that importing Dask may take, besides connecting."""
+"""Seconds that starting the agent may take, besides connecting."""
 
 SILENCE: Final = 15.0
-"""Seconds in which a scheduler has to answer; it is asked every second."""
+"""Seconds in which a scheduler has to answer a ping."""
 
 _SILENT: Final = 30.0
-"""Seconds after which an agent that says nothing is ended; it looks around every second."""
+"""Seconds after which an agent that says nothing is ended; it is asked every few."""
+
+_ATTEMPTS: Final = 3
+"""Workers whose answers to an order are rejected before that is the order's failure."""
 
 _GRACE: Final = 5.0
 
@@ -63,11 +66,12 @@ class Farm:
         self._open: dict[int, tuple[WorkOrder, float]] = {}
         self._done: dict[int, WorkAnswer | str] = {}
         self._told: dict[int, Callable[[WorkAnswer | str], None]] = {}
+        self._failed: dict[int, int] = {}
         self._device: str | None = None
         self._process: subprocess.Popen[bytes]
         self._link: Link
         self._alone_since: float | None = None
-        self._shunned: set[str] = set()
+        self._rejected: set[str] = set()
         self.workers: tuple[FarmWorker, ...] = ()
         """All workers, whatever their label."""
         self.refused: Sequence[str] = ()
@@ -78,7 +82,7 @@ class Farm:
     def own(self) -> list[FarmWorker]:
         """The workers of this label whose answers are believed."""
         own = (worker for worker in self.workers if worker.label == self.label)
-        return [worker for worker in own if worker.name not in self._shunned]
+        return [worker for worker in own if worker.name not in self._rejected]
 
     @property
     def width(self) -> int:
@@ -86,9 +90,8 @@ class Farm:
         return max(1, sum(worker.slots for worker in self.own))
 
     def expect(self, device: str) -> None:
-        """Believe no answers from another device."""
+        """Reject answers from another device."""
         self._device = device
-        self._say({"do": "expect", "device": device})
 
     def submit(
         self,
@@ -113,6 +116,7 @@ class Farm:
         for number in gone:
             self._done.pop(number, None)
             self._told.pop(number, None)
+            self._failed.pop(number, None)
         if gone:
             self._say({"do": "cancel", "numbers": gone})
 
@@ -134,6 +138,7 @@ class Farm:
         except TimeoutError:
             if time.monotonic() - self._heard >= _SILENT:
                 self._begin_again("the process that speaks to it said nothing")
+            self._say({"do": "pulse"})
         except EOFError:
             self._begin_again("the process that speaks to it ended")
 
@@ -178,23 +183,28 @@ class Farm:
                 time.sleep(_PAUSE)
             else:
                 break
-        if self._device is not None:
-            self.expect(self._device)
-        for worker in self._shunned:
-            self._say({"do": "shun", "worker": worker})
-        for number in self._open:
+        for worker in self._rejected:
+            self._say({"do": "reject", "worker": worker})
+        for number in list(self._open):
             self._submit(number)
 
     def _submit(self, number: int) -> None:
         order, seconds = self._open[number]
-        self._say({
+        message = encoded({
             "do": "submit", "number": number, "order": order.text(), "seconds": seconds,
-            "count": len(order.candidates), "identity": order.identity(),
+            "identity": order.identity(), "failed": self._failed.get(number, 0),
         })  # fmt: skip
+        if len(message) > MESSAGE:
+            self._finish(number, f"its order has {len(message)} bytes, of {MESSAGE} at most")
+        else:
+            self._write(message)
 
     def _say(self, message: Mapping[str, Any]) -> None:
+        self._write(encoded(message))
+
+    def _write(self, line: bytes) -> None:
         try:
-            self._link.send(message, _SILENT)
+            self._link.write(line, _SILENT)
         except (EOFError, TimeoutError):
             return  # it is noticed where its next word is awaited
 
@@ -204,28 +214,63 @@ class Farm:
             self._look(message["farm"])
         elif "lost" in message:
             self._begin_again(shown(message["lost"], 300))
-        elif "shunned" in message:
-            self._shunned_for(message["shunned"], message["why"])
-        elif message["answer"] in self._open:
-            order, _ = self._open.pop(message["answer"])
-            answer = (
-                replace(WorkAnswer.read(message["text"], len(order.candidates)), by=message["by"])
-                if "text" in message
-                else str(message["failed"])
-            )
-            self._done[message["answer"]] = answer
-            if message["answer"] in self._told:
-                self._told.pop(message["answer"])(answer)
+        elif "answer" in message and message["answer"] in self._open:
+            self._take_answer(message["answer"], message)
 
-    def _shunned_for(self, worker: str, why: str) -> None:
-        if worker not in self._shunned:
-            self._shunned.add(worker)
+    def _take_answer(self, number: int, message: Mapping[str, Any]) -> None:
+        """Take the answer to an order, or have another worker do it where that is rejected."""
+        if "text" not in message:
+            self._finish(number, str(message["error"]))
+            return
+        worker = str(message["by"])
+        try:
+            answer = self._read_answer(number, message["text"], worker)
+        except ValueError as error:
+            self._reject(worker, str(error))
+            self._failed[number] = int(message["failed"]) + 1
+            if self._failed[number] < _ATTEMPTS:
+                self._submit(number)
+            else:
+                self._finish(number, str(error))
+        else:
+            self._finish(number, replace(answer, by=worker))
+
+    def _read_answer(self, number: int, text: object, worker: str) -> WorkAnswer:
+        """Read an answer. Raises ValueError for one that is rejected."""
+        if worker in self._rejected:
+            raise ValueError("it was answered by a worker whose answers are rejected")
+        try:
+            answer = WorkAnswer.read(text, len(self._open[number][0].candidates))
+        except ValueError as error:
+            raise ValueError(f"its answer makes no sense: {error}") from None
+        if answer.lost is not None:
+            raise ValueError(answer.lost)
+        if self._device not in {None, answer.device}:
+            raise ValueError("it is another machine than its label says")
+        return answer
+
+    def _finish(self, number: int, answer: WorkAnswer | str) -> None:
+        del self._open[number]
+        self._failed.pop(number, None)
+        self._done[number] = answer
+        if number in self._told:
+            self._told.pop(number)(answer)
+
+    def _reject(self, worker: str, why: str) -> None:
+        """Give a worker no more orders of this run."""
+        if worker not in self._rejected:
+            self._rejected.add(worker)
+            self._say({"do": "reject", "worker": worker})
             self._warn(f"worker {shown(worker)} gets no more trials: {shown(why, 300)}")
+            self._note_absence()
 
     def _look(self, found: Mapping[str, Any]) -> None:
         names = ("name", "label", "facts", "slots", "orders")
         self.workers = tuple(FarmWorker(*(one[name] for name in names)) for one in found["workers"])
         self.refused = list(map(str, found["refused"]))
+        self._note_absence()
+
+    def _note_absence(self) -> None:
         self._alone_since = None if self.own else (self._alone_since or time.monotonic())
 
     def _check_alone(self) -> None:

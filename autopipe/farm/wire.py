@@ -10,6 +10,9 @@ from typing import Any, Final, Literal, Self
 from autopipe import foreign
 from autopipe.measure.measurement import Measurement, Surroundings, judged
 
+MESSAGE: Final = 1 << 24
+"""Bytes of a message between a scheduler, workers and runs, and of the answer of a bench."""
+
 Do = Literal["time", "rounds", "check", "loops"]
 
 _LONGEST: Final = 2000
@@ -114,7 +117,7 @@ class WorkAnswer:
     def read(cls, text: object, count: int) -> Self:
         """Read an answer about so many candidates. Raises ValueError for anything else."""
         if not isinstance(text, str):
-            raise ValueError("no text")  # noqa: TRY004 -- whoever reads it knows only this
+            raise ValueError("no text")  # noqa: TRY004 -- its reader knows only this
         try:
             document = foreign.parse_object(text)
             found = tuple(map(_measurement, document["measurements"]))

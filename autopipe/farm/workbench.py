@@ -9,8 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from autopipe.errors import AutopipeError, SetupError
-from autopipe.farm.bounds import ANSWER
-from autopipe.farm.wire import WorkAnswer
+from autopipe.farm.wire import MESSAGE, WorkAnswer
 from autopipe.processes import failure
 from autopipe.processes.ending import end
 from autopipe.processes.link import Link
@@ -81,7 +80,7 @@ class Workbench:
     def _start(self) -> None:
         try:
             self._process, self._link = program(BENCH, subprocess.DEVNULL, more={})
-            found, failed = failure.opened(self._link.receive(_START, ANSWER))
+            found, failed = failure.opened(self._link.receive(_START, MESSAGE))
         except (OSError, EOFError, TimeoutError) as error:
             raise SetupError(f"the measuring process does not start: {error}") from error
         if failed is not None:
@@ -92,7 +91,7 @@ class Workbench:
     def _listen(self, process: "subprocess.Popen[bytes]", link: Link) -> None:
         with suppress(EOFError, OSError, ValueError):
             while True:
-                number, text = json.loads(link.receive(most=ANSWER))
+                number, text = json.loads(link.receive(most=MESSAGE))
                 self._heard = monotonic()
                 own = self._waiting.pop(number, None)
                 if own is not None:

@@ -6,23 +6,21 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from autopipe.config.tuning import on_loopback
 from autopipe.errors import SetupError
-from autopipe.farm import trial
-from autopipe.farm.certificates import refusal
-from autopipe.farm.settings import speaking
+from autopipe.farm import channel
 from autopipe.farm.workbench import Workbench
-from autopipe.store.passing import passing_folder
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 _PAUSE: Final = 2.0
 """Seconds between two attempts to find the scheduler."""
-
-_CLOSING: Final = 10.0
-"""Seconds that leaving may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,102 +39,97 @@ def serve(joining: Joining, tell: Callable[[str], None]) -> None:
 
     Raises SetupError where this worker is refused, or where there is no scheduler any more.
     """
-    speaks = speaking(joining.scheduler, joining.certificates)
-    bench = trial.bench = Workbench()
+    channel.load_tls(joining.scheduler, joining.certificates, server=False)  # before TVM is loaded
+    bench = Workbench()
     try:
-        asyncio.run(_Worker(joining, speaks, bench.facts, tell).serve())
+        asyncio.run(_Worker(joining, bench, tell).serve())
     finally:
         bench.close()
 
 
 class _Worker:
-    """A worker of Dask, again and again."""
+    """Is connected to a scheduler, again and again."""
 
-    def __init__(
-        self,
-        joining: Joining,
-        speaks: Mapping[str, Any],
-        facts: Mapping[str, Any],
-        tell: Callable[[str], None],
-    ) -> None:
-        self._joining = joining
-        self._speaks = speaks
-        self._facts = facts
-        self._tell = tell
+    def __init__(self, joining: Joining, bench: Workbench, tell: Callable[[str], None]) -> None:
+        self._joining, self._bench, self._tell = joining, bench, tell
         self._name = f"{joining.label}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-        self._slots = 2 * int(facts["device"]["cores"])  # as many wait built as are being built
-        self._over: asyncio.Event
+        cores = int(bench.facts["device"]["cores"])
+        self._slots = 2 * cores  # as many wait built as are being built
+        self._pool = ThreadPoolExecutor(self._slots)
+        self._doing: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        self._over = asyncio.Event()
+        from websockets.exceptions import WebSocketException
+
+        over = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._over.set)
-        gone, looking = monotonic(), False
-        while not self._over.is_set():
+            asyncio.get_running_loop().add_signal_handler(number, over.set)
+        gone, looking, where = monotonic(), False, self._joining.scheduler
+        while not over.is_set():
             try:
-                await self._join()
+                connection = await self._join()
                 looking = False
-                await self._work()
+                await self._work(connection, over)
                 gone = monotonic()
-            except (OSError, RuntimeError, TimeoutError) as error:
-                where = self._joining.scheduler
-                if told := refusal(error, where, self._joining.certificates):
+            except (OSError, TimeoutError, ValueError, WebSocketException) as error:
+                told = channel.explain_refusal(error, where, self._joining.certificates)
+                if told and channel.is_foreign(error):
                     raise SetupError(told) from error
                 if monotonic() - gone >= self._joining.patience:
-                    raise SetupError(f"{where}: there is no scheduler: {error}") from error
+                    why = told or f"{where}: there is no scheduler: {error}"
+                    raise SetupError(why) from error
                 if not looking:
-                    self._tell(f"looking for a scheduler at {where}")
+                    self._tell(f"looking for a scheduler at {told or where}")
                 looking = True
-                await self._rest()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), _PAUSE)
 
-    async def _rest(self) -> None:
-        try:
-            await asyncio.wait_for(self._over.wait(), _PAUSE)
-        except TimeoutError:
-            return
+    async def _join(self) -> "ClientConnection":
+        """Ask to be let in. Raises SetupError where the scheduler refuses."""
+        where = self._joining.scheduler
+        connection = await channel.connect(
+            where, self._joining.certificates, channel.HANDSHAKE, channel.SILENCE
+        )
+        hello = {
+            "protocol": channel.PROTOCOL, "role": "worker", "name": self._name,
+            "label": self._joining.label, "facts": self._bench.facts, "slots": self._slots,
+        }  # fmt: skip
+        await connection.send(channel.encode(hello))
+        found = await asyncio.wait_for(channel.receive(connection), channel.HANDSHAKE)
+        if "refused" in found:
+            raise SetupError(f"{where} refuses this worker: {found['refused']}")
+        if "welcome" not in found:
+            raise ConnectionError("this worker's last connection is not yet closed there")
+        return connection
 
-    async def _join(self) -> None:
-        """Ask to be let in. Raises SetupError where the scheduler refuses, and OSError."""
-        from distributed.core import rpc
-
-        arguments = {}
-        if "security" in self._speaks:
-            arguments["connection_args"] = self._speaks["security"].get_connection_args("worker")
-        async with rpc(self._joining.scheduler, timeout=10, **arguments) as asked:
-            try:
-                reason = await asked.autopipe_join(
-                    name=self._name, label=self._joining.label, facts=self._facts,
-                    slots=self._slots,
-                )  # fmt: skip
-            except AttributeError as error:
-                told = f"{self._joining.scheduler} is no `autopipe scheduler`: {error}"
-                raise SetupError(told) from error
-        if reason is not None:
-            raise SetupError(f"{self._joining.scheduler} refuses this worker: {reason}")
-
-    async def _work(self) -> None:
-        """Be a worker of Dask until that is over."""
-        from distributed import Worker
-
-        protocol, _, place = self._joining.scheduler.partition("://")
-        host = place.rpartition(":")[0]
-        with passing_folder() as folder:
-            async with Worker(
-                self._joining.scheduler, nthreads=self._slots, name=self._name, memory_limit=0,
-                resources={self._joining.label: self._slots}, protocol=protocol,
-                host="127.0.0.1" if on_loopback(host) else None, dashboard=False,
-                dashboard_address="127.0.0.1:0", death_timeout=30, local_directory=str(folder),
-                **self._speaks,
-            ) as worker:  # fmt: skip
-                await self._until_over(worker)
-
-    async def _until_over(self, worker: Any) -> None:  # noqa: ANN401 -- distributed has no types
+    async def _work(self, connection: "ClientConnection", over: asyncio.Event) -> None:
+        """Do orders until the scheduler is gone, or the worker is to end."""
         self._tell(f"{self._name} works for {self._joining.scheduler}")
-        over = asyncio.create_task(self._over.wait())
-        gone = asyncio.create_task(worker.finished())
-        await asyncio.wait({over, gone}, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        if not gone.done():
-            await asyncio.wait_for(worker.close(timeout=_CLOSING, reason="ends"), _CLOSING)
-        if not self._over.is_set():
+        ending = asyncio.create_task(over.wait())
+        taking = asyncio.create_task(self._take(connection))
+        await asyncio.wait({ending, taking}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        taking.cancel()
+        channel.abort(connection)
+        if not over.is_set():
             self._tell("the scheduler is gone")
+
+    async def _take(self, connection: "ClientConnection") -> None:
+        """Begin whatever the scheduler orders."""
+        from websockets.exceptions import ConnectionClosed
+
+        with suppress(ConnectionClosed, ValueError, LookupError):
+            while True:
+                task = asyncio.create_task(self._do(connection, await channel.receive(connection)))
+                self._doing.add(task)
+                task.add_done_callback(self._doing.discard)
+
+    async def _do(self, connection: "ClientConnection", message: Mapping[str, Any]) -> None:
+        """Have the bench do an order, and send its answer."""
+        from websockets.exceptions import ConnectionClosed
+
+        loop = asyncio.get_running_loop()
+        order, seconds = str(message["text"]), float(message["seconds"])
+        text = await loop.run_in_executor(self._pool, self._bench.do, order, seconds)
+        with suppress(ConnectionClosed):  # then others do it
+            await connection.send(channel.encode({"answer": message["order"], "text": text}))

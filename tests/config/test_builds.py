@@ -130,7 +130,7 @@ def test_a_mistake_is_told_with_its_build_and_once_if_the_file_makes_it(wrong, o
 
 
 def test_a_field_of_the_file_that_is_wrong_in_one_build_only_names_it(wrong):
-    local = "tuning:\n  measure: {runner: dask, scheduler: 'tls://a:1', label: a}\n"
+    local = "tuning:\n  measure: {runner: farm, scheduler: 'tls://a:1', label: a}\n"
     text = GOOD.replace("tuning:\n", local).replace("gates", "target: {num_cores: 2}\ngates")
     text += "builds: {v3: {target: {mcpu: x86-64-v3}}, here: {}}\n"
     (line,) = [line for line in wrong(text) if "native" in line]

@@ -14,7 +14,7 @@ from autopipe.measure.turn import Turn
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked
 from autopipe.schedules.conditions import Conditions
-from autopipe.tuning.runners.dask import open_runner
+from autopipe.tuning.runners.farm import open_runner
 from autopipe.tuning.runners.runner import Wanted
 from tests.schedules.engines.test_ansor import matmul, search
 from tests.stages.small_tuning import FACTS
@@ -22,7 +22,7 @@ from tests.stages.small_tuning import FACTS
 
 def main():
     facts = {**FACTS, **known_versions(examine({}, lambda _: None))}
-    measure = Measure.model_validate({"runner": "dask", "label": "here"})
+    measure = Measure.model_validate({"runner": "farm", "label": "here"})
     reach = Reach(scheduler=sys.argv[1], certificates=sys.argv[2], wait_timeout=60.0)
     wanted = Wanted(
         Conditions.of(facts[Facet.TARGET], fast_algorithms=True), facts, measure, reach,

@@ -1,80 +1,75 @@
-"""Who has the farm's certificate, and plays foul: each leaves `$AUTOPIPE_TEST_MARK` if it can.
+"""A peer that holds the farm's certificate and breaks the protocol.
 
-`python -m tests.farm.rogue worker ...` is a worker that answers with objects which run code where
-they are read, or, by `$AUTOPIPE_TEST_SAYS`, with `huge` texts or `packed` ones that unpack to such.
-`client SCHEDULER FOLDER` asks scheduler and workers to run code, and sends files. `guest SCHEDULER
-FOLDER LABEL` is a worker of Dask's that never joined, or joined as another label, and takes trials.
+`python -m tests.farm.rogue SCHEDULER FOLDER LABEL WAY` joins as a worker of equal machines, and
+does one of `WAYS` for each order, again and again; it prints its name once it works.
 """
 
 import asyncio
-import os
+import json
 import sys
 from contextlib import suppress
-from unittest.mock import patch
 
-from autopipe.farm import bounds, certificates, settings, trial
+from websockets.exceptions import ConnectionClosed
 
-MARK = os.environ["AUTOPIPE_TEST_MARK"]
+from autopipe.farm import channel
+from tests.farm import sleeping
 
-SAYS = os.environ.get("AUTOPIPE_TEST_SAYS", "")
-
-
-class Evil(Exception):  # noqa: N818 -- not one
-    """Runs code where it is read, but for here: Dask reads what it has written at once."""
-
-    def __reduce__(self):
-        return eval, (f"__import__('os').getpid() == {os.getpid()} or open({MARK!r}, 'w')",)
+GIGABYTE = 1 << 30
 
 
-def answer(order, seconds):
-    if '"raises": 1' in order.replace("\\", ""):
-        raise Evil
-    return {"huge": "x" * (1 << 23), "packed": "x" * (1 << 23)}.get(SAYS) or Evil()
+async def send_gigabyte(connection, _):
+    """Begin a message of a gigabyte, in one piece."""
+    header = b"\x81\xff" + GIGABYTE.to_bytes(8) + bytes(4)  # a final text, masked by zeros
+    connection.transport.write(header + b"x" * (1 << 20))
+    await connection.wait_closed()
 
 
-def work():
-    packing = {"distributed.comm.compression": "zlib" if SAYS == "packed" else False}
-    with (
-        patch.object(trial, "do", answer),
-        patch.object(settings, "restrict", lambda: None),
-        patch.object(bounds, "bound", lambda *_: None),
-        patch.dict(settings.SETTINGS, packing),
-    ):
-        __import__("tests.farm.start")
+async def send_fragments(connection, _):
+    """Send a message that has no end, a MiB at a time."""
+
+    async def pieces():
+        while True:
+            yield "x" * (1 << 20)
+
+    await connection.send(pieces())
 
 
-def ask(address, folder):
-    from distributed import Client
-
-    with Client(address, security=certificates.security(folder), timeout=10) as client:
-        for attempt in (
-            lambda: client.submit(os.mkdir, MARK, pure=False).result(5),
-            lambda: client.run(os.mkdir, MARK),
-            lambda: client.run_on_scheduler(os.mkdir, MARK),
-            lambda: client.upload_file(__file__),
-            lambda: client.submit(trial.do, Evil(), 1.0).result(5),
-        ):
-            with suppress(Exception):
-                attempt()
+async def send_rubbish(connection, _):
+    """Send bytes that are no message."""
+    await connection.send(b"\x80\x05cos\nsystem\n.")
 
 
-async def visit(address, folder, label):
-    from distributed import Worker
+async def answer_others(connection, order):
+    """Answer an order that somebody else has."""
+    await connection.send(channel.encode({"answer": order["order"] + 1000, "text": "{}"}))
 
-    try:
-        async with Worker(
-            address, security=certificates.security(folder), resources={label: 8}, nthreads=8,
-            name="guest", dashboard=False, memory_limit=0, death_timeout=10,
-        ):  # fmt: skip
-            sys.stdout.write("let in\n")
-    except Exception as error:  # noqa: BLE001 -- whatever Dask makes of it
-        sys.stdout.write(f"refused: {error.__cause__ or error}\n")
+
+async def stay_silent(connection, _):
+    """Take orders, answer pings, and nothing else."""
+
+
+WAYS = {
+    "gigabyte": send_gigabyte, "fragments": send_fragments, "rubbish": send_rubbish,
+    "others": answer_others, "silent": stay_silent,
+}  # fmt: skip
+
+
+async def main(address, folder, label, way):
+    hello = {
+        "protocol": channel.PROTOCOL, "role": "worker", "name": f"rogue-{way}", "label": label,
+        "facts": sleeping.FACTS, "slots": 4,
+    }  # fmt: skip
+    while True:
+        with suppress(ConnectionClosed, OSError):
+            connection = await channel.connect(address, folder, 10.0, 10.0)
+            await connection.send(json.dumps(hello))
+            if "welcome" in await channel.receive(connection):
+                sys.stdout.write(f"rogue-{way} works for {address}\n")
+                sys.stdout.flush()
+                while True:
+                    await WAYS[way](connection, await channel.receive(connection))
+        await asyncio.sleep(0.2)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "worker":
-        work()
-    elif sys.argv[1] == "guest":
-        asyncio.run(visit(*sys.argv[2:]))
-    else:
-        ask(*sys.argv[2:])
+    asyncio.run(main(*sys.argv[1:]))

@@ -5,11 +5,10 @@ autopipe's own, with all of its patience.
 """
 
 import os
-from functools import partial
 from unittest.mock import patch
 
 from autopipe.cli.app import main
-from autopipe.farm import bounds, settings, workbench
+from autopipe.farm import channel, exchange, scheduler, workbench
 
 if os.environ.get("AUTOPIPE_TEST_BENCH") == "real":
     main()
@@ -17,7 +16,10 @@ if os.environ.get("AUTOPIPE_TEST_BENCH") == "real":
 with (
     patch.object(workbench, "BENCH", os.environ.get("AUTOPIPE_TEST_BENCH", "tests.farm.sleeping")),
     patch.object(workbench, "_GRACE", 2.0),
-    patch.object(settings, "bound", partial(bounds.bound, 1 << 22)),
-    patch.dict(settings.SETTINGS, {"distributed.scheduler.worker-ttl": "3s"}),
+    patch.object(channel, "MESSAGE", 1 << 22),
+    patch.object(channel, "SILENCE", 3.0),
+    patch.object(channel, "HANDSHAKE", 5.0),
+    patch.object(exchange, "PATIENCE", 3.0),
+    patch.object(scheduler, "_LOOK", 0.5),
 ):
     main()

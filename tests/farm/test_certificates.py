@@ -13,7 +13,7 @@ def keys(tmp_path):
 
 
 def test_they_are_made_once(keys):
-    assert certificates.look(keys) == keys
+    assert certificates.check_folder(keys) == keys
     assert certificates.days_left(keys) in {certificates.DAYS - 1, certificates.DAYS}
     with pytest.raises(SetupError, match="is there already"):
         certificates.make(keys)
@@ -23,11 +23,11 @@ def test_they_are_made_once(keys):
 def test_a_key_that_others_may_read_is_refused(keys):
     (keys / "farm.key").chmod(0o640)
     with pytest.raises(SetupError, match=r"others may read it .* chmod 600"):
-        certificates.look(keys)
+        certificates.check_folder(keys)
 
 
 @pytest.mark.fault("O11")
 def test_a_missing_one_is_named_with_what_makes_it(keys):
     (keys / "ca.pem").unlink()
     with pytest.raises(SetupError, match=r"ca.pem: there is no .* --make-certificates DIR"):
-        certificates.look(keys)
+        certificates.check_folder(keys)

@@ -16,7 +16,7 @@ def main():
     folder, scheduler, certificates, label = Path(sys.argv[1]), *[*sys.argv[2:], "here"][:3]
     target = FACTS[Facet.TARGET]
     measure = {
-        "runner": "dask", "label": label, "scheduler": scheduler, "certificates": certificates,
+        "runner": "farm", "label": label, "scheduler": scheduler, "certificates": certificates,
         "repeat": 3, "min_repeat": 0.0005, "wait_timeout": 60.0,
     }  # fmt: skip
     document = {

@@ -30,11 +30,9 @@ LOOKED_AT = {
     "autopipe/compiler/library/samples.py": ["import zipfile"],
     "autopipe/export/runtime_files.py": ["import zipfile"],
     "autopipe/export/wheel.py": ["import zipfile"],
-    "autopipe/farm/pickles.py": ["import pickle"],
 }
 """The first reads a member only up to the size that the model takes, and writes no file. Of wheels
-that the user names, the second reads the libraries whose names it knows; the third writes one. The
-last has Dask's pickles find no names but five."""
+that the user names, the second reads the libraries whose names it knows; the third writes one."""
 
 
 @pytest.mark.fault("A5", "B15")

@@ -97,7 +97,7 @@ def test_inputs_that_can_not_be_the_models_are_refused_before_anything_runs(tmp_
 
 
 def test_where_a_farm_measures_the_machine_that_searches_is_in_no_key_of_tuning(tmp_path):
-    measure = {"runner": "dask", "label": "zen5", "scheduler": "tls://farm.example:8786"}
+    measure = {"runner": "farm", "label": "zen5", "scheduler": "tls://farm.example:8786"}
     farm = {"target": {"mcpu": "znver5", "num_cores": 2}, "tuning": {"measure": measure}}
     assert Facet.DEVICE.value in documents(tmp_path)["tune"]["facts"]
     assert documents(tmp_path, **farm)["tune"]["facts"].keys() == {

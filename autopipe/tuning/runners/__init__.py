@@ -16,10 +16,10 @@ def _open_local(wanted: Wanted) -> Runner:
     return local.open_runner(wanted)
 
 
-def _open_dask(wanted: Wanted) -> Runner:
-    from autopipe.tuning.runners import dask
+def _open_farm(wanted: Wanted) -> Runner:
+    from autopipe.tuning.runners import farm
 
-    return dask.open_runner(wanted)
+    return farm.open_runner(wanted)
 
 
 def _open_rpc(wanted: Wanted) -> Runner:
@@ -30,7 +30,7 @@ def _open_rpc(wanted: Wanted) -> Runner:
 
 RUNNERS: Final[Mapping[str, Callable[[Wanted], Runner]]] = {
     "local": _open_local,
-    "dask": _open_dask,
+    "farm": _open_farm,
     "rpc": _open_rpc,
 }
 """The opener of each runner, by its name in `tuning.measure.runner`."""

@@ -1,4 +1,4 @@
-"""The runner `dask`: candidates are built and timed on the machines of a farm."""
+"""The runner `farm`: candidates are built and timed on the machines of a farm."""
 
 import math
 import time
@@ -24,7 +24,7 @@ _CHECK: Final = 2 * SECONDS
 """Seconds in which a check has ended: a schedule is made, and run beside its plain loops."""
 
 
-class DaskRunner:
+class FarmRunner:
     """Hands candidates to the workers of one label."""
 
     def __init__(self, farm: Farm, wanted: Wanted) -> None:
@@ -132,7 +132,7 @@ class DaskRunner:
         return self._texts[id(module)][1]
 
 
-def open_runner(wanted: Wanted) -> DaskRunner:
+def open_runner(wanted: Wanted) -> FarmRunner:
     """Return who measures on a farm, once there is a worker.
 
     Raises SetupError where there is no scheduler, nobody comes, or those who are there do not fit.
@@ -145,7 +145,7 @@ def open_runner(wanted: Wanted) -> DaskRunner:
     farm = Farm(wanted.reach, wanted.measure.label, warn)
     try:
         _wait(farm, wanted)
-        return DaskRunner(farm, wanted)
+        return FarmRunner(farm, wanted)
     except BaseException:
         farm.close()
         raise
