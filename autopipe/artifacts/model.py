@@ -14,7 +14,7 @@ from autopipe.config.model import Digest
 class ImportedModel(Sparse, ArtifactDocument, frozen=True):
     """An imported model, besides its module and its weights."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "promises"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions"})
     FILE: ClassVar[str] = "model.json"
 
     name: str
@@ -37,7 +37,7 @@ class ImportedModel(Sparse, ArtifactDocument, frozen=True):
     """Numbers in all weights."""
     dimensions: dict[DimensionName, Dimension] = {}
     """Sizes that are known only when it runs."""
-    promises: OutputPromises = OutputPromises()
+    promises: OutputPromises
     """What a build has to reproduce of the outputs."""
 
     @property

@@ -4,6 +4,7 @@ from typing import Any
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.promises import OutputPromises
 from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
 
@@ -12,7 +13,8 @@ def imported(**fields: Any) -> ImportedModel:
     """Return what *import* says of a model without anything."""
     given: dict[str, Any] = {
         "name": "m", "inputs": (), "outputs": (), "weights": (), "source_sha256": "ab" * 32,
-        "synthesized": True, "opset": 17, "selects": {}, "params": 0, **fields,
+        "synthesized": True, "opset": 17, "selects": {}, "params": 0, "promises": OutputPromises(),
+        **fields,
     }  # fmt: skip
     return ImportedModel(**given)
 

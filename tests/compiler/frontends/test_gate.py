@@ -264,7 +264,7 @@ def nameless(graph, op, inputs, **attributes):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda g: nameless(g, "Conv", ["x"]), "node 'made' (Conv): "),
+        (lambda g: nameless(g, "Conv", ["x"]), "Conv 'made' is not given its input 'W'"),
         (lambda g: nameless(g, "Concat", ["x"]), "node 'made' (Concat): Requ"),
         (lambda g: nameless(g, "Relu", ["x"], odd=1), "node 'made' (Relu): Un"),
         (lambda g: nameless(g, "Softmax", ["x"], axis=9), "node name: made): "),

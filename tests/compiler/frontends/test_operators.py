@@ -14,6 +14,7 @@ from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, ONNX, Operator
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
 from autopipe.compiler.frontends.onnx.reading.check_operators import MAX_OPSET, since_version
+from autopipe.compiler.frontends.onnx.reading.gate import vet_model
 from autopipe.compiler.frontends.onnx.rewriting import cleanup
 from autopipe.errors import ModelError
 from docs.operators_page import PAGE, describe_operators
@@ -68,6 +69,46 @@ def test_what_a_pass_replaces_is_the_work_of_a_pass_that_there_is():
 def test_inputs_that_are_read_as_sizes_decide_a_shape():
     for operator in IMPORTABLE:
         assert set(operator.read_sizes) <= set(operator.deciding), operator.name
+
+
+def refusal_without_inputs(operator, inputs=()):
+    node = helper.make_node(operator.name, inputs, ["y"], "lonely", domain=operator.domain)
+    names = filter(None, inputs)
+    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in names]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    opset = MAX_OPSET if since_version(operator.name, MAX_OPSET) == operator.since else 9
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
+    graph = helper.make_graph([node], "graph", given, [result])
+    whole = helper.make_model(graph, opset_imports=imports)
+    with pytest.raises(ModelError) as refused:
+        vet_model(whole.SerializeToString(), Path("m.onnx"), {})
+    return str(refused.value)
+
+
+def test_a_missing_input_is_named_with_its_node():
+    free = {"Constant", "Loop", "Optional", "OptionalHasElement", "SequenceEmpty"}
+    for operator in IMPORTABLE:
+        if operator.name not in free:
+            told = refusal_without_inputs(operator)
+            assert re.fullmatch(rf"{operator.name} 'lonely' is not given its input '\w+'", told), (
+                f"{operator.domain}::{operator.name}: {told}"
+            )
+
+
+@each_row(
+    "domain, name, inputs, missing",
+    [
+        (ONNX, "Conv", ["x"], "W"),
+        (ONNX, "Conv", ["", "w"], "X"),
+        (ONNX, "Concat", ["x", ""], "inputs"),
+        (ONNX, "Clip", ["", "x"], "input"),
+        (MICROSOFT, "FusedMatMul", ["x", ""], "B"),
+        (MICROSOFT, "QLinearAdd", ["x", "s", "", "x", "s"], "C_scale"),
+    ],
+)
+def test_an_empty_name_is_a_missing_input(domain, name, inputs, missing):
+    told = refusal_without_inputs(OPERATORS[domain, name], inputs)
+    assert told == f"{name} 'lonely' is not given its input {missing!r}"
 
 
 def test_inputs_are_those_of_the_definition():

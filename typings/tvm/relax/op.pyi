@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tvm.ir import Call
+from tvm.ir import Expr
 
 image: Any
 nn: Any
@@ -16,4 +16,4 @@ create: Any
 index: Any
 manipulate: Any
 
-def __getattr__(name: str) -> Callable[..., Call]: ...
+def __getattr__(name: str) -> Callable[..., Expr]: ...

@@ -9,11 +9,19 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from onnx import FunctionProto
+from tvm.ir import Expr
 
 from autopipe.compiler.frontends.moments import Kind, Moments
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Converter,
+    Inputs,
+    Numbers,
+)
 from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
@@ -26,18 +34,18 @@ MICROSOFT: Final = "com.microsoft"
 
 Shape = tuple[int, ...]
 
-DynamicRule = Callable[[Extents, Any, Any, Sequence[Array | None], Mapping[str, Any]], Any]
+DynamicRule = Callable[[Extents, BlockBuilder, Inputs, Numbers, Attributes], Expr | None]
 """Makes Relax of a node of dynamic shapes: (extents, block builder, inputs, their numbers,
 attributes). None leaves the node to the static converter."""
 
-SizeRule = Callable[[Extents, Sequence[Any], Mapping[str, Any]], Array | None]
+SizeRule = Callable[[Extents, Numbers, Attributes], Array | None]
 """Computes numbers of open sizes: (extents, numbers of the inputs, attributes). None where the
 result is not known."""
 
-SizeDtype = Callable[[Sequence[str], Mapping[str, Any]], str]
+SizeDtype = Callable[[Sequence[str], Attributes], str]
 """The dtype of such numbers, from those of the inputs and the attributes."""
 
-ControlConverter = Callable[..., Any]
+ControlConverter = Callable[..., Expr]
 """Makes Relax of a node with inner graphs: (`BodyFunctions`, `ControlSite`)."""
 
 Body = Callable[[Proto, list[Operand], int], FunctionProto]
@@ -74,7 +82,7 @@ def count_matrix_products(node: Proto, slot: int, shape: Shape) -> int:
     return shape[-1] if is_last or len(shape) == 1 else shape[-2]
 
 
-def first_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+def first_dtype(dtypes: Sequence[str], attr: Attributes) -> str:  # noqa: ARG001
     """Return the dtype of the first input."""
     return dtypes[0]
 
@@ -141,7 +149,7 @@ class Operator:
     refusal: str = ""
     """Why it is not imported, as the end of "operators ...": "whose results are random"."""
 
-    converter: Any = None
+    converter: Converter | None = None
     """A class like TVM's `OnnxOpConverter`: makes Relax of a static node, whose operands have fixed
     shapes and whose deciding inputs are constant."""
     convert_dynamic: DynamicRule | None = None
@@ -154,6 +162,9 @@ class Operator:
     replaced_by: str = ""
     """Name of the clean-up pass that replaces all of it."""
 
+    inputs: Sequence[str] = ()
+    """Names of its inputs where the onnx library has no definition of it, empty for one that may be
+    left out."""
     steering: Sequence[int] = ()
     """Inputs that steer it: they stay in the graph as constants, and are no weights."""
     deciding: Sequence[int] = ()

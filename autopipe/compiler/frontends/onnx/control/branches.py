@@ -1,9 +1,8 @@
 """If as a private function, which calls that of the branch."""
 
-from typing import Any
-
 import tvm_ffi
 from tvm import relax
+from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
@@ -13,12 +12,11 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     make_scalar,
 )
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM has no types
 
-
-def convert_if(functions: BodyFunctions, site: ControlSite) -> Any:
+def convert_if(functions: BodyFunctions, site: ControlSite) -> Expr:
     """Return the outputs of an If. Raises ModelError where its branches have different ones."""
     builder, name = site.builder, site.name
     graphs = [site.attributes["then_branch"], site.attributes["else_branch"]]
@@ -45,7 +43,7 @@ def convert_if(functions: BodyFunctions, site: ControlSite) -> Any:
             )
     whole = [relax.Var("condition", condition.ty), *around.params()]
 
-    def choose(inner: Any) -> Any:
+    def choose(inner: BlockBuilder) -> Expr:
         calls = [relax.Call(branch, whole[1:]) for branch in called]
         sequences = [relax.SeqExpr([], call) for call in calls]
         return inner.emit(relax.If(whole[0], *sequences))

@@ -1,18 +1,20 @@
 """Calls of functions under conditions, of which loops are made."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from tvm import relax
+from tvm.ir import Expr
 
-# ruff: noqa: ANN401  TVM has no types
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
 
 
-def while_true(builder: Any, steps: list[Any], changing: list[Any], fixed: Sequence[Any]) -> Any:
+def while_true(
+    builder: BlockBuilder, steps: list[Expr], changing: Sequence[Expr], fixed: Sequence[Expr]
+) -> relax.SeqExpr:
     """Return the calls of `steps`, each under the condition that the one before it returned."""
     bindings = []
 
-    def bound(name: str, value: Any) -> Any:
+    def bound(name: str, value: Expr) -> relax.Var:
         made = builder.normalize(value)
         variable = relax.Var(name, made.ty)
         bindings.append(relax.VarBinding(variable, made))
@@ -27,6 +29,6 @@ def while_true(builder: Any, steps: list[Any], changing: list[Any], fixed: Seque
     return relax.SeqExpr([relax.BindingBlock(bindings)], result)
 
 
-def as_many(builder: Any, left: Any, rounds: int) -> Any:
+def as_many(builder: BlockBuilder, left: Expr, rounds: int) -> Expr:
     """Return whether at least so many rounds are left."""
     return builder.normalize(relax.op.less_equal(relax.const(rounds, "int64"), left))

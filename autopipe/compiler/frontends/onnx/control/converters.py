@@ -5,14 +5,21 @@ converters emit anything, and nothing of such a model is fused. It has no Loop a
 of these kinds get other names before TVM sees them, and names and converters are ours.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions, ControlSite
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Convert,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
-
-# ruff: noqa: ANN401  TVM has no types
 
 HIDDEN_NAMES: Final = {"If": "autopipe_If", "Loop": "autopipe_Loop"}
 """What nodes of control flow are called before TVM sees them."""
@@ -32,12 +39,14 @@ class ControlFlowConverter:
     """What TVM's importer takes for one of its classes of converters."""
 
     functions: BodyFunctions
-    function: Callable[..., Any]
+    function: Callable[[BodyFunctions, ControlSite], Expr]
 
-    def get_converter(self, opset: int) -> Callable[..., Any]:
+    def get_converter(self, opset: int) -> Convert:
         """Return the function that makes Relax of a node."""
 
-        def convert(builder: Any, inputs: Any, attrs: Mapping[str, Any], params: Any) -> Any:
+        def convert(
+            builder: BlockBuilder, inputs: Inputs, attrs: Attributes, params: Parameters
+        ) -> Expr:
             self.functions.within(builder)
             site = ControlSite(builder, list(inputs), attrs, params[0], opset)
             return self.function(self.functions, site)

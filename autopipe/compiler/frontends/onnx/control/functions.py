@@ -2,22 +2,30 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import GenericConst, GlobalVar
+from tvm.ir import Expr, GenericConst, GlobalVar, IRModule, Type
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.control.scopes import list_captured
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+)
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
-# ruff: noqa: SLF001, ANN401  TVM's importer has no public interface, and no types
+# ruff: noqa: SLF001  TVM's importer has no public interface
 
 _KNOWN = (GenericConst, relax.ShapeExpr, tirx.IntImm)
 """What an importer of operators has to see: it is part of the code, and no value at run time."""
+
+
+Results = Callable[[BlockBuilder, list[Expr]], list[Expr]]
+"""Adds to what a body computes: (builder of the body, its results)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +34,12 @@ class Around:
 
     names: tuple[str, ...]
     """Names of the values that are given at run time."""
-    values: tuple[Any, ...]
-    constants: Mapping[str, Any]
+    values: tuple[Expr, ...]
+    constants: Mapping[str, Expr]
     """Values that are known, by name."""
 
     @classmethod
-    def of(cls, graphs: Sequence[Proto], nodes: Mapping[str, Any]) -> "Around":
+    def of(cls, graphs: Sequence[Proto], nodes: Mapping[str, Expr]) -> "Around":
         """Find what bodies read, among the values of the graph they stand in."""
         read = dict.fromkeys(name for graph in graphs for name in list_captured(graph))
         missing = [name for name in read if name not in nodes]
@@ -41,12 +49,12 @@ class Around:
         given = tuple(name for name in read if name not in constants)
         return cls(given, tuple(nodes[name] for name in given), constants)
 
-    def params(self) -> list[Any]:
+    def params(self) -> list[relax.Var]:
         """Return a variable for each of the values."""
         pairs = zip(self.names, self.values, strict=True)
         return [relax.Var(name, value.ty) for name, value in pairs]
 
-    def given(self, params: Sequence[Any]) -> dict[str, Any]:
+    def given(self, params: Sequence[relax.Var]) -> dict[str, Expr]:
         """Return all of it by name, with variables in the place of values."""
         return {**self.constants, **dict(zip(self.names, params, strict=True))}
 
@@ -55,19 +63,18 @@ class Around:
 class ControlSite:
     """A node that is converted, and where."""
 
-    builder: Any
+    builder: BlockBuilder
     """The builder of the function that it stands in."""
-    inputs: Sequence[Any]
-    """Its inputs; None for one that is not given."""
-    attributes: Mapping[str, Any]
-    nodes: Mapping[str, Any]
+    inputs: Inputs
+    attributes: Attributes
+    nodes: Mapping[str, Expr]
     """All values of the function so far, by their names in the model."""
     opset: int
 
     @property
     def name(self) -> str:
         """The name of the node."""
-        return str(self.attributes["tvm_custom"]["name"])
+        return operand_facts.read_node_name(self.attributes)
 
     @property
     def outputs(self) -> int:
@@ -79,17 +86,22 @@ class BodyFunctions:
     """The private functions of one module that is imported."""
 
     def __init__(self) -> None:
-        self._root: Any = None
+        self._root: BlockBuilder
         self._inside = False
 
-    def within(self, builder: Any) -> None:
+    def within(self, builder: BlockBuilder) -> None:
         """Say which builder a converter was called with; the first one has the module."""
         if not self._inside:
             self._root = builder
 
     def add(
-        self, name: str, params: Sequence[Any], emit: Callable[[Any], Any], *, pure: bool
-    ) -> Any:
+        self,
+        name: str,
+        params: Sequence[relax.Var],
+        emit: Callable[[BlockBuilder], Expr],
+        *,
+        pure: bool,
+    ) -> GlobalVar:
         """Add a function and return its GlobalVar.
 
         `emit` is given a builder and returns the result; `pure` puts what it emits into one
@@ -106,11 +118,11 @@ class BodyFunctions:
     def body(
         self,
         graph: Proto,
-        params: Sequence[Any],
-        given: Mapping[str, Any],
+        params: Sequence[relax.Var],
+        given: Mapping[str, Expr],
         opset: int,
-        results: Callable[[Any, list[Any]], list[Any]] = lambda _, values: values,
-    ) -> Any:
+        results: Results = lambda _, values: values,
+    ) -> GlobalVar:
         """Add the function of a body and return its GlobalVar.
 
         `given` are the inputs of the body and what it reads from around it, by name: parameters
@@ -120,7 +132,7 @@ class BodyFunctions:
         importer = onnx_frontend.ONNXGraphImporter({}, "float32", sanitize=False)
         importer.opset = opset
 
-        def emit() -> Any:
+        def emit() -> Expr:
             importer._nodes.update(given)
             for value in graph.input:
                 dims = value.type.tensor_type.shape.dim
@@ -136,14 +148,20 @@ class BodyFunctions:
         return self._add(importer.bb, graph.name or "body", params, emit, pure=True)
 
     def _add(
-        self, builder: Any, name: str, params: Sequence[Any], emit: Callable[[], Any], *, pure: bool
-    ) -> Any:
+        self,
+        builder: BlockBuilder,
+        name: str,
+        params: Sequence[relax.Var],
+        emit: Callable[[], Expr],
+        *,
+        pure: bool,
+    ) -> GlobalVar:
         before, self._inside = self._inside, True
         try:
             with builder.function("body", list(params), private=True):
                 if pure:
                     with builder.dataflow():
-                        result = builder.emit_output(emit())
+                        result: Expr = builder.emit_output(emit())
                 else:
                     result = emit()
                 builder.emit_func_output(result)
@@ -151,7 +169,7 @@ class BodyFunctions:
             self._inside = before
         return self._root.add_func(self._moved(builder.get()), _make_identifier(name))
 
-    def _moved(self, module: Any) -> Any:
+    def _moved(self, module: IRModule) -> relax.Function:
         """Return the body, what its converters wrote in loops being part of the whole module."""
         moved = {
             variable: self._root.add_func(function, variable.name_hint)
@@ -165,12 +183,12 @@ class BodyFunctions:
         )
 
 
-def describe_type(kind: Any) -> str:
+def describe_type(kind: Type) -> str:
     """Return a type of a tensor in words."""
     return f"{kind.dtype} {[int(dim) for dim in kind.shape.values]}"
 
 
-def make_scalar(builder: Any, value: Any, dtype: str) -> Any:
+def make_scalar(builder: BlockBuilder, value: Expr, dtype: str) -> Expr:
     """Return a number or a condition without dimensions."""
     if operand_facts.require_type_shape(value.ty, "a condition or a number of rounds"):
         value = builder.normalize(relax.op.reshape(value, ()))

@@ -12,12 +12,12 @@ the first thing that a round returns, is false.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import tvm_ffi
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GlobalVar, Type
 
 from autopipe.compiler.frontends.bounds import BOUNDS
 from autopipe.compiler.frontends.onnx.control.conditional_calls import as_many, while_true
@@ -28,13 +28,20 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     describe_type,
     make_scalar,
 )
+from autopipe.compiler.frontends.onnx.control.round_results import (
+    Calls,
+    RoundResults,
+    Steps,
+    read_number,
+    return_all_but_condition,
+    return_states,
+)
 from autopipe.compiler.frontends.onnx.control.trips import Trips, find_trips
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, optional_input
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.graph.calls import COMPUTED
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  TVM has no types
 
 _FAN: Final = 8
 """How often a function of a chain calls the one before it."""
@@ -43,7 +50,7 @@ _LEVELS: Final = 14
 """Functions of a chain without a known end, which is good for 4e12 rounds."""
 
 
-def convert_loop(functions: BodyFunctions, site: ControlSite) -> Any:
+def convert_loop(functions: BodyFunctions, site: ControlSite) -> Expr:
     """Return the outputs of a Loop.
 
     Raises ModelError for one without an end, for states that change their shape, and for outputs
@@ -51,12 +58,12 @@ def convert_loop(functions: BodyFunctions, site: ControlSite) -> Any:
     """
     what = f"Loop {site.name!r}"
     body = site.attributes["body"]
-    limit, condition = (*site.inputs, None, None)[:2]
+    limit, condition = optional_input(site.inputs, 0), optional_input(site.inputs, 1)
     around = Around.of([body], site.nodes)
-    numbers = ((name, _read_number(value)) for name, value in around.constants.items())
+    numbers = ((name, read_number(value)) for name, value in around.constants.items())
     constants = {name: np.asarray(number) for name, number in numbers if number is not None}
-    starts = True if condition is None else _read_number(condition)
-    most = _read_number(limit)
+    starts = True if condition is None else read_number(condition)
+    most = read_number(limit)
     found = find_trips(
         what,
         (limit is not None, None if most is None else int(most)),
@@ -67,7 +74,7 @@ def convert_loop(functions: BodyFunctions, site: ControlSite) -> Any:
     loop = _Loop(functions, site, around)
     if found.exactly is not None:
         outputs = loop.counted(found.exactly)
-    elif found.bounded and found.goes_on:
+    elif limit is not None and found.bounded and found.goes_on:
         outputs = loop.numbered(limit, condition)
     else:
         outputs = loop.watched(found, limit, condition)
@@ -80,19 +87,20 @@ class _Loop:
     def __init__(self, functions: BodyFunctions, site: ControlSite, around: Around) -> None:
         self._functions, self._builder, self._what = functions, site.builder, f"Loop {site.name!r}"
         self._body, self._around, self._opset = site.attributes["body"], around, site.opset
-        self._outputs, states = site.outputs, list(site.inputs[2:])
+        self._outputs, states = site.outputs, site.inputs[2:]
         body = self._body
+        self._states: list[Expr] = []
         for value, state in zip(body.input[2:], states, strict=True):
             if state is None:
                 raise ModelError(f"{self._what} is not given its state {value.name!r}")
             operand_facts.require_type_shape(state.ty, f"state {value.name!r} of {self._what}")
-        self._states = states
+            self._states.append(state)
         self._names = [value.name for value in body.input[2:]]
         self._is_counted = count_uses(body)[body.input[0].name] > 0
         self._invariants = list(around.values)
         self._invariant_names = list(around.names)
 
-    def counted(self, count: int) -> list[Any]:
+    def counted(self, count: int) -> list[Expr]:
         """Return the outputs of a loop that runs `count` times."""
         stacked = len(self._body.output) - 1 - len(self._states)
         if count == 0:
@@ -100,7 +108,7 @@ class _Loop:
                 raise ModelError(f"{self._what} does not run, so that an output of it is empty")
             return self._states
 
-        one = self._round(_all_but_condition)
+        one = self._round(return_all_but_condition)
         self._check_size(count, one.ty.ret.fields[len(one.ty.ret.fields) - stacked :])
         chain = [one]
         while _FAN ** len(chain) <= count:
@@ -115,7 +123,7 @@ class _Loop:
         results = self._counted_calls(self._builder, steps, given, self._invariants)
         return results[len(given) - len(self._states) :]
 
-    def numbered(self, limit: Any, condition: Any) -> list[Any]:
+    def numbered(self, limit: Expr, condition: Expr | None) -> list[Expr]:
         """Return the outputs of a loop whose number of rounds is computed before the first."""
         self._check_outputs()
         left = make_scalar(self._builder, limit, "int64")
@@ -123,7 +131,7 @@ class _Loop:
             starts = make_scalar(self._builder, condition, "bool")
             none = relax.const(0, "int64")
             left = self._builder.normalize(relax.op.where(starts, left, none))
-        chain = [self._round(_states_only)]
+        chain = [self._round(return_states)]
         while len(chain) < _LEVELS:
             chain.append(self._function([chain[-1]] * _FAN, self._counted_calls))
             self._functions.mark(chain[-1], COMPUTED)
@@ -138,21 +146,23 @@ class _Loop:
             for at in range(count - len(self._states), count)
         ]
 
-    def _level(self, chunk: Any, rounds: int, above: Any) -> Any:
+    def _level(self, chunk: GlobalVar, rounds: int, above: GlobalVar | None) -> GlobalVar:
         """Add the function that calls `chunk`, which is so many rounds, up to 7 times.
 
         Before that it calls `above`, if as many rounds are left as that takes.
         """
 
         def step(
-            builder: Any, _: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
-        ) -> list[Any]:
+            builder: BlockBuilder, _: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
+        ) -> list[Expr]:
             made = self._counted_calls(builder, [chunk], changing[1:], fixed)
             left = builder.normalize(relax.op.subtract(changing[0], relax.const(rounds, "int64")))
             return [as_many(builder, left, rounds), left, *made]
 
-        def calls(builder: Any, _: Sequence[Any], changing: list[Any], fixed: Sequence[Any]) -> Any:
-            result = relax.Tuple(changing)
+        def calls(
+            builder: BlockBuilder, _: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
+        ) -> list[Expr]:
+            result: Expr = relax.Tuple(changing)
             if above is not None:
                 more = relax.SeqExpr([], relax.Call(above, [*changing, *fixed]))
                 many = as_many(builder, changing[0], rounds * _FAN)
@@ -170,13 +180,13 @@ class _Loop:
         one = self._function([], step, left, pure=True)
         return self._function([], calls, left)
 
-    def watched(self, found: Trips, limit: Any, condition: Any) -> list[Any]:
+    def watched(self, found: Trips, limit: Expr | None, condition: Expr | None) -> list[Expr]:
         """Return the outputs of a loop that runs as long as a condition holds."""
         self._check_outputs()
-        goes = relax.const(True, "bool")  # noqa: FBT003 - a value
+        goes: Expr = relax.const(True, "bool")  # noqa: FBT003 - a value
         if condition is not None:
             goes = make_scalar(self._builder, condition, "bool")
-        if found.bounded:
+        if limit is not None and found.bounded:
             self._is_counted = True
             limit = make_scalar(self._builder, limit, "int64")
             self._invariants.insert(0, limit)
@@ -184,7 +194,13 @@ class _Loop:
             some = self._builder.normalize(relax.op.less(relax.const(0, "int64"), limit))
             goes = self._builder.normalize(relax.op.logical_and(goes, some))
 
-        def finished(builder: Any, number: list[Any], go: Any, states: list[Any], _: Any) -> Any:
+        def finished(
+            builder: BlockBuilder,
+            number: list[Expr],
+            go: Expr,
+            states: list[Expr],
+            _: list[Expr],
+        ) -> list[Expr]:
             if found.bounded:
                 more = builder.normalize(relax.op.less(number[0], self._limit))
                 go = more if found.goes_on else builder.normalize(relax.op.logical_and(go, more))
@@ -205,21 +221,21 @@ class _Loop:
             for at in range(count - len(self._states), count)
         ]
 
-    def _first(self) -> list[Any]:
+    def _first(self) -> list[Expr]:
         return [relax.const(0, "int64")] if self._is_counted else []
 
-    def _params(self) -> list[Any]:
+    def _params(self) -> list[relax.Var]:
         """Return new variables for what changes from round to round."""
         number = [relax.Var("number", relax.TensorType((), "int64"))] if self._is_counted else []
         states = zip(self._names, self._states, strict=True)
         return [*number, *(relax.Var(name, state.ty) for name, state in states)]
 
-    def _fixed(self) -> list[Any]:
+    def _fixed(self) -> list[relax.Var]:
         """Return new variables for what is the same in all rounds."""
         pairs = zip(self._invariant_names, self._invariants, strict=True)
         return [relax.Var(name, value.ty) for name, value in pairs]
 
-    def _round(self, results: Any, *, bounded: bool = False) -> Any:
+    def _round(self, results: RoundResults, *, bounded: bool = False) -> GlobalVar:
         """Add the function of one round.
 
         `results` makes what it returns of the next number, the condition, states and rows.
@@ -228,45 +244,47 @@ class _Loop:
         number = changing[: len(changing) - len(self._states)]
         self._limit = fixed[0] if bounded else None
 
-        def returned(builder: Any, computed: list[Any]) -> list[Any]:
+        def returned(builder: BlockBuilder, computed: list[Expr]) -> list[Expr]:
             go, rest = make_scalar(builder, computed[0], "bool"), computed[1:]
             states, rows = rest[: len(self._states)], rest[len(self._states) :]
             self._check(states)
             after = [builder.normalize(relax.op.add(n, relax.const(1, "int64"))) for n in number]
             wide = [builder.normalize(relax.op.expand_dims(row, 0)) for row in rows]
-            made: list[Any] = results(builder, after, go, states, wide)
-            return made
+            return results(builder, after, go, states, wide)
 
         number_name, condition_name = (value.name for value in self._body.input[:2])
         true = relax.const(True, "bool")  # noqa: FBT003 - a value: else there would be no round
         given = self._around.given(fixed[bounded:])
         given |= dict(zip(self._names, changing[len(number) :], strict=True))
-        given |= {condition_name: true, number_name: (number or [relax.const(0, "int64")])[0]}
+        given |= {
+            condition_name: true,
+            number_name: number[0] if number else relax.const(0, "int64"),
+        }
         return self._functions.body(self._body, [*changing, *fixed], given, self._opset, returned)
 
     def _function(
         self,
-        steps: Sequence[Any],
-        calls: Any,
-        before: Sequence[Any] = (),
+        steps: Steps,
+        calls: Calls,
+        before: Sequence[relax.Var] = (),
         *,
         pure: bool = False,
-    ) -> Any:
+    ) -> GlobalVar:
         """Add a function that calls others, one after the other."""
         changing, fixed = [*before, *self._params()], self._fixed()
         pure = pure or calls == self._counted_calls
 
-        def emit(builder: Any) -> Any:
+        def emit(builder: BlockBuilder) -> Expr:
             made = calls(builder, steps, changing, fixed)
             return relax.Tuple(made) if isinstance(made, list) else made
 
         return self._functions.add("rounds", [*changing, *fixed], emit, pure=pure)
 
     def _counted_calls(
-        self, builder: Any, steps: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
-    ) -> list[Any]:
+        self, builder: BlockBuilder, steps: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
+    ) -> list[Expr]:
         """Call one function after the other; their rows become one tensor."""
-        rows: list[list[Any]] = []
+        rows: list[list[Expr]] = []
         for step in steps:
             result = builder.emit(relax.Call(step, [*changing, *fixed]))
             parts = [
@@ -280,8 +298,8 @@ class _Loop:
         return [*changing, *whole]
 
     def _watched_calls(
-        self, builder: Any, steps: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
-    ) -> Any:
+        self, builder: BlockBuilder, steps: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
+    ) -> Expr:
         """Call one function after the other as long as the condition holds."""
         sequence = while_true(builder, list(steps), changing, fixed)
         for block in sequence.blocks:
@@ -290,8 +308,8 @@ class _Loop:
         return sequence.body
 
     def _started_calls(
-        self, builder: Any, steps: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
-    ) -> Any:
+        self, builder: BlockBuilder, steps: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
+    ) -> Expr:
         """The same, if the condition holds at all."""
         started = while_true(builder, list(steps), changing[1:], fixed)
         return builder.emit(
@@ -307,7 +325,7 @@ class _Loop:
                 "use its states alone"
             )
 
-    def _check(self, states: Sequence[Any]) -> None:
+    def _check(self, states: Sequence[Expr]) -> None:
         for name, before, after in zip(self._names, self._states, states, strict=True):
             if not tvm_ffi.structural_equal(before.ty, after.ty):
                 raise ModelError(
@@ -316,7 +334,7 @@ class _Loop:
                     "the loop runs a few times that are known before the model runs"
                 )
 
-    def _check_size(self, count: int, rows: Sequence[Any]) -> None:
+    def _check_size(self, count: int, rows: Sequence[Type]) -> None:
         for kind in rows:
             size = (
                 int(np.prod(operand_facts.require_type_shape(kind, "a row"), dtype=object))
@@ -327,17 +345,3 @@ class _Loop:
                     f"{self._what} stacks {count} rows of {size} bytes, more than "
                     f"{BOUNDS.alive >> 20} MiB"
                 )
-
-
-def _all_but_condition(_: Any, number: list[Any], __: Any, states: list[Any], rows: Any) -> Any:
-    return [*number, *states, *rows]
-
-
-def _states_only(_: Any, number: list[Any], __: Any, states: list[Any], ___: Any) -> Any:
-    return [*number, *states]
-
-
-def _read_number(value: Any) -> Any:
-    """Return a number that is known, None for any other value."""
-    array = value.value.numpy() if isinstance(value, GenericConst) else np.empty(0)
-    return array.reshape(-1)[0] if array.size == 1 else None

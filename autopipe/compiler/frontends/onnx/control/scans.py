@@ -20,6 +20,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
 )
 from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
 from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Array,
     Proto,
     describe_node,
     list_bodies,
@@ -161,7 +162,7 @@ class _Scan:
             _describe_refusal(self._node, name)
         return list(map(int, given))
 
-    def _constant(self, value: Any) -> str:  # noqa: ANN401 - an array, or a number of numpy's
+    def _constant(self, value: Array | np.generic) -> str:
         name = self._names.fresh("constant")
         tensor = numpy_helper.from_array(np.asarray(value), name)
         self._nodes.append(helper.make_node("Constant", [], [name], value=tensor))

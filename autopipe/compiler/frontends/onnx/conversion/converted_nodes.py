@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr, IRModule
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.labels.node_labels import Label, complete_labels, set_labels
-
-# ruff: noqa: ANN401  TVM has no types
 
 Origins = Mapping[str, frozenset[int]]
 """Numbers of the model's nodes by the name of a node of the cleaned-up graph."""
@@ -22,16 +22,16 @@ class ConvertedNodes:
 
     def __init__(self, origins: Origins = NO_ORIGINS) -> None:
         self._origins = origins
-        self._labels: dict[Any, Label] = {}
+        self._labels: dict[Expr, Label] = {}
 
-    def record(self, attributes: Mapping[str, Any], made: Any) -> None:
+    def record(self, attributes: Attributes, made: Expr) -> None:
         """Record what the node of these attributes became; what is there already keeps its node."""
         name = attributes.get("tvm_custom", {}).get("name", "")
         if nodes := self._origins.get(name):
             for value in _list_values(made):
                 self._labels.setdefault(value, Label(tuple(sorted(nodes))))
 
-    def label(self, module: Any) -> Any:
+    def label(self, module: IRModule) -> IRModule:
         """Return the imported module, its variables labelled."""
         if not self._origins:
             return module
@@ -44,7 +44,7 @@ class ConvertedNodes:
         return complete_labels(set_labels(module, found), imported=True)
 
 
-def _list_values(made: Any) -> Iterator[Any]:
+def _list_values(made: Expr) -> Iterator[Expr]:
     if isinstance(made, relax.Tuple):
         for field in made.fields:
             yield from _list_values(field)

@@ -17,7 +17,7 @@ from autopipe.compiler.frontends.onnx.operator import ONNX
 from autopipe.compiler.frontends.onnx.operators import OPERATORS
 from autopipe.compiler.patches import replace_converters
 
-_CONVERTED: Final = {
+_BY_NAME: Final = {
     operator.name: operator
     for operator in sorted(OPERATORS.values(), key=lambda one: one.domain == ONNX)
     if operator.converter is not None or operator.convert_control is not None
@@ -36,10 +36,11 @@ def install_converters(extents: Extents, converted: ConvertedNodes) -> Iterator[
     """
     functions = BodyFunctions()
     converters = {}
-    for name, operator in _CONVERTED.items():
+    for name, operator in _BY_NAME.items():
         static = operator.converter
         if operator.convert_control is not None:
             static = ControlFlowConverter(functions, operator.convert_control)
-        converters[HIDDEN_NAMES.get(name, name)] = DynamicConverter(operator, static, extents)
+        if static is not None:
+            converters[HIDDEN_NAMES.get(name, name)] = DynamicConverter(operator, static, extents)
     with replace_converters(name_errors(converters, converted)):
         yield

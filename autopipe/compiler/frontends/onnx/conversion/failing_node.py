@@ -3,15 +3,23 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.conversion.converted_nodes import ConvertedNodes
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Convert,
+    Converter,
+    Inputs,
+    Parameters,
+    Size,
+)
 from autopipe.config.problem import shown
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  TVM's converters have no types
 
 _MOST: Final = 6
 """Inputs that are told."""
@@ -29,15 +37,15 @@ class NodeError(Exception):
 class Named:
     """A converter of TVM whose errors name the node that it was called for."""
 
-    def __init__(self, op: str, converter: Any, converted: ConvertedNodes) -> None:
+    def __init__(self, op: str, converter: Converter, converted: ConvertedNodes) -> None:
         self._op = op
         self._converter = converter
         self._converted = converted
 
-    def get_converter(self, opset: int) -> Any:
+    def get_converter(self, opset: int) -> Convert:
         """Return what converts a node, as TVM's importer calls it."""
 
-        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
             given = list(inputs)  # a converter may put others into their place
             try:
                 made = self._converter.get_converter(opset)(bb, inputs, attr, params)
@@ -56,7 +64,7 @@ class Named:
         return convert
 
 
-def name_errors(converters: Mapping[str, Any], converted: ConvertedNodes) -> dict[str, Any]:
+def name_errors(converters: Mapping[str, Converter], converted: ConvertedNodes) -> dict[str, Named]:
     """Return converters by operator, whose errors say which node it was; record what they make."""
     return {op: Named(op, converter, converted) for op, converter in converters.items()}
 
@@ -68,25 +76,23 @@ def describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {shown(told[-1] if told else 'no message', _LONGEST)}"
 
 
-def _describe_failure(
-    op: str, inputs: Sequence[Any], attr: Mapping[str, Any], error: Exception
-) -> str:
+def _describe_failure(op: str, inputs: Inputs, attr: Attributes, error: Exception) -> str:
     told = [_describe_input(value) for value in islice(inputs, _MOST)]
     told += [f"{len(inputs) - _MOST} more"] if len(inputs) > _MOST else []
     inputs_told = ", ".join(told) or "nothing"
     return f"{_NODE}{_read_name(attr)}', {op} of {inputs_told}: {describe_error(error)}"
 
 
-def _read_name(attr: Mapping[str, Any]) -> str:
+def _read_name(attr: Attributes) -> str:
     return shown(attr.get("tvm_custom", {}).get("name", ""))
 
 
-def _tells_node(message: str, attr: Mapping[str, Any]) -> bool:
+def _tells_node(message: str, attr: Attributes) -> bool:
     """Whether an error of a converter of ours names this node, or one inside it."""
     return message.startswith(_NODE) or f"'{_read_name(attr)}'" in message
 
 
-def _describe_input(value: Any) -> str:
+def _describe_input(value: Expr | None) -> str:
     """Say dtype and shape of an input, as far as the importer knows them."""
     if value is None:
         return "none"
@@ -99,7 +105,7 @@ def _describe_input(value: Any) -> str:
     return shown(type(value).__name__)
 
 
-def describe_shape(dims: Sequence[Any]) -> str:
+def describe_shape(dims: Sequence[Size]) -> str:
     """Write a shape, open sizes by their names: `[batch, 3, height // 2 + 1]`."""
     told = (_TYPED.sub(r"\1", str(dim)) for dim in dims)
     return f"[{', '.join(told)}]"

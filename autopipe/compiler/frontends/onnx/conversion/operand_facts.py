@@ -1,19 +1,18 @@
 """What a converter can know of its operands and of its node before the model runs."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from tvm import relax, tirx
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst, Type
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Parameters
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  what TVM has no types for
 
-
-def require_values(operand: Any, params: Any, what: str) -> Array:
+def require_values(operand: Expr | None, params: Parameters, what: str) -> Array:
     """Return the values of an operand; raises `ModelError` with `what` if they are computed."""
     found = read_values(operand, params)
     if found is None:
@@ -21,7 +20,7 @@ def require_values(operand: Any, params: Any, what: str) -> Array:
     return found
 
 
-def read_values(operand: Any, params: Any) -> Array | None:
+def read_values(operand: Expr | None, params: Parameters) -> Array | None:
     """Return the values of an operand, None if they are computed or come from outside."""
     if operand is None:
         return None
@@ -34,17 +33,17 @@ def read_values(operand: Any, params: Any) -> Array | None:
     return array
 
 
-def make_constant(array: Array) -> Any:
+def make_constant(array: Array) -> GenericConst:
     """Return an array as a constant of its dtype; `relax.const` alone makes 32 bits of 64."""
     return relax.const(array, str(array.dtype))
 
 
-def require_shape(operand: Any, what: str) -> list[int]:
+def require_shape(operand: Expr, what: str) -> list[int]:
     """Return the shape of an operand; raises `ModelError` with `what` if it depends on data."""
     return require_type_shape(operand.ty, what)
 
 
-def require_type_shape(kind: Any, what: str) -> list[int]:
+def require_type_shape(kind: Type, what: str) -> list[int]:
     """Return the shape of a tensor's type; raises `ModelError` with `what` for any other."""
     found = read_extents(kind, what)
     if -1 in found:
@@ -58,7 +57,7 @@ def require_type_shape(kind: Any, what: str) -> list[int]:
     return found
 
 
-def read_extents(kind: Any, what: str) -> list[int]:
+def read_extents(kind: Type, what: str) -> list[int]:
     """Return the shape of a tensor's type, -1 where a size is open.
 
     Raises `ModelError` with `what` for a shape that depends on data.
@@ -69,7 +68,7 @@ def read_extents(kind: Any, what: str) -> list[int]:
     return [int(dim) if isinstance(dim, tirx.IntImm) else -1 for dim in dims]
 
 
-def is_fixed(kind: Any) -> bool:
+def is_fixed(kind: Type) -> bool:
     """Whether a tensor's type has a shape of numbers."""
     dims = getattr(getattr(kind, "shape", None), "values", None)
     return dims is not None and all(isinstance(dim, tirx.IntImm) for dim in dims)
@@ -80,12 +79,17 @@ def decode_text(value: bytes | str) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def quote_node_name(attr: Any) -> str:
+def read_node_name(attr: Attributes) -> str:
     """Return the name of the node whose attributes TVM gives."""
-    return repr(attr["tvm_custom"]["name"])
+    return str(attr["tvm_custom"]["name"])
 
 
-def require_constant(kind: str, operand: Any, attr: Any, params: Any) -> Array:
+def quote_node_name(attr: Attributes) -> str:
+    """Return the name of the node as a message has it."""
+    return repr(read_node_name(attr))
+
+
+def require_constant(kind: str, operand: Expr, attr: Attributes, params: Parameters) -> Array:
     """Return an operand that decides a shape; raises `ModelError` if it is computed."""
     found = read_values(operand, params)
     if found is None:
@@ -96,6 +100,6 @@ def require_constant(kind: str, operand: Any, attr: Any, params: Any) -> Array:
     return found
 
 
-def scalar_maker(data: Any) -> Any:
+def scalar_maker(data: Expr) -> Callable[[float], GenericConst]:
     """Return a function that makes constants of the dtype of some data."""
     return partial(relax.const, dtype=str(data.ty.dtype))

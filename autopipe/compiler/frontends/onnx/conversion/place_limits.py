@@ -5,28 +5,27 @@ read for each place, from other axes or from updates, has to be there. ONNX Runt
 where that is not so.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tvm import tirx
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Inputs, Size
 from autopipe.errors import ModelError
 
 OUTSIDE: Final = "has places where there is nothing: an axis is empty, or sizes do not fit"
 """What is wrong with a node whose limits are exceeded."""
 
-Limits = list[tuple[Any, Any]]
+Limits = Sequence[tuple[Size, Size]]
 """Pairs of sizes of which the first may not exceed the second."""
 
-Attributes = Mapping[str, Any]
-Shapes = Sequence[Sequence[Any]]
+Shapes = Sequence[Sequence[Size]]
 """The shapes of the data, of the places and of the other inputs."""
 
 
-def _list_all_places(shapes: Shapes) -> Sequence[Any]:
+def _list_all_places(shapes: Shapes) -> Sequence[Size]:
     return shapes[1]
 
 
@@ -36,21 +35,21 @@ class PlaceRule:
 
     list_limits: Callable[[Shapes, Attributes], Limits]
     """Return the limits where it reads anything at all."""
-    list_counts: Callable[[Shapes], Sequence[Any]] = _list_all_places
+    list_counts: Callable[[Shapes], Sequence[Size]] = _list_all_places
     """Return sizes of which one is 0 where nothing is read."""
 
 
-def check_places(name: str, rule: PlaceRule, inputs: Sequence[Any], attr: Attributes) -> None:
+def check_places(name: str, rule: PlaceRule, inputs: Inputs, attr: Attributes) -> None:
     """Refuse a node whose sizes are known and exceed their limits. Raises ModelError."""
     shapes = read_shapes(inputs)
     if shapes is None or not all(isinstance(size, int) for shape in shapes for size in shape):
         return
     exceeded = any(size > limit for size, limit in rule.list_limits(shapes, attr))
-    if exceeded and math.prod(rule.list_counts(shapes)):
+    if exceeded and all(rule.list_counts(shapes)):
         raise ModelError(f"{name} {operand_facts.quote_node_name(attr)} {OUTSIDE}")
 
 
-def read_shapes(inputs: Sequence[Any]) -> list[list[Any]] | None:
+def read_shapes(inputs: Inputs) -> list[list[Size]] | None:
     """Return the shapes of tensors, integers where they are fixed; None where one is unknown."""
     shapes = []
     for value in inputs:
@@ -78,7 +77,7 @@ def _limit_lists(shapes: Shapes, attr: Attributes) -> Limits:
     return pairs + [pair for one in updates for pair in zip(moved, one, strict=True)]
 
 
-def list_but_last(shapes: Shapes) -> Sequence[Any]:
+def list_but_last(shapes: Shapes) -> Sequence[Size]:
     """Return the sizes of places whose last axis is the coordinates of each."""
     return shapes[1][:-1]
 

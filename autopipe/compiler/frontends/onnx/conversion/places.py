@@ -6,27 +6,37 @@ not: TVM's would read and write memory that is not its own. So computed places a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Convert,
+    Converter,
+    Inputs,
+    Parameters,
+    Size,
+)
 from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule, check_places
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
-
-def limit_to_extents(bb: Any, indices: Any, extents: Sequence[Any], params: Any, what: str) -> Any:
+def limit_to_extents(
+    bb: BlockBuilder, indices: Expr, extents: Sequence[Size], params: Parameters, what: str
+) -> Expr:
     """Return indices cut to an extent, or to one extent for each entry of their last axis.
 
     Negative ones count from the end, and stay. Raises `ModelError` for constants that are outside.
     """
-    if not all(isinstance(extent, int) for extent in extents):
+    fixed = [extent for extent in extents if isinstance(extent, int)]
+    if len(fixed) < len(extents):
         return _limit_to_open_extents(bb, indices, extents)
-    most = np.array(extents if len(extents) > 1 else extents[0])
+    most = np.array(fixed if len(fixed) > 1 else fixed[0])
     values = operand_facts.read_values(indices, params)
     if values is not None:
         if ((values < -most) | (values >= most)).any():
@@ -37,12 +47,12 @@ def limit_to_extents(bb: Any, indices: Any, extents: Sequence[Any], params: Any,
     return bb.normalize(relax.op.minimum(bb.normalize(relax.op.maximum(indices, first)), last))
 
 
-def _limit_to_open_extents(bb: Any, indices: Any, extents: Sequence[Any]) -> Any:
+def _limit_to_open_extents(bb: BlockBuilder, indices: Expr, extents: Sequence[Size]) -> Expr:
     """Return indices cut to extents of which some are open."""
     dtype = str(indices.ty.dtype)
 
-    def cut(indices: Any, *extents: Any) -> Any:
-        def at(*index: Any) -> Any:
+    def cut(indices: te.Tensor, *extents: Expr) -> te.Tensor:
+        def at(*index: Expr) -> Expr:
             extent = extents[0]
             for entry, other in enumerate(extents[1:], 1):
                 extent = tirx.if_then_else(index[-1] == entry, other, extent)
@@ -61,13 +71,13 @@ class PlacesConverter:
 
     name: str
     rule: PlaceRule
-    converter: Any
-    cut: Callable[..., Any]
+    converter: Converter
+    cut: Callable[[BlockBuilder, Inputs, Sequence[Size], Attributes, Parameters], Inputs]
 
-    def get_converter(self, opset: int) -> Any:
+    def get_converter(self, opset: int) -> Convert:
         """Return what converts a node, as TVM's importer calls it."""
 
-        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
             shape = read_sizes(inputs[0])
             check_places(self.name, self.rule, inputs, attr)
             given = inputs if shape is None else self.cut(bb, inputs, shape, attr, params)
@@ -76,7 +86,9 @@ class PlacesConverter:
         return convert
 
 
-def limit_along_axis(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:
+def limit_along_axis(
+    bb: BlockBuilder, inputs: Inputs, shape: Sequence[Size], attr: Attributes, params: Parameters
+) -> Inputs:
     """Return the inputs of an operator whose second one holds places along one axis."""
     data, indices, *others = inputs
     if isinstance(indices.ty, relax.ShapeType):
@@ -87,7 +99,9 @@ def limit_along_axis(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: 
     return onnx_frontend.onnx_input([data, cut, *others])
 
 
-def limit_index_lists(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:
+def limit_index_lists(
+    bb: BlockBuilder, inputs: Inputs, shape: Sequence[Size], attr: Attributes, params: Parameters
+) -> Inputs:
     """Return the inputs of an operator whose second one holds places along several axes."""
     data, indices, *others = inputs
     what = f"the second input of {operand_facts.quote_node_name(attr)}"
@@ -98,7 +112,7 @@ def limit_index_lists(bb: Any, inputs: Any, shape: list[Any], attr: Any, params:
     return onnx_frontend.onnx_input([data, cut, *others])
 
 
-def read_sizes(operand: Any) -> list[Any] | None:
+def read_sizes(operand: Expr) -> list[Size] | None:
     """Return the shape of a tensor, numbers where it is fixed; None where it is not known."""
     dims = getattr(getattr(operand.ty, "shape", None), "values", None)
     if dims is None:

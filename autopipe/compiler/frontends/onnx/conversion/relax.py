@@ -4,10 +4,13 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax, tirx
+from tvm.ir import Expr, IRModule, Type
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND_SIZES
@@ -19,11 +22,12 @@ from autopipe.compiler.frontends.onnx.conversion.converted_nodes import (
     ConvertedNodes,
     Origins,
 )
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.conversion.converters import install_converters
 from autopipe.compiler.frontends.onnx.conversion.failing_node import NodeError, describe_error
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, name_nodes
-from autopipe.config.dimension import Dimension, size_of
+from autopipe.config.dimension import Dimension, terms
 from autopipe.errors import ModelError
 
 SIZES: Final = "autopipe.sizes"
@@ -39,7 +43,7 @@ def to_relax(
     weights: Sequence[str],
     dimensions: Mapping[str, Dimension] = MappingProxyType({}),
     origins: Origins = NO_ORIGINS,
-) -> Any:  # noqa: ANN401
+) -> IRModule:
     """Convert a model to an IRModule whose `main` takes the inputs, then the weights, in order.
 
     Dynamic sizes come between them, as one shape: how many multiples each of `dimensions` has.
@@ -75,8 +79,8 @@ def to_relax(
 
 
 def _convert_nodes(
-    model: Proto, shapes: Mapping[str, Any], extents: Extents, origins: Origins
-) -> Any:  # noqa: ANN401
+    model: Proto, shapes: Mapping[str, Sequence[Size]], extents: Extents, origins: Origins
+) -> IRModule:
     """Convert each node once, whether its shapes are static, dynamic or data-dependent.
 
     Sizes that the model computes are added to `extents`. Raises ModelError, with the node.
@@ -95,8 +99,8 @@ def _convert_nodes(
 
 
 def _given_shapes(
-    inputs: Sequence[Value], dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
-) -> dict[str, list[Any]]:
+    inputs: Sequence[Value], dimensions: Mapping[str, Dimension], steps: Mapping[str, Expr]
+) -> dict[str, list[Size]]:
     """Return the shapes that TVM does not take as they are declared: an open size, or one of 0."""
     return {
         value.name: open_shape(value, dimensions, steps)
@@ -106,19 +110,25 @@ def _given_shapes(
 
 
 def open_shape(
-    value: Value, dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
-) -> list[Any]:
+    value: Value, dimensions: Mapping[str, Dimension], steps: Mapping[str, Expr]
+) -> list[Size]:
     """Return the shape of an input, with multiples of steps where its size is open."""
     if not value.dimensions:
         return list(value.shape)
     multiples = {name: step * dimensions[name].multiple for name, step in steps.items()}
     return [
-        size_of(extent, multiples) if extent else size
+        _add_terms(extent, multiples) if extent else size
         for extent, size in zip(value.dimensions, value.shape, strict=True)
     ]
 
 
-def _with_sizes(main: Any, inputs: int, steps: Sequence[Any]) -> Any:  # noqa: ANN401
+def _add_terms(extent: str, sizes: Mapping[str, Expr]) -> Size:
+    """Return a dynamic size: of `past + 1` the sum of both."""
+    summands = (term if isinstance(term, int) else sizes[term] for term in terms(extent))
+    return reduce(add, summands, 0)
+
+
+def _with_sizes(main: relax.Function, inputs: int, steps: Sequence[tirx.Var]) -> relax.Function:
     """Return a function that takes the steps after its inputs, as one shape."""
     sizes = relax.Var(SIZES, relax.ShapeType(steps))
     params = [*main.params[:inputs], sizes, *main.params[inputs:]]
@@ -127,7 +137,7 @@ def _with_sizes(main: Any, inputs: int, steps: Sequence[Any]) -> Any:  # noqa: A
     return relax.Function(params, main.body, result, main.is_pure, main.attrs, main.span)
 
 
-def list_result_types(main: Any) -> list[Any]:  # noqa: ANN401
+def list_result_types(main: relax.Function) -> list[Type]:
     """Return the types of outputs; `main.ret_ty` forgets sizes that are computed inside."""
     result = main.body.body.ty
     return list(result.fields) if isinstance(result, relax.TupleType) else [result]

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TypeVar
 
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, describe_node
 from autopipe.errors import ModelError
 
+_Number = TypeVar("_Number", int, float)
 _OUTER = 2
 """Batch and channels, which are no axes of the window."""
 
@@ -53,7 +54,7 @@ def multiply_by_stride(node: Proto, stored: Mapping[str, Proto], side: int) -> F
     return Fraction(1, max(1, read_side(_read_strides(node), side)))
 
 
-def read_side(values: Sequence[Any], side: int) -> Any:  # noqa: ANN401 - a number of its kind
+def read_side(values: Sequence[_Number], side: int) -> _Number | int:
     """Return what a list says of a side; 0 where it says nothing."""
     return values[min(side, len(values) - 1)] if values else 0
 

@@ -1,25 +1,26 @@
 """Nodes that compute numbers of open sizes, as ONNX defines them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from onnx import TensorProto
 from tvm import tirx
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Numbers, Size
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     MOST,
     ExactPart,
     Extents,
+    as_int64,
     multiply_sizes,
+    single_as_array,
 )
-from autopipe.compiler.frontends.onnx.operator import Operator
+from autopipe.compiler.frontends.onnx.operator import Operator, SizeRule
 from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES, Array
 
-# ruff: noqa: ANN401  what TVM has no types for
-
-Numbers = Sequence[Any]
+# ruff: noqa: ARG001  all rules have one signature
 
 _FINEST: Final = 2**16
 """Largest parts of a fraction that a size is multiplied by."""
@@ -30,7 +31,7 @@ def evaluate_node(
     operator: Operator,
     numbers: Numbers,
     dtypes: Sequence[str],
-    attr: Mapping[str, Any],
+    attr: Attributes,
 ) -> tuple[Array, str] | None:
     """Return what a node computes of numbers, and its dtype; None where that is not known.
 
@@ -44,29 +45,29 @@ def evaluate_node(
     return made, operator.size_dtype(dtypes, attr)
 
 
-def cast_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+def cast_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
     """Return the dtype that a Cast makes."""
     return str(np.dtype(DTYPES[attr["to"]][0]))
 
 
-def truth_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+def truth_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
     """Return the dtype of truth values."""
     return "bool"
 
 
-def second_dtype(dtypes: Sequence[str], attr: Mapping[str, Any]) -> str:  # noqa: ARG001
+def second_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
     """Return the dtype of the second input."""
     return dtypes[1]
 
 
-def _is_part(array: Array) -> bool:
-    return array.size > 0 and isinstance(array.flat[0], ExactPart)
+def _is_part(array: Array | None) -> bool:
+    return array is not None and array.size > 0 and isinstance(array.flat[0], ExactPart)
 
 
-def _apply_pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None) -> Any:
+def _apply_pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None) -> SizeRule:
     """Return the rule of an operator on two numbers."""
 
-    def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    def rule(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
         first, *others = numbers
         for other in others:
             if first is None or other is None:
@@ -90,7 +91,7 @@ def _decide_result(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda extents, one, other: extents.truth(function(one, other))
 
 
-def _multiply_by_fraction(extents: Extents, number: Any, over: Fraction) -> ExactPart | None:
+def _multiply_by_fraction(extents: Extents, number: Size, over: Fraction) -> ExactPart | None:
     """Return a number times a fraction, None where that has too many digits."""
     if max(over.denominator, abs(over.numerator)) > _FINEST:
         return None
@@ -114,31 +115,27 @@ def _divide_parts(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPa
     return _multiply_by_fraction(extents, one.number, Fraction(other.over, one.over * other.number))
 
 
-def _take_lesser(one: Any, other: Any) -> Any:
-    return min(one, other) if _are_fixed(one, other) else tirx.min(*_as_int64(one, other))
+def _take_lesser(one: Size, other: Size) -> Size:
+    if isinstance(one, int) and isinstance(other, int):
+        return min(one, other)
+    return tirx.min(as_int64(one), as_int64(other))
 
 
-def _take_greater(one: Any, other: Any) -> Any:
-    return max(one, other) if _are_fixed(one, other) else tirx.max(*_as_int64(one, other))
+def _take_greater(one: Size, other: Size) -> Size:
+    if isinstance(one, int) and isinstance(other, int):
+        return max(one, other)
+    return tirx.max(as_int64(one), as_int64(other))
 
 
-def _are_fixed(*numbers: Any) -> bool:
-    return all(isinstance(number, int) for number in numbers)
-
-
-def _as_int64(*numbers: Any) -> list[Any]:
-    return [tirx.IntImm("int64", each) if isinstance(each, int) else each for each in numbers]
-
-
-def _find_remainder(extents: Extents, one: Any, other: Any) -> Any:
+def _find_remainder(extents: Extents, one: Size, other: Size) -> Size | None:
     if not (extents.truth(one >= 0) and extents.truth(other > 0)):
         return None
-    return extents.simple(
-        one % other if _are_fixed(one, other) else tirx.floormod(*_as_int64(one, other))
-    )
+    if isinstance(one, int) and isinstance(other, int):
+        return extents.simple(one % other)
+    return extents.simple(tirx.floormod(as_int64(one), as_int64(other)))
 
 
-def cast_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+def cast_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Cast of numbers to truth values, integers or floats."""
     data, wanted = numbers[0], attr["to"]
     floats = wanted in (TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -151,12 +148,12 @@ def cast_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) ->
     return extents.truncated(data) if _is_part(data) else data
 
 
-def _as_part(number: Any) -> ExactPart:
+def _as_part(number: Size) -> ExactPart:
     return ExactPart(int(number) if isinstance(number, bool) else number)
 
 
-def _round_numbers(*, up: bool) -> Any:
-    def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def _round_numbers(*, up: bool) -> SizeRule:
+    def rule(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
         data = numbers[0]
         if data is None or not _is_part(data):
             return None
@@ -176,31 +173,37 @@ def _round_numbers(*, up: bool) -> Any:
     return rule
 
 
-def select_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def select_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Where the conditions are known."""
-    return extents.apply(lambda condition, yes, no: yes if condition else no, *numbers)
+    known = [one for one in numbers if one is not None]
+    if len(known) < len(numbers):
+        return None
+    return extents.apply(lambda condition, yes, no: yes if condition else no, *known)
 
 
-def negate_truth(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def negate_truth(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Not."""
-    return extents.apply(lambda truth: not truth, numbers[0])
+    data = numbers[0]
+    return None if data is None else extents.apply(lambda truth: not truth, data)
 
 
-def negate_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def negate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Neg of whole numbers."""
     data = numbers[0]
-    return None if _is_part(data) else extents.apply(lambda one: extents.simple(-one), data)
+    if data is None or _is_part(data):
+        return None
+    return extents.apply(lambda one: extents.simple(-one), data)
 
 
-def gather_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def gather_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Gather at places that are known."""
     data, places = numbers
-    if not _all_fixed(places) or data.ndim == 0:
+    if data is None or data.ndim == 0 or not _all_fixed(places):
         return None
     return _make_array(np.take(data, places.astype("int64"), attr.get("axis", 0)))
 
 
-def slice_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def slice_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Slice from and to places that are known."""
     data, *given = [*numbers, None, None, None, None][:5]
     if "starts" in attr:
@@ -209,12 +212,14 @@ def slice_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -
         ]
         given.append(None)
     starts, ends, axes, steps = given
-    if starts is None or not all(one is None or _all_fixed(one) for one in given):
+    if data is None or starts is None or ends is None:
+        return None
+    if not all(one is None or _all_fixed(one) for one in given):
         return None
     count = starts.size
-    axes = range(count) if axes is None else axes.reshape(-1).tolist()
-    steps = [1] * count if steps is None else steps.reshape(-1).tolist()
-    for start, end, axis, step in zip(starts.flat, ends.flat, axes, steps, strict=True):
+    along = range(count) if axes is None else axes.reshape(-1).tolist()
+    by = [1] * count if steps is None else steps.reshape(-1).tolist()
+    for start, end, axis, step in zip(starts.flat, ends.flat, along, by, strict=True):
         whole = [slice(None)] * data.ndim
         size = data.shape[int(axis)]
         stop = None if step < 0 and end < -size else int(end)
@@ -223,72 +228,68 @@ def slice_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -
     return data
 
 
-def concatenate_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def concatenate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Concat of numbers of one kind."""
-    if (
-        any(one is None for one in numbers)
-        or len({_is_part(one) for one in numbers if one.size}) > 1
-    ):
+    known = [one for one in numbers if one is not None]
+    if len(known) < len(numbers) or len({_is_part(one) for one in known if one.size}) > 1:
         return None
-    return np.concatenate(numbers, attr["axis"])
+    return np.concatenate(known, attr["axis"])
 
 
-def _read_axes(numbers: Numbers, attr: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _read_axes(numbers: Numbers, attr: Attributes) -> tuple[int, ...] | None:
     given = attr.get("axes", numbers[1] if len(numbers) > 1 else None)
     return None if given is None else tuple(int(axis) for axis in np.asarray(given).reshape(-1))
 
 
-def squeeze_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def squeeze_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Squeeze."""
-    return _make_array(np.squeeze(numbers[0], _read_axes(numbers, attr)))
+    data = numbers[0]
+    return None if data is None else _make_array(np.squeeze(data, _read_axes(numbers, attr)))
 
 
-def unsqueeze_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def unsqueeze_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Unsqueeze."""
-    return np.expand_dims(numbers[0], _read_axes(numbers, attr) or ())
+    data = numbers[0]
+    return None if data is None else np.expand_dims(data, _read_axes(numbers, attr) or ())
 
 
-def reshape_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def reshape_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Reshape to sizes that are known."""
     data, shape = numbers
-    if not _all_fixed(shape):
+    if data is None or not _all_fixed(shape):
         return None
     return data.reshape([one or data.shape[at] for at, one in enumerate(shape)])
 
 
-def expand_numbers(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def expand_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Expand to sizes that are known."""
     data, shape = numbers
-    if not _all_fixed(shape) or multiply_sizes(shape.tolist()) > MOST:
+    if data is None or not _all_fixed(shape) or multiply_sizes(shape.tolist()) > MOST:
         return None
     return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
 
 
-def take_product(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+def take_product(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute ReduceProd of a list."""
     data, axes = numbers[0], _read_axes(numbers, attr)
-    if _is_part(data) or data.ndim != 1 or axes not in (None, (0,), (-1,)):
+    if data is None or _is_part(data) or data.ndim != 1 or axes not in (None, (0,), (-1,)):
         return None
     made = _make_array(extents.simple(multiply_sizes(data.tolist())))
     return made.reshape(1) if attr.get("keepdims", 1) else made
 
 
-def pass_on(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+def pass_on(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Identity."""
     return numbers[0]
 
 
-def _all_fixed(array: Array | None) -> bool:
+def _all_fixed(array: Array | None) -> TypeGuard[Array]:
     return array is not None and all(isinstance(number, int) for number in array.flat)
 
 
-def _make_array(value: Any) -> Array:
+def _make_array(value: object) -> Array:
     """Return a number or an array as an array of objects."""
-    if isinstance(value, np.ndarray):
-        return value
-    made = np.empty((), object)
-    made[()] = value
-    return made
+    return value if isinstance(value, np.ndarray) else single_as_array(value)
 
 
 add_numbers: Final = _apply_pairwise(_simplify_result(lambda a, b: a + b))

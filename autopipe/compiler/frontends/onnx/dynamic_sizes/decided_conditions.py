@@ -5,19 +5,24 @@ takes an axis away if it is one. Within a range of sizes that may be known.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, BlockBuilder
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
-# ruff: noqa: ANN401, SLF001  TVM's importer has no types, and no public interface
+# ruff: noqa: SLF001  TVM's importer has no public interface
 
 
 def convert_taken_branch(
-    builder: Any, condition: Array | None, attr: Any, nodes: Mapping[str, Any], opset: int
-) -> Any:
+    builder: BlockBuilder,
+    condition: Array | None,
+    attr: Attributes,
+    nodes: Mapping[str, Expr],
+    opset: int,
+) -> Expr | None:
     """Return the outputs of the branch that an If takes, None where that is not known.
 
     Args:

@@ -6,21 +6,19 @@ ArgMax and ArgMin of no elements have no index; it is 0 here.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 from tvm import ir, relax, te, tirx
+from tvm.ir import Expr
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Inputs, Size
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM's converters have no types
-
 
 def guard_empty_reduction(
-    extents: Extents, bb: Any, operator: Operator, made: Any, inputs: Sequence[Any]
-) -> Any:
+    extents: Extents, bb: BlockBuilder, operator: Operator, made: Expr, inputs: Inputs
+) -> Expr:
     """Return the result of a node, defined also where a reduced axis has no elements.
 
     Raises ModelError for an operator whose result would not be defined.
@@ -43,7 +41,7 @@ def guard_empty_reduction(
     dtype = str(made.ty.dtype)
     number = _make_number(empty_result, dtype)
 
-    def compute(made: Any, *sizes: Any) -> Any:
+    def compute(made: te.Tensor, *sizes: Expr) -> te.Tensor:
         some = tirx.all(*(size > 0 for size in sizes))
         return te.compute(
             made.shape, lambda *at: tirx.if_then_else(some, made[at], number), name="some"
@@ -52,14 +50,14 @@ def guard_empty_reduction(
     return bb.emit_te(compute, made, *reduced, primfunc_name_hint="some")
 
 
-def _make_number(value: float, dtype: str) -> Any:
+def _make_number(value: float, dtype: str) -> Expr:
     """Return a constant; infinity as the largest or smallest integer of an integer dtype."""
     if math.isinf(value) and not dtype.startswith("float"):
         return tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
     return tirx.const(value, dtype)
 
 
-def _list_sizes(extents: Extents, value: Any) -> list[Any]:
+def _list_sizes(extents: Extents, value: Expr) -> list[Size]:
     """Return the sizes of a tensor; an empty list where they are unknown."""
     if not isinstance(getattr(value, "ty", None), relax.TensorType):
         return []

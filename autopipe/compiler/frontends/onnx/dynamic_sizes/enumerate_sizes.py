@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 from tvm import tirx
+from tvm.ir import Expr
 
-# ruff: noqa: ANN401  what TVM has no types for
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 _MOST: Final = 2**17
 """Largest number of combinations of sizes that are evaluated."""
@@ -34,7 +35,7 @@ _OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
 }
 
 
-def decide_condition(condition: Any, ranges: Mapping[str, tuple[int, int]]) -> bool | None:
+def decide_condition(condition: Expr, ranges: Mapping[str, tuple[int, int]]) -> bool | None:
     """Tell whether a condition holds for all sizes (True), for none (False), else None.
 
     Args:
@@ -58,10 +59,10 @@ def decide_condition(condition: Any, ranges: Mapping[str, tuple[int, int]]) -> b
     return None if truths.any() else False
 
 
-def _evaluate_expression(number: Any, sizes: Mapping[str, Any]) -> Any:
+def _evaluate_expression(number: Expr, sizes: Mapping[str, Array]) -> Array | None:
     """Return the values of an expression for all sizes; None if an operation is not supported."""
     if isinstance(number, tirx.IntImm):
-        return np.int64(int(number))
+        return np.array(int(number), np.int64)
     if isinstance(number, tirx.Var):
         return sizes[str(number.name)]
     if isinstance(number, tirx.Not):

@@ -5,25 +5,30 @@ that two sizes are the same one. So numbers that are known but for the open size
 the tensors that hold them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
-from typing import Any, Final
+from functools import reduce
+from operator import mul
+from typing import Final
 
 import numpy as np
 from tvm import ir, relax, tirx
+from tvm.ir import Expr
 from tvm.sym import Analyzer
 
 from autopipe.artifacts.signature import MOST_ELEMENTS
 from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    BlockBuilder,
+    Parameters,
+    Size,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.enumerate_sizes import decide_condition
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.config.dimension import LARGEST, Dimension
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  what TVM has no types for
 
 MOST: Final = 64
 """Numbers that are kept of one tensor; no tensor has as many axes."""
@@ -33,7 +38,7 @@ MOST: Final = 64
 class ExactPart:
     """A number that need not be whole: `number / over`, exactly."""
 
-    number: Any
+    number: Size
     over: int = 1
 
 
@@ -49,7 +54,7 @@ class FoundSize:
 class Extents:
     """The open sizes of a model, and what is known of its tensors of numbers."""
 
-    def __init__(self, steps: Mapping[str, Any], dimensions: Mapping[str, Dimension]) -> None:
+    def __init__(self, steps: Mapping[str, Expr], dimensions: Mapping[str, Dimension]) -> None:
         """Take the variable of each dynamic dimension, which counts its multiples."""
         self.found: list[FoundSize] = []
         self._analyzer = Analyzer()
@@ -61,9 +66,9 @@ class Extents:
                 step, ir.Range.from_min_extent(as_integer(first), as_integer(last - first + 1))
             )
             self._ranges[name] = (first, last)
-        self._kept: dict[Any, Array] = {}
+        self._kept: dict[Expr, Array] = {}
 
-    def simple(self, number: Any) -> Any:
+    def simple(self, number: Size) -> Size:
         """Return a number in its shortest form, a Python integer where it is always the same."""
         if isinstance(number, int | np.integer):
             return int(number)
@@ -75,7 +80,7 @@ class Extents:
             found = found.a if less == isinstance(found, tirx.Min) else found.b
         return int(found) if isinstance(found, tirx.IntImm) else found
 
-    def truth(self, condition: Any) -> bool | None:
+    def truth(self, condition: bool | Expr) -> bool | None:  # noqa: FBT001 - of integers
         """Whether a condition holds at every size (True), at none (False), or at some (None)."""
         if isinstance(condition, bool | np.bool_):
             return bool(condition)
@@ -86,23 +91,23 @@ class Extents:
             return False
         return decide_condition(condition, self._ranges)
 
-    def equal(self, one: Any, other: Any) -> bool:
+    def equal(self, one: Size, other: Size) -> bool:
         """Whether two numbers are the same at every size."""
         difference = self.simple(one - other)
         return isinstance(difference, int) and difference == 0
 
-    def bounds(self, number: Any) -> tuple[int, int]:
+    def bounds(self, number: Size) -> tuple[int, int]:
         """Return the smallest and the largest value of a number."""
         if isinstance(number, int):
             return number, number
         found = self._analyzer.const_int_bound(number)
         return int(found.min_value), int(found.max_value)
 
-    def bind_found(self, size: Any, most: int) -> None:
+    def bind_found(self, size: Expr, most: int) -> None:
         """Note that a size that the model computes is from 0 to its most."""
         self._analyzer.bind(size, ir.Range.from_min_extent(as_integer(0), as_integer(most + 1)))
 
-    def of(self, value: Any, params: Any) -> Array | None:
+    def of(self, value: Expr | None, params: Parameters) -> Array | None:
         """Return the numbers in a tensor, None if they depend on data or are many."""
         if value is None:
             return None
@@ -115,18 +120,23 @@ class Extents:
             return _make_parts(values)
         return values.astype(object) if values.dtype.kind in "iub" else None
 
-    def kept(self, value: Any) -> Array | None:
+    def kept(self, value: Expr | None) -> Array | None:
         """Return the numbers in a tensor that were recorded by `put` or `read`, else None."""
         return self._kept.get(value) if isinstance(value, ir.Expr) else None
 
-    def put(self, bb: Any, numbers: Array, dtype: str) -> Any:
+    def put(self, bb: BlockBuilder, numbers: Array, dtype: str) -> Expr:
         """Return a tensor of numbers, a constant if they are fixed, and record them."""
         made = _make_tensor(bb, numbers, dtype)
         self._kept[made] = numbers
         return made
 
     def read(
-        self, bb: Any, value: Any, node: str, most: int = LARGEST, allowed: Any = None
+        self,
+        bb: BlockBuilder,
+        value: Expr,
+        node: str,
+        most: int = LARGEST,
+        allowed: Expr | None = None,
     ) -> Array:
         """Return the numbers in a tensor of values of the model, as new sizes.
 
@@ -163,7 +173,11 @@ class Extents:
         return self._kept[value]
 
     def require(
-        self, bb: Any, limits: Sequence[tuple[Any, Any]], why: str, unless: Sequence[Any] = ()
+        self,
+        bb: BlockBuilder,
+        limits: Sequence[tuple[Size, Size]],
+        why: str,
+        unless: Sequence[Size] = (),
     ) -> None:
         """Have a call end with an error where a size exceeds its limit: pairs of both.
 
@@ -184,7 +198,7 @@ class Extents:
         number = bb.emit(relax.op.shape_to_tensor(shape_of([excess])))
         self._match(bb, number, [as_integer(0)])
 
-    def _match(self, bb: Any, numbers: Any, sizes: Sequence[Any]) -> None:
+    def _match(self, bb: BlockBuilder, numbers: Expr, sizes: Sequence[Expr]) -> None:
         """Match a tensor of numbers with sizes: new ones, and those that it has to have."""
         # TVM would make new variables, all called `x`, of the op `tensor_to_shape`
         kind = relax.ShapeType(ndim=len(sizes))
@@ -193,7 +207,7 @@ class Extents:
         )
         bb.match_cast(made, relax.ShapeType(sizes))
 
-    def shape(self, data: Any, what: str) -> list[Any]:
+    def shape(self, data: Expr, what: str) -> list[Size]:
         """Return the sizes of a tensor, integers where they are fixed.
 
         Raises ModelError if they depend on data.
@@ -203,11 +217,11 @@ class Extents:
             raise ModelError(f"{what} has a shape that depends on what the model is given")
         return [self.simple(dim) for dim in dims]
 
-    def truncated(self, numbers: Array) -> Array:
+    def truncated(self, numbers: Array) -> Array | None:
         """Return parts as whole numbers, what is behind the point left away."""
         return self.apply(lambda part: self.quotient(part.number, part.over), numbers)
 
-    def quotient(self, one: Any, other: Any) -> Any:
+    def quotient(self, one: Size, other: Size) -> Size | None:
         """Return a quotient of whole numbers, rounded towards 0; None where it is not clear."""
         if self.truth(other == 0) is not False:
             return None
@@ -217,7 +231,7 @@ class Extents:
             return None
         return self.simple(tirx.floordiv(one, other))
 
-    def apply(self, function: Any, *arrays: Any) -> Any:
+    def apply(self, function: Callable[..., object], *arrays: Array) -> Array | None:
         """Apply a function to numbers, one by one; None where it is None for one of them."""
         try:
             spread = np.broadcast_arrays(*arrays)
@@ -231,17 +245,17 @@ class Extents:
         return made
 
 
-def as_integer(number: int) -> Any:
+def as_integer(number: int) -> tirx.IntImm:
     """Return a number as TVM's sizes are."""
     return tirx.IntImm("int64", number)
 
 
-def is_open(numbers: Iterable[Any]) -> bool:
+def is_open(numbers: Iterable[object]) -> bool:
     """Whether a number follows from open sizes."""
     return any(not isinstance(number, int) for number in numbers)
 
 
-def list_dimensions(numbers: Iterable[Any]) -> list[str]:
+def list_dimensions(numbers: Iterable[object]) -> list[str]:
     """Return the dimensions that numbers follow from."""
     found = {}
     for number in numbers:
@@ -251,29 +265,29 @@ def list_dimensions(numbers: Iterable[Any]) -> list[str]:
     return list(found)
 
 
-def advise_on_sizes(numbers: Iterable[Any]) -> str:
+def advise_on_sizes(numbers: Iterable[object]) -> str:
     """Return what to do where open sizes can not be taken."""
     return f"write a number for {' and '.join(list_dimensions(numbers)) or 'it'} in the pipeline"
 
 
-def multiply_sizes(sizes: Sequence[Any]) -> Any:
+def multiply_sizes(sizes: Sequence[Size]) -> Size:
     """Return the product of sizes."""
-    return prod(sizes, start=1)
+    return reduce(mul, sizes, 1)
 
 
-def shape_of(sizes: Iterable[Any]) -> Any:
+def shape_of(sizes: Iterable[Size]) -> relax.ShapeExpr:
     """Return sizes as a shape of TVM."""
     return relax.ShapeExpr([as_integer(size) if isinstance(size, int) else size for size in sizes])
 
 
-def _is_addressable(bb: Any, sizes: Any) -> Any:
+def _is_addressable(bb: BlockBuilder, sizes: Expr) -> Expr:
     """Tell whether a tensor of computed sizes may fit in memory, as a bool [1]."""
     numbers = bb.emit(relax.op.astype(sizes, "float64"))  # whose product does not wrap
     product = bb.emit(relax.op.prod(numbers, keepdims=True))
     return bb.emit(relax.op.less_equal(product, relax.const(MOST_ELEMENTS, "float64")))
 
 
-def _make_tensor(bb: Any, numbers: Array, dtype: str) -> Any:
+def _make_tensor(bb: BlockBuilder, numbers: Array, dtype: str) -> Expr:
     over = 1
     if numbers.size and isinstance(numbers.flat[0], ExactPart):
         over = max(part.over for part in numbers.flat)
@@ -303,6 +317,20 @@ def _make_parts(values: Array) -> Array | None:
     return made
 
 
-def as_int64(number: Any) -> Any:
+def list_as_array(numbers: Sequence[object]) -> Array:
+    """Return a list of numbers as an array [n] of objects."""
+    made: Array = np.empty(len(numbers), object)
+    made[:] = numbers
+    return made
+
+
+def single_as_array(number: object) -> Array:
+    """Return a number as an array of one object and no axes."""
+    made: Array = np.empty((), object)
+    made[()] = number
+    return made
+
+
+def as_int64(number: Size) -> Expr:
     """Return a number as TVM's sizes are, whether it is fixed or not."""
     return as_integer(number) if isinstance(number, int) else number

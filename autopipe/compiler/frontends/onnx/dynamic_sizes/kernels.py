@@ -5,15 +5,16 @@ two parts: one counts, and after that the other writes as many rows as were coun
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final, Protocol
 
 from tvm import te, tirx
+from tvm.ir import Expr, Var
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Stmt
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
-
-# ruff: noqa: ANN401  what TVM has no types for
 
 CHUNK: Final = 1024
 """Elements that one thread looks through, one after the other."""
@@ -21,7 +22,19 @@ CHUNK: Final = 1024
 _FULL: Final = "int64"
 
 
-def count_nonzero(flat: Any, size: Any) -> Any:
+class LoopBuffer(Protocol):
+    """A buffer in loops that are written by TVM's builder of scripts."""
+
+    shape: Sequence[Expr]
+
+    def __getitem__(self, index: object, /) -> Expr:
+        """Return the element at an index."""
+
+    def __setitem__(self, index: object, value: object, /) -> None:
+        """Write a loop's store."""
+
+
+def count_nonzero(flat: te.Tensor, size: Size) -> te.Tensor:
     """Count what is not 0 in each chunk of a flat tensor.
 
     Example: of 2,500 elements, the three counts are of [0:1024], [1024:2048] and [2048:2500].
@@ -29,7 +42,7 @@ def count_nonzero(flat: Any, size: Any) -> Any:
     dtype = str(flat.dtype)
     within = te.reduce_axis((as_int64(0), as_int64(CHUNK)), "within")
 
-    def count(chunk: Any) -> Any:
+    def count(chunk: Expr) -> Expr:
         place = chunk * CHUNK + within
         found = tirx.if_then_else(
             place < size,
@@ -41,10 +54,10 @@ def count_nonzero(flat: Any, size: Any) -> Any:
     return te.compute([_count_chunks(size)], count, name="counted")
 
 
-def sum_counts(counts: Any) -> Any:
+def sum_counts(counts: te.Tensor) -> te.Tensor:
     """Return the sum of counts: [1]. A sum of TVM has no value where there is nothing to add."""
 
-    def write(counts: Any, out: Any) -> None:
+    def write(counts: LoopBuffer, out: LoopBuffer) -> None:
         with T.serial(as_int64(0), as_int64(1)) as at:
             out[at] = as_int64(0)
             with T.serial(as_int64(0), counts.shape[0]) as place:
@@ -53,14 +66,14 @@ def sum_counts(counts: Any) -> Any:
     return build_extern(write, [counts], [([1], _FULL)], "number")[0]
 
 
-def list_nonzero_places(flat: Any, ends: Any, size: Any, found: Any) -> Any:
+def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, found: Size) -> te.Tensor:
     """Return the places of what is not 0: `found` numbers, in order.
 
     `ends` says for each chunk how many there are up to its end.
     """
     dtype = str(flat.dtype)
 
-    def write(flat: Any, ends: Any, out: Any) -> None:
+    def write(flat: LoopBuffer, ends: LoopBuffer, out: LoopBuffer) -> None:
         with T.parallel(as_int64(0), _count_chunks(size)) as chunk:
             row = _make_number()
             row[0] = tirx.if_then_else(
@@ -77,29 +90,29 @@ def list_nonzero_places(flat: Any, ends: Any, size: Any, found: Any) -> Any:
     return build_extern(write, [flat, ends], [([found], _FULL)], "placed")[0]
 
 
-def _is_nonzero(value: Any, dtype: str) -> Any:
+def _is_nonzero(value: Expr, dtype: str) -> Expr:
     """Tell whether an element is not 0."""
     return value if dtype == "bool" else value != tirx.const(0, dtype)
 
 
-def _count_chunks(size: Any) -> Any:
+def _count_chunks(size: Size) -> Expr:
     return tirx.floordiv(as_int64(size) + (CHUNK - 1), as_int64(CHUNK))
 
 
-def _make_number() -> Any:
+def _make_number() -> LoopBuffer:
     return T.buffer_proxy(T.alloc_buffer((1,), _FULL, scope="local"))
 
 
-Written = Sequence[tuple[Sequence[Any], str]]
+Written = Sequence[tuple[Sequence[Size], str]]
 """Shape and dtype of each output."""
 
 
 def build_extern(
-    write: Callable[..., None], given: Sequence[Any], made: Written, name: str
-) -> list[Any]:
+    write: Callable[..., None], given: Sequence[te.Tensor], made: Written, name: str
+) -> list[te.Tensor]:
     """Return the outputs of loops that `write` writes of buffers: the inputs, then the outputs."""
 
-    def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    def body(inputs: Sequence[Var], outputs: Sequence[Var]) -> Stmt:
         with IRBuilder() as builder:
             write(*(T.buffer_proxy(buffer) for buffer in (*inputs, *outputs)))
         return builder.get()

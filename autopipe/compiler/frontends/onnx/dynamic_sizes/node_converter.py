@@ -4,14 +4,22 @@ A node is static if its operands have fixed shapes, and what decides the shape o
 constant. It goes to the static converter, whether the model has dynamic dimensions or not.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
 from tvm import ir, relax
+from tvm.ir import Expr
 from tvm.relax.analysis import tir_vars_in_type
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Convert,
+    Converter,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.conversion.failing_node import describe_shape
 from autopipe.compiler.frontends.onnx.conversion.place_limits import OUTSIDE, read_shapes
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic, decided_conditions
@@ -19,27 +27,29 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.empty_reductions import guar
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     advise_on_sizes,
+    list_as_array,
     list_dimensions,
     multiply_sizes,
+    single_as_array,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, E501  TVM's converters have no types
+# ruff: noqa: E501
 
 
 class DynamicConverter:
     """A converter that hands static nodes to the static converter of their operator."""
 
-    def __init__(self, operator: Operator, static: Any, extents: Extents) -> None:
+    def __init__(self, operator: Operator, static: Converter, extents: Extents) -> None:
         self._operator, self._static, self._extents = operator, static, extents
 
-    def get_converter(self, opset: int) -> Any:
+    def get_converter(self, opset: int) -> Convert:
         """Return the function that converts a node, as TVM's importer calls it."""
         convert_static = self._static.get_converter(opset)
 
-        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
             made = self._evaluate(bb, inputs, attr, params)
             if made is None and self._operator.name == "If":
                 condition = self._extents.of(inputs[0], params)
@@ -58,14 +68,16 @@ class DynamicConverter:
 
         return convert
 
-    def _is_static(self, inputs: Any) -> bool:
+    def _is_static(self, inputs: Inputs) -> bool:
         """Tell whether all operands have fixed shapes, and constants decide that of the result."""
         deciding = (inputs[at] for at in self._operator.deciding if at < len(inputs))
         return not any(map(_has_dynamic_shape, inputs)) and all(
             value is None or isinstance(value, ir.GenericConst) for value in deciding
         )
 
-    def _apply_rule(self, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _apply_rule(
+        self, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr | None:
         """Convert a node by the rule for dynamic shapes; None leaves it to the static converter."""
         numbers = [self._extents.of(value, params) for value in inputs]
         numbers = self._read_sizes(bb, inputs, numbers, attr)
@@ -74,18 +86,18 @@ class DynamicConverter:
         return None if rule is None else rule(self._extents, bb, inputs, numbers, attr)
 
     def _read_sizes(
-        self, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Any
-    ) -> list[Any]:
+        self, bb: BlockBuilder, inputs: Inputs, numbers: Sequence[Array | None], attr: Attributes
+    ) -> list[Array | None]:
         """Return the numbers of operands; data-dependent ones become new sizes where they are sizes."""
         sizes = list(numbers)
         for at in self._operator.read_sizes:
-            value = inputs[at] if at < len(inputs) else None
+            value = optional_input(inputs, at)
             if value is not None and sizes[at] is None and not _has_dynamic_shape(value):
-                node = str(attr["tvm_custom"]["name"])
+                node = operand_facts.read_node_name(attr)
                 sizes[at] = self._extents.read(bb, value, f"{node}.{at}")
         return sizes
 
-    def _require_places(self, bb: Any, inputs: Any, attr: Any) -> None:
+    def _require_places(self, bb: BlockBuilder, inputs: Inputs, attr: Attributes) -> None:
         """Make a call end with an error where the axes that a node reads from are empty."""
         rule = self._operator.places
         shapes = None if rule is None else read_shapes(inputs)
@@ -99,7 +111,7 @@ class DynamicConverter:
             rule.list_counts(sizes),
         )
 
-    def _check_result(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:
+    def _check_result(self, bb: BlockBuilder, made: Expr, inputs: Inputs, attr: Attributes) -> Expr:
         """Refuse a node whose operands fit each other only for some dynamic sizes."""
         if not isinstance(made, ir.Expr):
             return made
@@ -122,7 +134,9 @@ class DynamicConverter:
             f"or fits at some sizes only; {advise_on_sizes(sizes)}, or a multiple"
         )
 
-    def _evaluate(self, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _evaluate(
+        self, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr | None:
         """Return the result of a node that computes numbers from shapes; None for another node."""
         if self._operator.has(Trait.READS_SIZES):
             return self._evaluate_shape(bb, inputs[0], attr)
@@ -138,21 +152,18 @@ class DynamicConverter:
         made = arithmetic.evaluate_node(self._extents, self._operator, numbers, dtypes, attr)
         return None if made is None else self._extents.put(bb, *made)
 
-    def _evaluate_shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
+    def _evaluate_shape(self, bb: BlockBuilder, data: Expr, attr: Attributes) -> Expr:
         sizes = self._extents.shape(
             data, f"{self._operator.name} {operand_facts.quote_node_name(attr)}"
         )
-        numbers: Array = np.empty(len(sizes), object)
-        numbers[:] = sizes
         if self._operator.name == "Shape":
-            numbers = numbers[slice(attr.get("start"), attr.get("end"))]
+            numbers = list_as_array(sizes[slice(attr.get("start"), attr.get("end"))])
         else:
-            numbers = np.empty((), object)
-            numbers[()] = self._extents.simple(multiply_sizes(sizes))
+            numbers = single_as_array(self._extents.simple(multiply_sizes(sizes)))
         return self._extents.put(bb, numbers, "int64")
 
 
-def _has_dynamic_shape(value: Any) -> bool:
+def _has_dynamic_shape(value: Expr) -> bool:
     """Tell whether an operand is a tensor without a fixed shape."""
     kind = getattr(value, "ty", None)
     if not isinstance(kind, relax.TensorType):

@@ -1,10 +1,14 @@
 """Converters of nodes whose results are as long as values of the model say."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from tvm import relax
+from tvm import relax, te
+from tvm.ir import Expr
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    BlockBuilder,
+    Size,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -14,12 +18,10 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit_kernel
 
-# ruff: noqa: ANN401  TVM's converters have no types, and all of these have one signature
-
 
 def find_nonzero_places(
-    extents: Extents, bb: Any, data: Any, sizes: Sequence[Any], name: str
-) -> Any:
+    extents: Extents, bb: BlockBuilder, data: Expr, sizes: Sequence[Size], name: str
+) -> Expr:
     """Return the places of what is not 0 in the flat data."""
     size = extents.simple(multiply_sizes(sizes))
     flat = bb.emit(relax.op.reshape(data, shape_of([size])))
@@ -28,20 +30,17 @@ def find_nonzero_places(
     )
     ends, found = sum_counts(extents, bb, counts, name, size)
 
-    def compute(flat: Any, ends: Any, size: Any, found: Any) -> Any:
+    def compute(flat: te.Tensor, ends: te.Tensor, size: Expr, found: Expr) -> te.Tensor:
         return kernels.list_nonzero_places(flat, ends, size, found)
 
     return bb.emit_te(compute, flat, ends, as_int64(size), found, primfunc_name_hint="placed")
 
 
-def sum_counts(extents: Extents, bb: Any, counts: Any, name: str, most: Any) -> tuple[Any, Any]:
+def sum_counts(
+    extents: Extents, bb: BlockBuilder, counts: Expr, name: str, most: Size
+) -> tuple[Expr, Expr]:
     """Return how many there are up to the end of each count, and how many there are at all."""
     ends = bb.emit(relax.op.cumsum(counts, axis=0, dtype="int64"))
     number = bb.emit_te(kernels.sum_counts, counts, primfunc_name_hint="number")
     (found,) = extents.read(bb, number, name, extents.bounds(most)[1])
     return ends, found
-
-
-def node_name(attr: Any) -> str:
-    """Return the name of a node."""
-    return str(attr["tvm_custom"]["name"])

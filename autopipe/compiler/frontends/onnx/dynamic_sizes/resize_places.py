@@ -3,13 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import te, tirx
+from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Size,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    ExactPart,
     Extents,
     advise_on_sizes,
     as_int64,
@@ -20,7 +28,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, PLR0913, PLR0917, E501  TVM's converters have no types
+# ruff: noqa: PLR0913, PLR0917, E501  TVM's converters have one signature
 
 _MOST_SIZES: Final = 2**20
 """Sizes of a dimension that a scale is tried on."""
@@ -32,20 +40,32 @@ WIDE_DTYPES: Final = ("float64", "int32", "int64", "uint32", "uint64")
 """Dtypes with more digits than float32."""
 
 
+Taps = Callable[[Expr], list[tuple[int, Expr]]]
+"""Steps to neighbours and their weights, from the part that a place is behind the first."""
+
+
 @dataclass(frozen=True, slots=True)
 class _OpenAxis:
     """What becomes of one axis: `up / down` is its scale."""
 
     axis: int
-    before: Any
-    after: Any
-    up: Any
-    down: Any
+    before: Size
+    after: Size
+    up: Size
+    down: Size
+
+
+Place = Callable[[_OpenAxis, Expr], tuple[Expr, Expr]]
+"""Where an element of the result is in the input, as a number and what it is to be divided by."""
 
 
 def convert_dynamic_resize(
-    extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
-) -> Any:
+    extents: Extents,
+    bb: BlockBuilder,
+    inputs: Inputs,
+    numbers: Sequence[Array | None],
+    attr: Attributes,
+) -> Expr | None:
     """Resize, where a size is open; None where all are fixed."""
     what = f"Resize {operand_facts.quote_node_name(attr)}"
     sizes = extents.shape(inputs[0], what)
@@ -62,8 +82,12 @@ def convert_dynamic_resize(
 
 
 def convert_dynamic_upsample(
-    extents: Extents, bb: Any, inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any]
-) -> Any:
+    extents: Extents,
+    bb: BlockBuilder,
+    inputs: Inputs,
+    numbers: Sequence[Array | None],
+    attr: Attributes,
+) -> Expr | None:
     """Upsample, which Resize has taken the place of."""
     what = f"Upsample {operand_facts.quote_node_name(attr)}"
     sizes = extents.shape(inputs[0], what)
@@ -76,7 +100,12 @@ def convert_dynamic_upsample(
 
 
 def _list_axes(
-    extents: Extents, sizes: list[Any], scales: Any, wanted: Any, attr: Mapping[str, Any], what: str
+    extents: Extents,
+    sizes: list[Size],
+    scales: Array | None,
+    wanted: Array | None,
+    attr: Attributes,
+    what: str,
 ) -> list[_OpenAxis]:
     places = [axis % len(sizes) for axis in attr.get("axes", range(len(sizes)))]
     if scales is None or not len(scales):
@@ -95,7 +124,7 @@ def _list_axes(
     return [one for one in found if not extents.equal(one.before, one.after)]
 
 
-def _by_size(extents: Extents, axis: int, before: Any, after: Any) -> _OpenAxis:
+def _by_size(extents: Extents, axis: int, before: Size, after: Size) -> _OpenAxis:
     for up, down in ((after, before), (before, after)):
         if not (isinstance(up, int) or isinstance(down, int)):
             times = extents.simple(tirx.floordiv(up, down))
@@ -104,14 +133,14 @@ def _by_size(extents: Extents, axis: int, before: Any, after: Any) -> _OpenAxis:
     return _OpenAxis(axis, before, after, after, before)
 
 
-def _by_scale(extents: Extents, axis: int, before: Any, scale: Any, what: str) -> _OpenAxis:
-    exact = (
-        Fraction(scale.number, scale.over)
-        if hasattr(scale, "over") and isinstance(scale.number, int)
-        else None
-    )
-    if exact is None and not hasattr(scale, "over"):
+def _by_scale(
+    extents: Extents, axis: int, before: Size, scale: ExactPart | float, what: str
+) -> _OpenAxis:
+    exact = None
+    if not isinstance(scale, ExactPart):
         exact = Fraction(float(scale))
+    elif isinstance(scale.number, int):
+        exact = Fraction(scale.number, scale.over)
     if exact is None or exact <= 0:
         raise ModelError(
             f"{what} by a scale that is computed is not supported with open sizes; {advise_on_sizes([before])}"
@@ -129,7 +158,7 @@ def _by_scale(extents: Extents, axis: int, before: Any, scale: Any, what: str) -
     return _OpenAxis(axis, before, after, meant.numerator, meant.denominator)
 
 
-def _has_scale_sizes(extents: Extents, before: Any, meant: Fraction, scale: Any) -> bool:
+def _has_scale_sizes(extents: Extents, before: Size, meant: Fraction, scale: np.float32) -> bool:
     """Whether a fraction leads to the sizes that the scale in single precision does."""
     first, last = extents.bounds(before)
     if last - first > _MOST_SIZES:
@@ -141,12 +170,12 @@ def _has_scale_sizes(extents: Extents, before: Any, meant: Fraction, scale: Any)
 
 def _resize_axes(
     extents: Extents,
-    bb: Any,
-    data: Any,
+    bb: BlockBuilder,
+    data: Expr,
     axes: Sequence[_OpenAxis],
-    attr: Mapping[str, Any],
+    attr: Attributes,
     what: str,
-) -> Any:
+) -> Expr:
     mode = _read_text(attr, "mode") or "nearest"
     way = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
     place = _PLACES.get(way)
@@ -176,15 +205,19 @@ def _resize_axes(
 
 
 def _take_nearest(
-    bb: Any, data: Any, sizes: list[Any], axes: Sequence[_OpenAxis], rules: tuple[Any, Any]
-) -> Any:
+    bb: BlockBuilder,
+    data: Expr,
+    sizes: list[Size],
+    axes: Sequence[_OpenAxis],
+    rules: tuple[Place, Callable[[Expr, Expr], Expr]],
+) -> Expr:
     """Return the nearest neighbours."""
     place, rounding = rules
 
-    def compute(data: Any, given: Any) -> Any:
+    def compute(data: te.Tensor, given: Sequence[Expr]) -> te.Tensor:
         after, known = list(given[: len(sizes)]), _read_axes(axes, given[len(sizes) :])
 
-        def at(*index: Any) -> Any:
+        def at(*index: Expr) -> Expr:
             found = list(index)
             for axis in known:
                 number, over = place(axis, index[axis.axis].astype("int64"))
@@ -199,16 +232,16 @@ def _take_nearest(
 
 
 def _mix_neighbours(
-    bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[Any, Any]
-) -> Any:
+    bb: BlockBuilder, data: Expr, sizes: list[Size], axis: _OpenAxis, rules: tuple[Place, Taps]
+) -> Expr:
     """Return sums of neighbours along an axis."""
     dtype, (place, taps) = str(data.ty.dtype), rules
     wider = sum_dtype(dtype)
 
-    def compute(data: Any, given: Any) -> Any:
+    def compute(data: te.Tensor, given: Sequence[Expr]) -> te.Tensor:
         (known,) = _read_axes([axis], given[len(sizes) :])
 
-        def at(*index: Any) -> Any:
+        def at(*index: Expr) -> Expr:
             number, over = place(known, index[axis.axis].astype("int64"))
             first = tirx.floordiv(number, over)
             part = (number - first * over).astype(wider) / over.astype(wider)
@@ -230,32 +263,32 @@ def _mix_neighbours(
     )
 
 
-def _list_resized_sizes(sizes: list[Any], axes: Sequence[_OpenAxis]) -> list[Any]:
+def _list_resized_sizes(sizes: list[Size], axes: Sequence[_OpenAxis]) -> list[Size]:
     by_axis = {axis.axis: axis.after for axis in axes}
     return [by_axis.get(at, size) for at, size in enumerate(sizes)]
 
 
-def _list_given_sizes(axes: Sequence[_OpenAxis]) -> list[Any]:
+def _list_given_sizes(axes: Sequence[_OpenAxis]) -> list[Size]:
     return [number for axis in axes for number in (axis.before, axis.after, axis.up, axis.down)]
 
 
-def _read_axes(axes: Sequence[_OpenAxis], given: Any) -> list[_OpenAxis]:
+def _read_axes(axes: Sequence[_OpenAxis], given: Sequence[Expr]) -> list[_OpenAxis]:
     return [_OpenAxis(axis.axis, *given[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)]
 
 
-def _weigh_linearly(part: Any) -> list[tuple[int, Any]]:
+def _weigh_linearly(part: Expr) -> list[tuple[int, Expr]]:
     return [(0, tirx.const(1.0, part.ty) - part), (1, part)]
 
 
-def _make_cubic_weights(sharpness: float) -> Callable[[Any], list[tuple[int, Any]]]:
+def _make_cubic_weights(sharpness: float) -> Taps:
     """Return the weights of four neighbours (Keys, 1981)."""
     a = float(sharpness)
 
-    def taps(part: Any) -> list[tuple[int, Any]]:
-        def near(x: Any) -> Any:
+    def taps(part: Expr) -> list[tuple[int, Expr]]:
+        def near(x: Expr) -> Expr:
             return ((a + 2) * x - (a + 3)) * x * x + 1.0
 
-        def far(x: Any) -> Any:
+        def far(x: Expr) -> Expr:
             return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
         rest = tirx.const(1.0, part.ty) - part
@@ -264,36 +297,35 @@ def _make_cubic_weights(sharpness: float) -> Callable[[Any], list[tuple[int, Any
     return taps
 
 
-def _clip_place(place: Any, size: Any) -> Any:
+def _clip_place(place: Expr, size: Size) -> Expr:
     return tirx.max(tirx.min(place, as_int64(size - 1)), as_integer(0))
 
 
-def _find_asymmetric_place(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+def _find_asymmetric_place(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
     return index * axis.down, as_int64(axis.up)
 
 
-def _half_pixel(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+def _half_pixel(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
     return (index * 2 + 1) * axis.down - axis.up, as_int64(axis.up * 2)
 
 
-def _find_pytorch_place(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+def _find_pytorch_place(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
     number, over = _half_pixel(axis, index)
     return tirx.Select(as_int64(axis.after) > 1, number, as_integer(0)), over
 
 
-def _align_corners(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
+def _align_corners(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
     return index * (axis.before - 1), tirx.max(as_int64(axis.after - 1), as_integer(1))
 
 
-_PLACES: Final[Mapping[str, Any]] = {
+_PLACES: Final[Mapping[str, Place]] = {
     "asymmetric": _find_asymmetric_place,
     "half_pixel": _half_pixel,
     "pytorch_half_pixel": _find_pytorch_place,
     "align_corners": _align_corners,
 }
-"""Where an element of the result is in the input, as a number and what it is to be divided by."""
 
-_ROUNDINGS: Final[Mapping[str, Any]] = {
+_ROUNDINGS: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
     "floor": tirx.floordiv,
     "ceil": lambda number, over: tirx.floordiv(number + over - 1, over),
     "round_prefer_floor": lambda number, over: tirx.floordiv(number * 2 + over - 1, over * 2),
@@ -301,7 +333,7 @@ _ROUNDINGS: Final[Mapping[str, Any]] = {
 }
 
 
-def _read_text(attr: Mapping[str, Any], name: str) -> str:
+def _read_text(attr: Attributes, name: str) -> str:
     return operand_facts.decode_text(attr.get(name, b""))
 
 

@@ -1,11 +1,16 @@
 """Converters of nodes that take numbers of open sizes: shapes, places, counts."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from tvm import relax
+from tvm import relax, te
+from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Size,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
@@ -13,22 +18,28 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     shape_of,
 )
 
-# ruff: noqa: ANN401, PLR0913, PLR0917  TVM's converters have no types, and all of these have one signature
+# ruff: noqa: PLR0913, PLR0917  TVM's converters have one signature
 
 
-def is_number(size: Any, number: int) -> bool:
+def is_number(size: Size, number: int) -> bool:
     """Tell whether a size is this number."""
     return isinstance(size, int) and size == number
 
 
-def emit_kernel(bb: Any, compute: Any, data: Any, sizes: Sequence[Any], hint: str) -> Any:
+def emit_kernel(
+    bb: BlockBuilder,
+    compute: Callable[..., te.Tensor],
+    data: Expr,
+    sizes: Sequence[Size],
+    hint: str,
+) -> Expr:
     """Return what is computed of data and sizes; a function of TVM knows no size but these."""
     return bb.emit_te(compute, data, [as_int64(size) for size in sizes], primfunc_name_hint=hint)
 
 
 def take_part(
-    extents: Extents, bb: Any, data: Any, axis: int, first: Any, step: int, count: Any
-) -> Any:
+    extents: Extents, bb: BlockBuilder, data: Expr, axis: int, first: Size, step: int, count: Size
+) -> Expr:
     """Return `count` elements of an axis from `first` on."""
     end = extents.simple(first + count * step)
     if step > 0:
@@ -49,6 +60,6 @@ def take_part(
     return bb.emit(relax.op.take(data, places, axis))
 
 
-def describe_node(kind: str, attr: Any) -> str:
+def describe_node(kind: str, attr: Attributes) -> str:
     """Return what errors call a node."""
     return f"{kind} {operand_facts.quote_node_name(attr)}"

@@ -1,10 +1,20 @@
 """Pads of windows and of images whose size is open."""
 
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from tvm import tirx
+from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Size,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     advise_on_sizes,
@@ -15,30 +25,36 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG001, PLR0913, PLR0917  TVM's converters have no types, and all of these have one signature
+# ruff: noqa: ARG001, PLR0913, PLR0917  TVM's converters have one signature
 
 _OUTER: Final = 2
 """Batch and channels, which are no axes of the window."""
 
 
-def make_window_rule(kind: str) -> Any:
+def make_window_rule(
+    kind: str,
+) -> Callable[[Extents, BlockBuilder, Inputs, Numbers, Attributes], None]:
     """Return the rule of a window: its pads as numbers, told to the converter by the attributes."""
 
-    def rule(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    def rule(
+        extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+    ) -> None:
         wish = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
         if wish.startswith("SAME_") or attr.get("ceil_mode", 0):
             what = describe_node(kind, attr)
             sizes = extents.shape(inputs[0], what)[_OUTER:]
             if is_open(sizes):
-                weight = inputs[1] if len(inputs) > 1 else None
+                weight = optional_input(inputs, 1)
                 _settle_pads(extents, sizes, attr, weight, what)
 
     return rule
 
 
-def _settle_pads(extents: Extents, sizes: list[Any], attr: Any, weight: Any, what: str) -> None:
-    window = attr.get("kernel_shape")
-    if window is None:
+def _settle_pads(
+    extents: Extents, sizes: list[Size], attr: Attributes, weight: Expr | None, what: str
+) -> None:
+    window: list[int] = attr.get("kernel_shape", [])
+    if "kernel_shape" not in attr and weight is not None:
         window = [int(size) for size in weight.ty.shape.values[_OUTER:]]
     ones = [1] * len(sizes)
     strides, gaps = attr.get("strides", ones), attr.get("dilations", ones)
@@ -53,7 +69,12 @@ def _settle_pads(extents: Extents, sizes: list[Any], attr: Any, weight: Any, wha
 
 
 def _pad_to_same_size(
-    extents: Extents, sizes: list[Any], strides: Any, reaches: Any, wish: str, what: str
+    extents: Extents,
+    sizes: list[Size],
+    strides: Sequence[int],
+    reaches: Sequence[int],
+    wish: str,
+    what: str,
 ) -> list[int]:
     """Return pads for as many results as strides fit."""
     first, last = [], []
@@ -72,7 +93,12 @@ def _pad_to_same_size(
 
 
 def _pad_to_round_up(
-    extents: Extents, sizes: list[Any], strides: Any, reaches: Any, attr: Any, what: str
+    extents: Extents,
+    sizes: list[Size],
+    strides: Sequence[int],
+    reaches: Sequence[int],
+    attr: Attributes,
+    what: str,
 ) -> list[int]:
     """Return pads with which a number of results that is rounded down is what ceil_mode means."""
     rank = len(sizes)

@@ -1,25 +1,24 @@
 """The outputs of an imported model, and what their sizes are known to be before a call."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tvm import relax, tirx
+from tvm.ir import IRModule, Type
 
 from autopipe.artifacts.signature import MOST_ELEMENTS
 from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND_SIZES
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.conversion.relax import list_result_types, open_shape
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto, dtype_name
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  what TVM has no types for
-
 
 def outputs_of(
-    module: Any, graph: Proto, inputs: Sequence[Value], dimensions: Mapping[str, Dimension]
+    module: IRModule, graph: Proto, inputs: Sequence[Value], dimensions: Mapping[str, Dimension]
 ) -> tuple[Value, ...]:
     """Return the outputs of `main` under the model's names.
 
@@ -43,7 +42,7 @@ def outputs_of(
     )
 
 
-def _bound_sizes(main: Any, extents: Extents) -> Extents:
+def _bound_sizes(main: relax.Function, extents: Extents) -> Extents:
     """Return what is known of sizes, with those that the model computes in its outputs."""
     most = {str(name): int(number) for name, number in (main.attrs or {}).get(FOUND_SIZES, ())}
     for kind in list_result_types(main):
@@ -55,7 +54,7 @@ def _bound_sizes(main: Any, extents: Extents) -> Extents:
 
 
 def _describe_output(
-    declared: Proto, kind: Any, extents: Extents, named: Mapping[str, Any]
+    declared: Proto, kind: Type, extents: Extents, named: Mapping[str, Size]
 ) -> Value:
     what = f"output {declared.name!r}"
     if isinstance(kind, relax.ShapeType):
@@ -82,7 +81,7 @@ def _describe_output(
     )  # fmt: skip
 
 
-def range_of(size: Any, extents: Extents) -> tuple[int, int] | None:
+def range_of(size: Size, extents: Extents) -> tuple[int, int] | None:
     """Return the smallest and the largest value of a size; None where nothing bounds it."""
     least, most = extents.bounds(extents.simple(size))
     return (max(least, 0), most) if 0 <= most <= MOST_ELEMENTS else None

@@ -16,6 +16,7 @@ OPERATORS: Final = (
     Operator(
         name="Attention",
         domain=MICROSOFT,
+        inputs=("input", "weights"),
         converter=onnx_frontend.Attention,
     ),
     Operator(

@@ -1,20 +1,27 @@
 """BatchNormalization with the statistics of training."""
 
-from typing import Any, Final
+from typing import Final
 
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class BatchNormalization(onnx_frontend.BatchNormalization):
     """BatchNormalization in inference."""
 
     @classmethod
-    def _impl_v15(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v15(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if attr.get("training_mode", 0):
             raise ModelError("BatchNormalization with training_mode is not supported")
         return super()._impl_v15(bb, inputs, attr, params)

@@ -1,24 +1,33 @@
 """Operators on the bits of integers."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import relax, topi
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import dtype_name
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class BitShift(onnx_frontend.BitShift):
     """A shift, also by more bits than there are."""
 
     @classmethod
-    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v11(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, count = inputs
         dtype = np.dtype(str(data.ty.dtype))
         most = dtype.itemsize * 8 - 1
@@ -43,7 +52,9 @@ class BitCast(onnx_frontend.OnnxOpConverter):
     """The same bits as a number of another kind."""
 
     @classmethod
-    def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v26(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         what = f"BitCast {operand_facts.quote_node_name(attr)}"
         source, result = str(inputs[0].ty.dtype), dtype_name(attr["to"], what)
         if result == "bool" or np.dtype(source).itemsize != np.dtype(result).itemsize:

@@ -1,21 +1,24 @@
 """Cast and CastLike: numbers in another dtype."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from onnx import TensorProto
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
 
 _FOUR_BITS: Final = ("int4", "uint4")
 """Kept in int8 and uint8: TVM 0.27 generates wrong code for them."""
@@ -33,7 +36,9 @@ class Cast(onnx_frontend.Cast):
     """
 
     @classmethod
-    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v13(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, dtype = inputs[0], onnx_frontend.get_type(attr["to"])
         if dtype in _FOUR_BITS:
             rounded = [_round_floats(bb, data)]
@@ -59,7 +64,7 @@ class Cast(onnx_frontend.Cast):
         return whole if through == dtype else relax.op.astype(whole, dtype)
 
 
-def _round_floats(bb: Any, data: Any) -> Any:
+def _round_floats(bb: BlockBuilder, data: Expr) -> Expr:
     """Return floats as the nearest integers, halves away from 0, as onnxruntime has four bits."""
     if not str(data.ty.dtype).startswith("float"):
         return data
@@ -70,7 +75,7 @@ def _round_floats(bb: Any, data: Any) -> Any:
     return bb.normalize(relax.op.where(negative, down, up))
 
 
-def _low_bits(bb: Any, data: Any, dtype: str) -> Any:
+def _low_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
     """Return the low four bits of int8 as a number."""
     low = bb.normalize(relax.op.bitwise_and(data, relax.const(15, "int8")))
     if dtype == "uint4":

@@ -1,24 +1,33 @@
 """Clip: numbers cut to bounds."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class Clip(onnx_frontend.Clip):
     """Clip as a maximum and a minimum; a bound that is left out is the last number of the dtype."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         ends = np.finfo("float32")
         given = (attr.get("min", ends.min), attr.get("max", ends.max))
         return _clip_values(
@@ -26,9 +35,11 @@ class Clip(onnx_frontend.Clip):
         )
 
     @classmethod
-    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, low, high = (*inputs, None, None)[:3]
-        low, high = _read_scalar(low), _read_scalar(high)
+    def _impl_v13(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
+        data = inputs[0]
+        low, high = (_read_scalar(optional_input(inputs, at)) for at in (1, 2))
         if str(data.ty.dtype).startswith("float"):  # integers have no infinities
             ends = np.finfo(str(data.ty.dtype))
             low = relax.const(ends.min, data.ty.dtype) if low is None else low
@@ -39,21 +50,21 @@ class Clip(onnx_frontend.Clip):
         return _clip_values(bb, data, low, high)
 
 
-def _read_scalar(bound: Any) -> Any:
+def _read_scalar(bound: Expr | None) -> Expr | None:
     """Return a bound that is known as a scalar; PaddlePaddle writes a list of one number."""
     if isinstance(bound, GenericConst) and bound.value.numpy().shape == (1,):
         return operand_facts.make_constant(bound.value.numpy().reshape(()))
     return bound
 
 
-def _is_unusual(bound: Any) -> bool:
+def _is_unusual(bound: Expr | None) -> bool:
     """Whether a bound is computed, or is not a number, which onnxruntime takes for no bound."""
     if bound is None:
         return False
     return not isinstance(bound, GenericConst) or bool(np.isnan(bound.value.numpy()).any())
 
 
-def _clip_values(bb: Any, data: Any, low: Any, high: Any) -> Any:
+def _clip_values(bb: BlockBuilder, data: Expr, low: Expr | None, high: Expr | None) -> Expr:
     if low is not None:
         data = bb.normalize(relax.op.maximum(data, low))
     if high is not None:

@@ -1,23 +1,30 @@
 """Col2Im: an image added up from columns of windows."""
 
 import math
-from typing import Any, Final
+from typing import Final
 
 from tvm import te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class Col2Im(onnx_frontend.OnnxOpConverter):
     """Overlapping blocks of an image, summed where they overlap."""
 
     @classmethod
-    def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v18(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         what = f"of Col2Im {operand_facts.quote_node_name(attr)}"
         image, block = (
             operand_facts.require_values(inputs[at], params, f"input {at} {what}").tolist()
@@ -36,10 +43,10 @@ class Col2Im(onnx_frontend.OnnxOpConverter):
             raise ModelError(f"the shapes {what} do not fit each other")
         channels = rows // math.prod(block)
 
-        def sum_blocks(data: Any) -> Any:
+        def sum_blocks(data: te.Tensor) -> te.Tensor:
             offsets = [te.reduce_axis((0, extent), f"k{i}") for i, extent in enumerate(block)]
 
-            def at(*index: Any) -> Any:
+            def at(*index: Expr) -> Expr:
                 row, column, there = index[1], tirx.const(0, "int32"), []
                 for i, offset in enumerate(offsets):
                     place = index[2 + i] + pads[i] - offset * dilations[i]

@@ -1,22 +1,28 @@
 """Comparisons of two numbers."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class Equal(onnx_frontend.Equal):
     """Equal of bool as well: TVM compares them as floats, which LLVM refuses."""
 
     @classmethod
-    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v13(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         fixed = all(isinstance(value, GenericConst) for value in inputs)
         if fixed or str(getattr(inputs[0].ty, "dtype", "")) != "bool":
             return super()._impl_v13(bb, inputs, attr, params)

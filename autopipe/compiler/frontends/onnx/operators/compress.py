@@ -1,12 +1,23 @@
 """Compress: the slices that a condition chooses."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import ir, relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import require_constant
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+)
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import (
+    read_node_name,
+    require_constant,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     multiply_sizes,
@@ -14,20 +25,21 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
-    node_name,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
+# ruff: noqa: ARG001  TVM's converters have one signature
 
 
 class Compress(onnx_frontend.OnnxOpConverter):
     """The slices that a constant chooses."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         chosen = np.flatnonzero(require_constant("Compress", inputs[1], attr, params))
         data, axis = inputs[0], attr.get("axis")
         if axis is None:
@@ -36,8 +48,8 @@ class Compress(onnx_frontend.OnnxOpConverter):
 
 
 def convert_dynamic_compress(
-    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
-) -> Any:
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Compress: the slices that a condition chooses."""
     data, condition = inputs[:2]
     if isinstance(condition, ir.GenericConst):
@@ -50,7 +62,7 @@ def convert_dynamic_compress(
     asked = extents.shape(condition, what)
     if extents.truth(asked[0] <= sizes[int(axis)]) is not True:
         raise ModelError(f"{what}: the condition may be longer than the axis")
-    chosen = find_nonzero_places(extents, bb, condition, asked, node_name(attr))
+    chosen = find_nonzero_places(extents, bb, condition, asked, read_node_name(attr))
     return relax.op.take(data, chosen, int(axis))
 
 

@@ -1,27 +1,34 @@
 """Constant."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class Constant(onnx_frontend.Constant):
     """Constant; one without elements is computed of an input: TVM's runtime does not load it."""
 
     @classmethod
-    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v13(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         made = super()._impl_v13(bb, inputs, attr, params)
         array = made.value.numpy()
         if array.size:
             return made
         number = tirx.const(0, str(array.dtype))
 
-        def nothing(_: Any) -> Any:
+        def nothing(_: te.Tensor) -> te.Tensor:
             return te.compute(array.shape, lambda *_: number, name="nothing")
 
         source = next(value for value in params[0].values() if isinstance(value, relax.Var))

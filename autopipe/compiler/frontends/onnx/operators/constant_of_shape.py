@@ -1,27 +1,37 @@
 """ConstantOfShape: one number, many times."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from onnx.numpy_helper import to_array
 from tvm import ir, relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     shape_of,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
+# ruff: noqa: ARG001  TVM's converters have one signature
 
 
 class ConstantOfShape(onnx_frontend.ConstantOfShape):
     """One number, many times; without axes it is the number, which TVM has no shape for."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         sizes = operand_facts.read_values(inputs[0], params)
         if sizes is None or sizes.size:
             return super()._impl_v9(bb, inputs, attr, params)
@@ -30,8 +40,8 @@ class ConstantOfShape(onnx_frontend.ConstantOfShape):
 
 
 def convert_dynamic_constant_of_shape(
-    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
-) -> Any:
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """ConstantOfShape, of sizes that are open or were computed from some that are."""
     if numbers[0] is None or isinstance(inputs[0], ir.GenericConst):
         return None

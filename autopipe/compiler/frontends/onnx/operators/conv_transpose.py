@@ -1,29 +1,36 @@
 """ConvTranspose."""
 
 from math import prod
-from typing import Any, Final
+from typing import Final
 
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.conversion.window import multiply_by_stride
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape
 from autopipe.compiler.frontends.onnx.reading.tensors import Proto
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class ConvTranspose(onnx_frontend.ConvTranspose):
     """ConvTranspose to a given shape, too."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if "output_shape" in attr:
             attr = _with_pads(attr, [int(dim) for dim in inputs[0].ty.shape.values[2:]],
                               [int(dim) for dim in inputs[1].ty.shape.values[2:]])  # fmt: skip
         return super()._impl_v1(bb, inputs, attr, params)
 
 
-def _with_pads(attr: Any, sizes: list[int], window: list[int]) -> Any:
+def _with_pads(attr: Attributes, sizes: list[int], window: list[int]) -> Attributes:
     """Return the attributes with the pads that lead to the shape that is asked for."""
     rank = len(sizes)
     wanted = list(attr["output_shape"])[-rank:]

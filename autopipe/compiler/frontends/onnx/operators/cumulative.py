@@ -1,21 +1,28 @@
 """CumSum and CumProd: sums and products up to each place of an axis."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class CumProd(onnx_frontend.OnnxOpConverter):
     """Products of all elements up to each one."""
 
     @classmethod
-    def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v26(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data = inputs[0]
         axis = int(
             operand_facts.require_values(

@@ -2,32 +2,44 @@
 
 import itertools
 import math
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class DeformConv(onnx_frontend.OnnxOpConverter):
     """A convolution whose windows are read where offsets say, as a product of what was read."""
 
     @classmethod
-    def _impl_v19(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v19(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         what = f"DeformConv {operand_facts.quote_node_name(attr)}"
-        data, weight, offset, bias, mask = [*inputs, None, None][:5]
+        data, weight, offset = inputs[:3]
+        bias, mask = optional_input(inputs, 3), optional_input(inputs, 4)
         if data.ty.ndim != 4:  # noqa: PLR2004
             raise ModelError(f"{what} is of {data.ty.ndim - 2} dimensions; 2 are supported")
         batch, channels, *_ = operand_facts.require_shape(data, what)
         outputs, _, *window = operand_facts.require_shape(weight, what)
         places = operand_facts.require_shape(offset, what)[2:]
         groups = int(attr.get("group", 1))
-        read = bb.emit_te(
+        read: Expr = bb.emit_te(
             _make_sampler(attr, window), data, offset, *[mask] * (mask is not None),
             primfunc_name_hint="deformed",
         )  # fmt: skip
@@ -42,18 +54,18 @@ class DeformConv(onnx_frontend.OnnxOpConverter):
         return bb.normalize(relax.op.add(product, bias))
 
 
-def _make_sampler(attr: Any, window: list[int]) -> Any:
+def _make_sampler(attr: Attributes, window: list[int]) -> Callable[..., te.Tensor]:
     """Return what reads an image between its pixels; outside of it everything is 0."""
     strides, dilations = (attr.get(key, [1, 1]) for key in ("strides", "dilations"))
     pads, groups = attr.get("pads", [0] * 4), int(attr.get("offset_group", 1))
     taps = math.prod(window)
 
-    def sample(data: Any, offset: Any, *mask: Any) -> Any:
+    def sample(data: te.Tensor, offset: te.Tensor, *mask: te.Tensor) -> te.Tensor:
         batch, channels, *extents = (int(extent) for extent in data.shape)
         places = [int(extent) for extent in offset.shape[2:]]
         zero = tirx.const(0, data.dtype)
 
-        def at(n: Any, c: Any, tap: Any, y: Any, x: Any) -> Any:
+        def at(n: Expr, c: Expr, tap: Expr, y: Expr, x: Expr) -> Expr:
             group = tirx.floordiv(c, channels // groups) * taps + tap
             steps = (tirx.floordiv(tap, window[1]), tirx.floormod(tap, window[1]))
             corners, parts = [], []

@@ -1,11 +1,19 @@
 """DepthToSpace and SpaceToDepth."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
@@ -16,8 +24,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG001  TVM's converters have one signature
 
 _ORDERS: Final = {"DCR": [0, 3, 5, 1, 2, 4], "CRD": [0, 1, 3, 5, 2, 4]}
 """Order of the axes of blocks in SpaceToDepth."""
@@ -27,7 +34,9 @@ class SpaceToDepth(onnx_frontend.SpaceToDepth):
     """SpaceToDepth in either order of the blocks."""
 
     @classmethod
-    def _impl_v28(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v28(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if attr.get("mode", b"DCR") == b"DCR":
             return super()._impl_v1(bb, inputs, attr, params)
         size = int(attr["blocksize"])
@@ -39,8 +48,8 @@ class SpaceToDepth(onnx_frontend.SpaceToDepth):
 
 
 def convert_dynamic_space_to_depth(
-    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
-) -> Any:
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """SpaceToDepth."""
     data, block = inputs[0], int(attr["blocksize"])
     batch, channels, *image = extents.shape(data, describe_node("SpaceToDepth", attr))

@@ -1,17 +1,24 @@
 """Det: determinants of small matrices."""
 
 import itertools
-from typing import Any, Final
+from typing import Final
 
 from tvm import te
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    Size,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 _LARGEST: Final = 4
 """Rows; the number of products grows as their factorial."""
@@ -21,7 +28,9 @@ class Det(onnx_frontend.OnnxOpConverter):
     """The determinants of small matrices, as sums of products."""
 
     @classmethod
-    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v11(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         size = operand_facts.require_shape(
             inputs[0], f"input of Det {operand_facts.quote_node_name(attr)}"
         )[-1]
@@ -31,9 +40,9 @@ class Det(onnx_frontend.OnnxOpConverter):
                 f"up to {_LARGEST} are supported"
             )
 
-        def determinant(data: Any) -> Any:
-            def at(*index: Any) -> Any:
-                total = 0
+        def determinant(data: te.Tensor) -> te.Tensor:
+            def at(*index: Expr) -> Size:
+                total: Size = 0
                 for columns in itertools.permutations(range(size)):
                     product = data[*index, 0, columns[0]]
                     for row, column in list(enumerate(columns))[1:]:

@@ -1,23 +1,29 @@
 """Div and Mod, of integers too."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class Div(onnx_frontend.Div):
     """Div of integers by any number: by 0 as `compiler/arithmetic/integer_division.py` says."""
 
     @classmethod
-    def _impl_v7(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v7(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if _is_integer_constant(inputs[1]) and not inputs[1].value.numpy().all():
             return relax.op.divide(*inputs)
         return super()._impl_v7(bb, inputs, attr, params)
@@ -27,7 +33,9 @@ class Mod(onnx_frontend.Mod):
     """Mod with the sign of the divisor, or with that of the dividend."""
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if _is_integer_constant(inputs[1]) and not inputs[1].value.numpy().all():
             divide = relax.op.mod if attr.get("fmod", 0) else relax.op.floor_mod
             return divide(*inputs)
@@ -41,7 +49,7 @@ class Mod(onnx_frontend.Mod):
         return super()._impl_v10(bb, inputs, attr, params)
 
 
-def _is_integer_constant(value: Any) -> bool:
+def _is_integer_constant(value: Expr) -> bool:
     return isinstance(value, GenericConst) and value.value.numpy().dtype.kind in "iu"
 
 

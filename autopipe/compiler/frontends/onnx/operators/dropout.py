@@ -1,29 +1,39 @@
 """Dropout, which keeps all elements."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class Dropout(onnx_frontend.Dropout):
     """Dropout in inference, which drops nothing."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if attr["tvm_custom"]["num_outputs"] == 1:
             return super()._impl_v1(bb, inputs, attr, params)
         return _all_kept(bb, inputs[0])
 
     @classmethod
-    def _impl_v12(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        _, ratio, training = (*inputs, None, None)[:3]
+    def _impl_v12(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
+        ratio, training = optional_input(inputs, 1), optional_input(inputs, 2)
         if not (_is_number(training, 0, params) or _is_number(ratio, 0, params)):
             raise ModelError("Dropout with training_mode is not supported")
         if attr["tvm_custom"]["num_outputs"] == 1:
@@ -31,7 +41,7 @@ class Dropout(onnx_frontend.Dropout):
         return _all_kept(bb, inputs[0])
 
 
-def _is_number(value: Any, number: int, params: Any) -> bool:
+def _is_number(value: Expr | None, number: int, params: Parameters) -> bool:
     """Whether an input is this number; one that is left out counts as 0, except for a ratio."""
     if value is None:
         return number == 0
@@ -39,7 +49,7 @@ def _is_number(value: Any, number: int, params: Any) -> bool:
     return found is not None and found.item() == number
 
 
-def _all_kept(bb: Any, data: Any) -> Any:
+def _all_kept(bb: BlockBuilder, data: Expr) -> Expr:
     return relax.Tuple([data, bb.normalize(relax.op.ones(data.ty.shape, "bool"))])
 
 

@@ -1,16 +1,22 @@
 """Elu, Celu and Selu."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
 from autopipe.compiler.frontends.onnx.operator import Operator
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 _SELU_ALPHA: Final = 1.67326319217681884765625
 _SELU_GAMMA: Final = 1.05070102214813232421875
@@ -20,7 +26,9 @@ class Elu(onnx_frontend.OnnxOpConverter):
     """Elu of any float."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         return _compute_elu(bb, inputs[0], float(attr.get("alpha", 1.0)), 1.0)
 
 
@@ -28,7 +36,9 @@ class Celu(onnx_frontend.OnnxOpConverter):
     """Celu, whose body in ONNX overflows where x / alpha does, and makes a list of a number."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, number = inputs[0], scalar_maker(inputs[0])
         alpha = float(attr.get("alpha", 1.0))
         scaled = bb.normalize(relax.op.divide(data, number(alpha)))
@@ -41,12 +51,14 @@ class Selu(onnx_frontend.OnnxOpConverter):
     """Selu of any float."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         alpha = float(attr.get("alpha", _SELU_ALPHA))
         return _compute_elu(bb, inputs[0], alpha, float(attr.get("gamma", _SELU_GAMMA)))
 
 
-def _compute_elu(bb: Any, data: Any, alpha: float, gamma: float) -> Any:
+def _compute_elu(bb: BlockBuilder, data: Expr, alpha: float, gamma: float) -> Expr:
     number = scalar_maker(data)
     below = relax.op.subtract(bb.normalize(relax.op.exp(data)), number(1.0))
     below = bb.normalize(relax.op.multiply(below, number(alpha * gamma)))

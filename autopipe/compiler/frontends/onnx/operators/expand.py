@@ -1,11 +1,19 @@
 """Expand: broadcasting to a shape."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Size,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -19,10 +27,10 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
-
-def convert_dynamic_expand(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_expand(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Expand; a size that may be 1 is looked at when the model runs."""
     if numbers[1] is None:
         return None
@@ -37,7 +45,7 @@ def convert_dynamic_expand(extents: Extents, bb: Any, inputs: Any, numbers: Any,
     return spread_data(extents, bb, inputs[0], made)
 
 
-def _broadcast_size(extents: Extents, one: Any, other: Any) -> Any:
+def _broadcast_size(extents: Extents, one: Size, other: Size) -> Size:
     """Return the size of two that are broadcast to each other."""
     if is_number(one, 1) or extents.equal(one, other):
         return other
@@ -49,13 +57,13 @@ def _broadcast_size(extents: Extents, one: Any, other: Any) -> Any:
     return extents.simple(tirx.max(as_int64(one), as_int64(other)))
 
 
-def spread_data(extents: Extents, bb: Any, data: Any, wanted: Sequence[Any]) -> Any:
+def spread_data(extents: Extents, bb: BlockBuilder, data: Expr, wanted: Sequence[Size]) -> Expr:
     """Return data broadcast to sizes; an axis of one element repeats it."""
     before = extents.shape(data, "the input")
     shift = len(wanted) - len(before)
 
-    def compute(data: Any, wanted: Any) -> Any:
-        def at(*index: Any) -> Any:
+    def compute(data: te.Tensor, wanted: Sequence[Expr]) -> te.Tensor:
+        def at(*index: Expr) -> Expr:
             places = []
             for axis, size in enumerate(before):
                 place = index[shift + axis]

@@ -1,20 +1,27 @@
 """EyeLike: an identity matrix in the shape of another."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class EyeLike(onnx_frontend.EyeLike):
     """EyeLike in another dtype than its input has."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if "dtype" not in attr:
             return super()._impl_v9(bb, inputs, attr, params)
         rows, columns = inputs[0].ty.shape.values

@@ -1,22 +1,31 @@
 """FusedMatMul of onnxruntime: alpha times a matrix product, whose factors may be transposed."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class FusedMatMul(onnx_frontend.OnnxOpConverter):
     """A matrix product of any float."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         flags = [name for name in ("transBatchA", "transBatchB") if attr.get(name, 0)]
         if flags:
             raise ModelError(
@@ -32,7 +41,7 @@ class FusedMatMul(onnx_frontend.OnnxOpConverter):
         return relax.op.multiply(product, relax.const(alpha, product.ty.dtype))
 
 
-def _transpose(bb: Any, factor: Any, is_asked: int) -> Any:
+def _transpose(bb: BlockBuilder, factor: Expr, is_asked: int) -> Expr:
     """Swap the last two axes where it is asked for; as in onnxruntime, a vector stays as it is."""
     rank = int(factor.ty.ndim)
     if not is_asked or rank == 1:
@@ -44,6 +53,7 @@ OPERATORS: Final = (
     Operator(
         name="FusedMatMul",
         domain=MICROSOFT,
+        inputs=("A", "B"),
         converter=FusedMatMul,
         empty_result=0,
         weights={0: "kernel", 1: "kernel"},

@@ -1,17 +1,22 @@
 """Gather and its relatives: elements at computed places."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     ALONG_AXIS,
     INDEX_LISTS,
-    Attributes,
     Limits,
     PlaceRule,
     Shapes,
@@ -24,9 +29,7 @@ from autopipe.compiler.frontends.onnx.conversion.places import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 
 
 class Gather(onnx_frontend.Gather):
@@ -36,7 +39,9 @@ class Gather(onnx_frontend.Gather):
     """
 
     @classmethod
-    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v13(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         axis, data = int(attr.get("axis", 0)), inputs[0]
         sizes = read_sizes(data) if isinstance(data.ty, relax.TensorType) else None
         extent = sizes[axis] if sizes and not isinstance(data, GenericConst) else None
@@ -49,7 +54,7 @@ class Gather(onnx_frontend.Gather):
         return part if places.ndim else relax.op.squeeze(bb.normalize(part), axes)
 
 
-def _find_even_places(places: Any, extent: int) -> tuple[int, int, int] | None:
+def _find_even_places(places: Array | None, extent: int) -> tuple[int, int, int] | None:
     """Return the first and last of places along an axis, and their distance, if that is one."""
     if places is None or places.ndim > 1 or places.size == 0:
         return None

@@ -11,11 +11,13 @@ OPERATORS: Final = (
     Operator(
         name="BiasGelu",
         domain=MICROSOFT,
+        inputs=("A", "B"),
         converter=onnx_frontend.BiasGelu,
     ),
     Operator(
         name="FastGelu",
         domain=MICROSOFT,
+        inputs=("X",),
         converter=onnx_frontend.FastGelu,
     ),
     Operator(
@@ -27,6 +29,7 @@ OPERATORS: Final = (
     Operator(
         name="Gelu",
         domain=MICROSOFT,
+        inputs=("X",),
         converter=onnx_frontend.Gelu,
     ),
 )

@@ -1,12 +1,19 @@
 """GridSample and AffineGrid: an image at computed places."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    Size,
+)
+from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Limits,
     PlaceRule,
     Shapes,
@@ -15,8 +22,7 @@ from autopipe.compiler.frontends.onnx.conversion.place_limits import (
 from autopipe.compiler.frontends.onnx.conversion.places import PlacesConverter
 from autopipe.compiler.frontends.onnx.operator import Operator
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG001  TVM's converters have one signature
 
 _IMAGE: Final = 2
 """The first axis of an image, behind batch and channels."""
@@ -26,7 +32,9 @@ _LONGEST: Final = 2**16
 """Pixels that a side of an open size is taken to have at most."""
 
 
-def _limit_grid(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:  # noqa: ARG001
+def _limit_grid(
+    bb: BlockBuilder, inputs: Inputs, shape: Sequence[Size], attr: Attributes, params: Parameters
+) -> Inputs:
     """Return image and grid of an operator whose places are pixels from -1 to 1."""
     image, grid = inputs[:2]
     most = float(
@@ -37,7 +45,7 @@ def _limit_grid(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) 
     return [image, bb.normalize(relax.op.minimum(low, relax.const(most, dtype)))]
 
 
-def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:  # noqa: ARG001
+def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:
     data, places = shapes
     return [(places[0], data[0]), *((1, size) for size in data[_IMAGE:])]
 

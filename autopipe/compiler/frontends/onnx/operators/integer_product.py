@@ -8,17 +8,23 @@ from typing import Any, Final
 
 import numpy as np
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
 from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 _SHIFT: Final = {"uint8": 0, "int8": 128}
 """What makes bytes of these kinds unsigned."""
@@ -32,8 +38,8 @@ _LAYOUTS: Final = {3: ("conv1d", "NCW", "OIW"), 4: ("conv2d", "NCHW", "OIHW"),
 class _Bytes:
     """An operand: bytes of one kind, and the one that stands for zero."""
 
-    values: Any
-    zero: Any
+    values: Expr
+    zero: Expr | None
     """An int32 tensor; None where it is known to be 0."""
 
     @property
@@ -46,7 +52,9 @@ class MatMulInteger(onnx_frontend.MatMulInteger):
     """A matrix product of bytes with sums of 32 bits."""
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if min(each.ty.ndim for each in inputs[:2]) == 1:
             return super()._impl_v10(bb, inputs, attr, params)
         points = _list_zero_points(inputs)
@@ -74,7 +82,9 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
     """A convolution of bytes with sums of 32 bits."""
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         points = _list_zero_points(inputs)
         data = _make_operand(bb, inputs[0], points[0], "uint8")
         kernel = _make_operand(bb, inputs[1], points[1], "int8")
@@ -107,12 +117,12 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
         return _correct_zero_points(bb, sums, (data.zero, zero), terms)
 
 
-def make_signed(bb: Any, values: Any, zero: Any) -> _Bytes:
+def make_signed(bb: BlockBuilder, values: Expr, zero: Expr | None) -> _Bytes:
     """Return bytes as signed ones, their zero point moved with them."""
     return _make_operand(bb, values, zero, "int8")
 
 
-def _make_operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
+def _make_operand(bb: BlockBuilder, values: Expr, zero: Expr | None, wanted: str) -> _Bytes:
     """Return an operand as bytes of the wanted kind, its zero point moved with them."""
     dtype = str(values.ty.dtype)
     shift = _SHIFT[dtype] - _SHIFT[wanted]
@@ -129,7 +139,7 @@ def _make_operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
     return _Bytes(values, bb.normalize(relax.op.add(zero, relax.const(shift, "int32"))))
 
 
-def _pad_operand(bb: Any, operand: _Bytes, widths: Mapping[int, tuple[int, int]]) -> Any:
+def _pad_operand(bb: BlockBuilder, operand: _Bytes, widths: Mapping[int, tuple[int, int]]) -> Expr:
     """Return the bytes with some more of those that stand for zero around them, axis by axis."""
     width = [side for axis in range(len(operand.shape)) for side in widths.get(axis, (0, 0))]
     values, zero = operand.values, operand.zero
@@ -146,8 +156,11 @@ def _pad_operand(bb: Any, operand: _Bytes, widths: Mapping[int, tuple[int, int]]
 
 
 def _correct_zero_points(
-    bb: Any, sums: Any, zeros: tuple[Any, Any], terms: tuple[Any, Any, int]
-) -> Any:
+    bb: BlockBuilder,
+    sums: Expr,
+    zeros: tuple[Expr | None, Expr | None],
+    terms: tuple[Expr | None, Expr, int],
+) -> Expr:
     """Account for the zero points of both operands, given the sums over each and their length."""
     (left, right), (of_left, of_right, depth) = zeros, terms
     if right is not None:
@@ -159,7 +172,9 @@ def _correct_zero_points(
     return bb.normalize(sums)
 
 
-def _convolve_bytes(bb: Any, image: Any, steps: Mapping[str, Any], kernel: Any, groups: int) -> Any:
+def _convolve_bytes(
+    bb: BlockBuilder, image: Expr, steps: Mapping[str, Any], kernel: Expr, groups: int
+) -> Expr:
     """Return the sums of products; `steps` has strides, dilation and padding for Relax."""
     name, data_layout, kernel_layout = _LAYOUTS[image.ty.ndim]
     convolution = getattr(relax.op.nn, name)(
@@ -174,7 +189,9 @@ def _convolve_bytes(bb: Any, image: Any, steps: Mapping[str, Any], kernel: Any, 
     return bb.normalize(convolution)
 
 
-def _read_pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[tuple[int, int]]:
+def _read_pads(
+    sizes: Sequence[int], window: Sequence[int], attr: Attributes
+) -> list[tuple[int, int]]:
     """Return the padding before and after each axis of an image."""
     rank = len(sizes)
     mode = attr.get("auto_pad", b"NOTSET").decode()
@@ -190,18 +207,17 @@ def _read_pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[t
     return found
 
 
-def _sum_axes(bb: Any, values: Any, *axes: int) -> Any:
+def _sum_axes(bb: BlockBuilder, values: Expr, *axes: int) -> Expr:
     return bb.normalize(relax.op.sum(relax.op.astype(values, "int32"), list(axes), keepdims=True))
 
 
-def _cast_narrow(bb: Any, values: Any, dtype: str) -> Any:
+def _cast_narrow(bb: BlockBuilder, values: Expr, dtype: str) -> Expr:
     return bb.normalize(relax.op.astype(values, dtype))
 
 
-def _list_zero_points(inputs: Any) -> list[Any]:
+def _list_zero_points(inputs: Inputs) -> list[Expr | None]:
     """Return the zero points that were given, None for others."""
-    given = list(inputs)[2:4]
-    return given + [None] * (2 - len(given))
+    return [optional_input(inputs, at) for at in (2, 3)]
 
 
 OPERATORS: Final = (

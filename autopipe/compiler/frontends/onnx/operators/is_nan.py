@@ -1,21 +1,28 @@
 """IsNaN and IsInf."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class IsInf(onnx_frontend.IsInf):
     """IsInf of either sign, or of one."""
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         negative, positive = (attr.get(f"detect_{sign}", 1) for sign in ("negative", "positive"))
         if negative and positive:
             return super()._impl_v10(bb, inputs, attr, params)

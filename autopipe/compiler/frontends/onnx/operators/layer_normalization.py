@@ -1,14 +1,22 @@
 """LayerNormalization and its relatives."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class LayerNormalization(onnx_frontend.LayerNormalization):
@@ -18,8 +26,10 @@ class LayerNormalization(onnx_frontend.LayerNormalization):
     """
 
     @classmethod
-    def _impl_v17(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
-        data, scale, bias = (*inputs, None)[:3]
+    def _impl_v17(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
+        data, scale, bias = inputs[0], inputs[1], optional_input(inputs, 2)
         axes = _last_axes(data, attr)
         normalized = _layer_normal(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
         if attr["tvm_custom"]["num_outputs"] == 1:
@@ -32,8 +42,11 @@ class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
     """onnxruntime's SkipLayerNormalization, its four outputs where they are read."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
-        data, skip, scale, shift, bias = (*inputs, None, None)[:5]
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
+        data, skip, scale = inputs[:3]
+        shift, bias = optional_input(inputs, 3), optional_input(inputs, 4)
         total = bb.normalize(relax.op.add(data, skip))
         if bias is not None:
             total = bb.normalize(relax.op.add(total, bias))
@@ -53,7 +66,9 @@ class RMSNormalization(onnx_frontend.RMSNormalization):
     """
 
     @classmethod
-    def _impl_v23(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v23(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, scale = inputs[:2]
         axes, dtype = _last_axes(data, attr), str(data.ty.dtype)
         if axes[0] and dtype != "float64" and _has_shape_of(scale, data, axes):
@@ -66,12 +81,12 @@ class RMSNormalization(onnx_frontend.RMSNormalization):
         return relax.op.multiply(bb.normalize(relax.op.astype(normalized, dtype)), scale)
 
 
-def _last_axes(data: Any, attr: Any) -> list[int]:
+def _last_axes(data: Expr, attr: Attributes) -> list[int]:
     rank = data.ty.ndim
     return list(range(int(attr.get("axis", -1)) % rank, rank))
 
 
-def _has_shape_of(parameter: Any, data: Any, axes: list[int]) -> bool:
+def _has_shape_of(parameter: Expr, data: Expr, axes: list[int]) -> bool:
     """Whether a parameter has just the sizes that the data has along some axes."""
     sizes = [
         operand_facts.read_extents(value.ty, "an operand of a normalization")
@@ -80,7 +95,9 @@ def _has_shape_of(parameter: Any, data: Any, axes: list[int]) -> bool:
     return sizes[0] == [sizes[1][axis] for axis in axes] and -1 not in sizes[0]
 
 
-def _layer_normal(bb: Any, operands: tuple[Any, Any, Any], axes: list[int], epsilon: float) -> Any:
+def _layer_normal(
+    bb: BlockBuilder, operands: tuple[Expr, Expr, Expr | None], axes: list[int], epsilon: float
+) -> Expr:
     """Return data normalized over axes, times a scale, plus a bias, which may be None."""
     data, scale, bias = operands
     dtype = str(data.ty.dtype)
@@ -100,7 +117,7 @@ def _layer_normal(bb: Any, operands: tuple[Any, Any, Any], axes: list[int], epsi
     return made if bias is None else bb.normalize(relax.op.add(made, bias))
 
 
-def _compute_moments(bb: Any, data: Any, axes: list[int], epsilon: float) -> list[Any]:
+def _compute_moments(bb: BlockBuilder, data: Expr, axes: list[int], epsilon: float) -> list[Expr]:
     """Return mean and inverse deviation over axes: of float64 in float64, of others in float32."""
     compute = "float64" if str(data.ty.dtype) == "float64" else "float32"
     wide = bb.normalize(relax.op.astype(data, compute))
@@ -114,6 +131,7 @@ OPERATORS: Final = (
     Operator(
         name="EmbedLayerNormalization",
         domain=MICROSOFT,
+        inputs=("input_ids", "", "word_embedding", "position_embedding", "", "gamma", "beta"),
         converter=onnx_frontend.EmbedLayerNormalization,
     ),
     Operator(
@@ -133,6 +151,7 @@ OPERATORS: Final = (
     Operator(
         name="SkipLayerNormalization",
         domain=MICROSOFT,
+        inputs=("input", "skip", "gamma"),
         converter=SkipLayerNormalization,
     ),
 )

@@ -1,23 +1,32 @@
 """Normalizations without parameters."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class LpNormalization(onnx_frontend.OnnxOpConverter):
     """Division by the norm, 0 where that is 0."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, axis, power = inputs[0], int(attr.get("axis", -1)), int(attr.get("p", 2))
         if power == 1:
             norm = relax.op.sum(bb.normalize(relax.op.abs(data)), axis, keepdims=True)

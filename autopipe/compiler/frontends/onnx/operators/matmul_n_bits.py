@@ -82,5 +82,10 @@ def _add_numbers(body: BodyWriter, packed: str, bits: int, shape: list[int]) -> 
 
 
 OPERATORS: Final = (
-    Operator(name="MatMulNBits", domain=MICROSOFT, body=partial(write_body, _write_product)),
+    Operator(
+        name="MatMulNBits",
+        domain=MICROSOFT,
+        inputs=("A", "B", "scales"),
+        body=partial(write_body, _write_product),
+    ),
 )

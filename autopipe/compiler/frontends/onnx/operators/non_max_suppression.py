@@ -1,27 +1,37 @@
 """NonMaxSuppression: boxes that overlap no better one."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from tvm import relax, tirx
+from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+    optional_input,
+)
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     multiply_sizes,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import build_extern
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name, sum_counts
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer, build_extern
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import sum_counts
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003, PLR0913, PLR0917  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG003, PLR0913, PLR0917  TVM's converters have one signature
 
 _BOX: Final = "float32"
-_Corners = tuple[Any, Any, Any, Any]
+_Corners = tuple[Expr, Expr, Expr, Expr]
 """Least and greatest place along one axis, and along the other."""
 
 
@@ -29,16 +39,19 @@ class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
     """NonMaxSuppression, whose output TVM pads. `found` has one for sizes that are computed."""
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         raise ModelError("the size of what NonMaxSuppression finds depends on data")
 
 
 def convert_dynamic_non_max_suppression(
-    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
-) -> Any:
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """NonMaxSuppression."""
     what = describe_node("NonMaxSuppression", attr)
-    given, scores, most, overlap, least = [*inputs, None, None, None][:5]
+    given, scores = inputs[:2]
+    most, overlap, least = (optional_input(inputs, at) for at in (2, 3, 4))
     images, classes, count = extents.shape(scores, what)
     if any(str(one.ty.dtype) != "float32" for one in (given, scores)):
         raise ModelError(f"{what}: boxes and scores have to be float32")
@@ -53,19 +66,22 @@ def convert_dynamic_non_max_suppression(
     ]
     centered = bool(attr.get("center_point_box", 0))
 
-    def pick(boxes_: Any, scores: Any, order: Any, most: Any, overlap: Any, *least: Any) -> Any:
-        threshold = least[0] if least else None
-        return pick_boxes(boxes_, scores, order, most, overlap, threshold, centered=centered)
+    def pick(
+        boxes: te.Tensor, scores: te.Tensor, order: te.Tensor, *limits: te.Tensor
+    ) -> list[te.Tensor]:
+        return pick_boxes(boxes, scores, order, limits, centered=centered)
 
     made = bb.emit_te(pick, given, scores, order, *single, primfunc_name_hint="picked")
     kept, counts = (bb.emit(relax.TupleGetItem(made, at)) for at in range(2))
     limit = 0 if most is None else None if numbers[2] is None else int(numbers[2].reshape(-1)[0])
     of_class = count if limit is None else min(extents.bounds(count)[1], max(limit, 0))
     ends, found = sum_counts(
-        extents, bb, counts, node_name(attr), multiply_sizes([images, classes, of_class])
+        extents, bb, counts, read_node_name(attr), multiply_sizes([images, classes, of_class])
     )
 
-    def listed(kept: Any, counts: Any, ends: Any, found: Any, classes: Any) -> Any:
+    def listed(
+        kept: te.Tensor, counts: te.Tensor, ends: te.Tensor, found: Expr, classes: Expr
+    ) -> te.Tensor:
         return list_boxes(kept, counts, ends, classes, found)
 
     return bb.emit_te(
@@ -73,7 +89,7 @@ def convert_dynamic_non_max_suppression(
     )
 
 
-def _make_single(bb: Any, value: Any, dtype: str, default: float) -> Any:
+def _make_single(bb: BlockBuilder, value: Expr | None, dtype: str, default: float) -> Expr:
     """Return one number as a tensor [1]."""
     if value is None:
         return relax.const([default], dtype)
@@ -82,17 +98,20 @@ def _make_single(bb: Any, value: Any, dtype: str, default: float) -> Any:
 
 
 def pick_boxes(
-    boxes: Any, scores: Any, order: Any, most: Any, overlap: Any, least: Any, *, centered: bool
-) -> list[Any]:
+    boxes: te.Tensor,
+    scores: te.Tensor,
+    order: te.Tensor,
+    limits: Sequence[te.Tensor],
+    *,
+    centered: bool,
+) -> list[te.Tensor]:
     """Return which boxes are picked and how many, for each class of each image.
 
     Args:
         boxes: [images, boxes, 4] corners; with `centered` middle, width and height.
         scores: [images, classes, boxes].
         order: [images, classes, boxes], places of the scores from the best one down.
-        most: [1] int64: how many are picked of a class.
-        overlap: [1]: intersection over union of two boxes that both stay, at most.
-        least: [1]: only better scores count; None takes all.
+        limits: [1] each: boxes of a class, intersection over union, and the least score, if any.
         centered: Whether boxes have a middle.
 
     Returns [images * classes, boxes] int64, of which the first ones hold, and [images * classes].
@@ -100,7 +119,7 @@ def pick_boxes(
     images, classes, count = scores.shape
     jobs = images * classes
 
-    def write(*buffers: Any) -> None:
+    def write(*buffers: LoopBuffer) -> None:
         *given, kept, counts = buffers
         boxes, scores, order, most, overlap, *rest = given
         with T.parallel(as_int64(0), jobs) as job:
@@ -121,16 +140,16 @@ def pick_boxes(
                         number[0] = number[0] + as_int64(1)
             counts[job] = number[0]
 
-    given = [boxes, scores, order, most, overlap, *([] if least is None else [least])]
+    given = [boxes, scores, order, *limits]
     return build_extern(write, given, [([jobs, count], "int64"), ([jobs], "int64")], "picked")
 
 
 def _mark_good_boxes(
-    good: Any,
-    kept: tuple[Any, Any, Any, Any],
-    number: Any,
-    box: Any,
-    most: Any,
+    good: LoopBuffer,
+    kept: tuple[LoopBuffer, Expr, LoopBuffer, Expr],
+    number: Expr,
+    box: Expr,
+    most: Expr,
     centered: bool,  # noqa: FBT001
 ) -> None:
     """Write loops that leave 1 in `good` if a box overlaps none of those that are picked yet."""
@@ -146,10 +165,12 @@ def _mark_good_boxes(
         other[0] = other[0] + as_int64(1)
 
 
-def list_boxes(kept: Any, counts: Any, ends: Any, classes: Any, found: Any) -> Any:
+def list_boxes(
+    kept: te.Tensor, counts: te.Tensor, ends: te.Tensor, classes: Expr, found: Expr
+) -> te.Tensor:
     """Return image, class and box of each that was picked: [found, 3]."""
 
-    def write(kept: Any, counts: Any, ends: Any, out: Any) -> None:
+    def write(kept: LoopBuffer, counts: LoopBuffer, ends: LoopBuffer, out: LoopBuffer) -> None:
         with (
             T.parallel(as_int64(0), counts.shape[0]) as job,
             T.serial(as_int64(0), counts[job]) as at,
@@ -162,11 +183,11 @@ def list_boxes(kept: Any, counts: Any, ends: Any, classes: Any, found: Any) -> A
     return build_extern(write, [kept, counts, ends], [([found, 3], "int64")], "listed")[0]
 
 
-def _make_variable() -> Any:
+def _make_variable() -> LoopBuffer:
     return T.buffer_proxy(T.alloc_buffer((1,), "int64", scope="local"))
 
 
-def _find_corners(boxes: Any, image: Any, box: Any, *, centered: bool) -> _Corners:
+def _find_corners(boxes: LoopBuffer, image: Expr, box: Expr, *, centered: bool) -> _Corners:
     first, second, third, fourth = (boxes[image, box, as_int64(number)] for number in range(4))
     if centered:
         half = tirx.const(2.0, _BOX)
@@ -180,7 +201,7 @@ def _find_corners(boxes: Any, image: Any, box: Any, *, centered: bool) -> _Corne
     )  # fmt: skip
 
 
-def _is_overlapping(one: _Corners, two: _Corners, most: Any) -> Any:
+def _is_overlapping(one: _Corners, two: _Corners, most: Expr) -> Expr:
     """Whether two boxes have more in common than allowed, as a part of what both cover."""
     zero = tirx.const(0.0, _BOX)
     sides = [tirx.min(one[at + 1], two[at + 1]) - tirx.max(one[at], two[at]) for at in (0, 2)]

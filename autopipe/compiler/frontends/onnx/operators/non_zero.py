@@ -1,12 +1,24 @@
 """NonZero: the places of what is not 0."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from tvm import ir, relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import require_constant
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+)
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import (
+    read_node_name,
+    require_constant,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
@@ -14,38 +26,39 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
-    node_name,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG001, ARG003  TVM's converters have one signature
 
 
 class NonZero(onnx_frontend.OnnxOpConverter):
     """The places of what is not 0 in a constant."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data = require_constant("NonZero", inputs[0], attr, params)
         places = np.stack(np.nonzero(np.atleast_1d(data)))
         return relax.const(places.astype("int64"), "int64")
 
 
 def convert_dynamic_non_zero(
-    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
-) -> Any:
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """NonZero: the places of what is not 0, one column each."""
     data = inputs[0]
     if isinstance(data, ir.GenericConst):
         return None
     sizes = extents.shape(data, describe_node("NonZero", attr)) or [1]
-    found = find_nonzero_places(extents, bb, data, sizes, node_name(attr))
+    found = find_nonzero_places(extents, bb, data, sizes, read_node_name(attr))
     if len(sizes) == 1:
         return relax.op.reshape(found, shape_of([1, *extents.shape(found, "places")]))
 
-    def compute(places: Any, *sizes: Any) -> Any:
-        def at(axis: Any, place: Any) -> Any:
+    def compute(places: te.Tensor, *sizes: Sequence[Expr]) -> te.Tensor:
+        def at(axis: Expr, place: Expr) -> Expr:
             value, rest = as_int64(0), places[place]
             for number in reversed(range(len(sizes))):
                 value = tirx.if_then_else(axis == number, tirx.floormod(rest, sizes[number]), value)

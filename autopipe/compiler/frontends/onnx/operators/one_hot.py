@@ -1,30 +1,37 @@
 """OneHot as ONNX defines it, of a depth that is known or computed."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     as_integer,
     is_open,
+    single_as_array,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Array
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class OneHot(onnx_frontend.OneHot):
     """OneHot in the dtype of its values, its depth in any form."""
 
     @classmethod
-    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v11(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if not str(inputs[0].ty.dtype).startswith(("int", "uint")):
             places = bb.normalize(relax.op.astype(inputs[0], "int64"))
             inputs = onnx_frontend.onnx_input([places, *list(inputs)[1:]])
@@ -40,7 +47,9 @@ class OneHot(onnx_frontend.OneHot):
         return result if result.ty.dtype == dtype else relax.op.astype(result, dtype)
 
 
-def _select_computed_values(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+def _select_computed_values(
+    bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+) -> Expr:
     """Return OneHot of two values that are computed."""
     what = f"OneHot {operand_facts.quote_node_name(attr)}"
     depth = int(operand_facts.require_values(inputs[1], params, f"the depth of {what}").item())
@@ -48,7 +57,9 @@ def _select_computed_values(bb: Any, inputs: Any, attr: Any, params: Any) -> Any
     return compute_one_hot(bb, inputs, attr, relax.const(depth, "int64"), row)
 
 
-def compute_one_hot(bb: Any, inputs: Any, attr: Any, depth: Any, row: Any) -> Any:
+def compute_one_hot(
+    bb: BlockBuilder, inputs: Inputs, attr: Attributes, depth: Expr, row: Expr
+) -> Expr:
     """Return the second of two values at the index along a new axis, and the first elsewhere.
 
     `depth` is a scalar of int64, and `row` the numbers below it. An index counts from the end if it
@@ -67,15 +78,16 @@ def compute_one_hot(bb: Any, inputs: Any, attr: Any, depth: Any, row: Any) -> An
     return relax.op.where(bb.normalize(hot), bb.normalize(on), bb.normalize(off))
 
 
-def convert_dynamic_one_hot(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_one_hot(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """OneHot of an open depth."""
     if numbers[1] is None or not is_open(numbers[1].reshape(-1)[:1]):
         return None
     depth = numbers[1].reshape(-1)[0]
     row = bb.emit(relax.op.arange(as_integer(0), as_int64(depth), as_integer(1), "int64"))
-    number: Array = np.empty((), object)
-    number[()] = depth
-    return compute_one_hot(bb, inputs, attr, extents.put(bb, number, "int64"), row)
+    number = extents.put(bb, single_as_array(depth), "int64")
+    return compute_one_hot(bb, inputs, attr, number, row)
 
 
 OPERATORS: Final = (

@@ -1,21 +1,28 @@
 """Optional values."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class OptionalHasElement(onnx_frontend.OptionalHasElement):
     """OptionalHasElement, of nothing too."""
 
     @classmethod
-    def _impl_v15(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v15(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if not any(value is not None for value in inputs):
             return operand_facts.make_constant(np.zeros((), "bool"))
         return super()._impl_v15(bb, inputs, attr, params)

@@ -1,13 +1,23 @@
 """Pad and CenterCropPad."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from onnx import numpy_helper
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+    Size,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
@@ -21,22 +31,29 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 from autopipe.compiler.frontends.onnx.reading.tensors import describe_node as tell_node
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
 
 class Pad(onnx_frontend.Pad):
     """Pad by any number."""
 
     @classmethod
-    def _parse_pads_and_axes(cls, inputs: Any, params: Any) -> Any:
-        given = list(inputs)
+    def _parse_pads_and_axes(
+        cls, inputs: Inputs, params: Parameters
+    ) -> tuple[list[int], list[int], list[int]]:
+        given: list[Expr | None] = list(inputs)
         if _is_computed(inputs, params):
             given[2] = None
         operand_facts.require_values(given[1], params, "what Pad adds")
         return super()._parse_pads_and_axes(onnx_frontend.onnx_input(given), params)
 
     @classmethod
-    def _lower_pad(cls, bb: Any, inputs: Any, attr: Any, params: Any, allowed_modes: Any) -> Any:
+    def _lower_pad(
+        cls,
+        bb: BlockBuilder,
+        inputs: Inputs,
+        attr: Attributes,
+        params: Parameters,
+        allowed_modes: object,
+    ) -> Expr:
         mode = operand_facts.decode_text(attr.get("mode", b"constant"))
         before, after, _ = cls._parse_pads_and_axes(inputs, params)
         if mode != "constant":
@@ -50,11 +67,11 @@ class Pad(onnx_frontend.Pad):
             return super()._lower_pad(bb, inputs, attr, params, allowed_modes)
         number = bb.normalize(relax.op.reshape(inputs[2], []))
 
-        def pad(data: Any, number: Any) -> Any:
+        def pad(data: te.Tensor, number: Expr) -> te.Tensor:
             sizes = [int(size) for size in data.shape]
             shape = [sum(each) for each in zip(before, sizes, after, strict=True)]
 
-            def at(*index: Any) -> Any:
+            def at(*index: Expr) -> Expr:
                 places = [place - less for place, less in zip(index, before, strict=True)]
                 inside = [
                     tirx.all(place >= 0, place < size)
@@ -67,7 +84,7 @@ class Pad(onnx_frontend.Pad):
         return bb.emit_te(pad, inputs[0], number, primfunc_name_hint="pad")
 
 
-def _crop_data(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) -> Any:
+def _crop_data(bb: BlockBuilder, data: Expr, before: Sequence[int], after: Sequence[int]) -> Expr:
     """Return data without the elements that negative widths take away.
 
     They go first: what is put around the rest is taken from the rest.
@@ -81,7 +98,7 @@ def _crop_data(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) 
     return bb.normalize(relax.op.strided_slice(data, axes, firsts, ends))
 
 
-def _check_reflection(data: Any, widths: Sequence[int], attr: Any) -> None:
+def _check_reflection(data: Expr, widths: Sequence[int], attr: Attributes) -> None:
     """Refuse a border that reflects more than there is; the first element is not repeated."""
     sizes = operand_facts.read_extents(
         data.ty, f"input of Pad {operand_facts.quote_node_name(attr)}"
@@ -94,13 +111,15 @@ def _check_reflection(data: Any, widths: Sequence[int], attr: Any) -> None:
             )
 
 
-def _is_computed(inputs: Any, params: Any) -> bool:
+def _is_computed(inputs: Inputs, params: Parameters) -> bool:
     """Whether the number that is put around the data is not known before the model runs."""
-    number = (*inputs, None, None)[2]
+    number = optional_input(inputs, 2)
     return number is not None and operand_facts.read_values(number, params) is None
 
 
-def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_pad(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Pad of an open size, or by one."""
     what = describe_node("Pad", attr)
     sizes = extents.shape(inputs[0], what)
@@ -109,20 +128,19 @@ def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, at
         return None
     mode = operand_facts.decode_text(attr.get("mode", b"constant"))
     made = [extents.simple(sum(three)) for three in zip(before, sizes, after, strict=True)]
-    number = inputs[2] if len(inputs) > 2 else None  # noqa: PLR2004
-    dtype = str(inputs[0].ty.dtype)
+    number = optional_input(inputs, 2)
     if number is None:
-        number = relax.const(attr.get("value", 0), dtype)
+        number = relax.const(attr.get("value", 0), str(inputs[0].ty.dtype))
     number = bb.emit(relax.op.reshape(number, []))
     rank = len(sizes)
     if mode != "constant":
         needed = _list_needed_elements(extents, mode, zip(sizes, before, after, strict=True))
         extents.require(bb, needed, f"{what} in mode {mode} adds more than there is")
 
-    def compute(data: Any, number: Any, given: Any) -> Any:
+    def compute(data: te.Tensor, number: Expr, given: Sequence[Expr]) -> te.Tensor:
         shifts = given[rank:]
 
-        def at(*index: Any) -> Any:
+        def at(*index: Expr) -> Expr:
             places = [place - shift for place, shift in zip(index, shifts, strict=True)]
             if mode != "constant":
                 return data[
@@ -147,8 +165,8 @@ def convert_dynamic_pad(extents: Extents, bb: Any, inputs: Any, numbers: Any, at
 
 
 def _list_needed_elements(
-    extents: Extents, mode: str, axes: Iterable[Any]
-) -> list[tuple[Any, Any]]:
+    extents: Extents, mode: str, axes: Iterable[tuple[Size, Size, Size]]
+) -> list[tuple[Size, Size]]:
     """Return how many elements a border is taken from, and how many there are, by axis."""
     pairs = []
     for size, low, high in axes:
@@ -158,39 +176,40 @@ def _list_needed_elements(
     return pairs
 
 
-def _is_none(number: Any) -> bool:
+def _is_none(number: Size) -> bool:
     return isinstance(number, int) and number == 0
 
 
 def _read_pads(
-    inputs: Any, numbers: Sequence[Array | None], attr: Mapping[str, Any], rank: int, what: str
-) -> tuple[list[Any], list[Any]]:
+    inputs: Inputs, numbers: Sequence[Array | None], attr: Attributes, rank: int, what: str
+) -> tuple[list[Size], list[Size]]:
     given = attr.get("pads", numbers[1])
     if given is None:
         raise ModelError(f"what {what} adds depends on what the model is given")
     pads = [number if not isinstance(number, int) else int(number) for number in list(given)]
     half = len(pads) // 2
     axes = list(range(half))
-    if len(inputs) > 3 and inputs[3] is not None:  # noqa: PLR2004
+    if optional_input(inputs, 3) is not None:
         if numbers[3] is None:
             raise ModelError(f"which axes {what} works on depends on what the model is given")
         axes = [int(axis) % rank for axis in numbers[3]]
-    before, after = [0] * rank, [0] * rank
+    before: list[Size] = [0] * rank
+    after: list[Size] = [0] * rank
     for at, axis in enumerate(axes):
         before[axis], after[axis] = pads[at], pads[half + at]
     return before, after
 
 
-def _find_edge_place(place: Any, size: Any) -> Any:
+def _find_edge_place(place: Expr, size: Expr) -> Expr:
     return tirx.max(tirx.min(place, size - 1), as_integer(0))
 
 
-def _find_reflected_place(place: Any, size: Any) -> Any:
+def _find_reflected_place(place: Expr, size: Expr) -> Expr:
     front = tirx.if_then_else(place < 0, -place, place)
     return tirx.if_then_else(front >= size, 2 * size - 2 - front, front)
 
 
-_PLACES: Final[Mapping[str, Any]] = {
+_PLACES: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
     "edge": _find_edge_place,
     "reflect": _find_reflected_place,
     "wrap": tirx.floormod,

@@ -1,22 +1,28 @@
 """Pooling over windows, and over the whole image."""
 
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.conversion.places import limit_to_extents
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
 from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
 
 _OUTER: Final = 2
 """Batch and channels, which are no axes of the window."""
@@ -26,7 +32,9 @@ class MaxPool(onnx_frontend.MaxPool):
     """MaxPool, and the places of the maxima where they are read."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         attr = _pad_attributes(inputs[0], attr)
         pooled = super()._impl_v1(bb, inputs, attr, params)
         if attr["tvm_custom"]["num_outputs"] == 1:
@@ -39,7 +47,9 @@ class AveragePool(onnx_frontend.AveragePool):
     """AveragePool, padded to the same size with gaps in the window, too."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         return super()._impl_v1(bb, inputs, _pad_attributes(inputs[0], attr), params)
 
 
@@ -50,7 +60,9 @@ class LpPool(onnx_frontend.LpPool):
     """
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, power = inputs[0], int(attr.get("p", 2))
         number = partial(relax.const, dtype=str(data.ty.dtype))
         attr = _filled_up(data, _pad_attributes(data, attr))
@@ -65,7 +77,7 @@ class LpPool(onnx_frontend.LpPool):
         total = bb.normalize(relax.op.multiply(bb.normalize(mean), number(count)))
         if power == 1:
             return total
-        if power == 2:  # noqa: PLR2004
+        if power == 2:  # noqa: PLR2004 - the square is a product
             return relax.op.sqrt(total)
         return relax.op.power(total, number(1 / power))
 
@@ -74,9 +86,11 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
     """MaxUnpool to the shape that follows; to another, runtimes differ in what places mean."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         what = f"MaxUnpool {operand_facts.quote_node_name(attr)}"
-        data, places, wanted = [*inputs, None][:3]
+        data, places, wanted = inputs[0], inputs[1], optional_input(inputs, 2)
         sizes, window = (
             operand_facts.require_shape(data, f"input of {what}"),
             list(attr["kernel_shape"]),
@@ -100,7 +114,7 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
         return relax.op.reshape(spread, shape)
 
 
-def _pad_attributes(data: Any, attr: Any) -> Any:
+def _pad_attributes(data: Expr, attr: Attributes) -> Attributes:
     """Return the attributes with pads in place of the wish for as many results as strides fit."""
     wish = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
     if not wish.startswith("SAME_"):
@@ -121,7 +135,7 @@ def _pad_attributes(data: Any, attr: Any) -> Any:
     return {**kept, "pads": first + last}
 
 
-def _filled_up(data: Any, attr: Any) -> Any:
+def _filled_up(data: Expr, attr: Attributes) -> Attributes:
     """Return the attributes with enough padding for the windows that `ceil_mode` has hang over.
 
     A window that would begin in the padding at the end is left out.
@@ -146,7 +160,7 @@ def _filled_up(data: Any, attr: Any) -> Any:
     return {**attr, "pads": pads}
 
 
-def _find_maximum_places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:
+def _find_maximum_places(bb: BlockBuilder, data: Expr, pooled: Expr, attr: Attributes) -> Expr:
     """Return where the first maximum of each window is, counted through the whole input."""
     what = f"MaxPool {operand_facts.quote_node_name(attr)}"
     sizes, results = (
@@ -155,11 +169,11 @@ def _find_maximum_places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:
     )
     inner = sizes[_OUTER:]
 
-    def whole(data: Any) -> Any:
+    def whole(data: te.Tensor) -> te.Tensor:
         pool = _window_places(attr, inner)
         found = te.compute(results, lambda *index: pool(data, index), name="max_pool_places")[0]
 
-        def at(*index: Any) -> Any:
+        def at(*index: Expr) -> Expr:
             place, image = found[index], index[0] * sizes[1] + index[1]
             if attr.get("storage_order", 0):
                 place = _by_columns(place, inner)
@@ -170,7 +184,9 @@ def _find_maximum_places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:
     return bb.emit_te(whole, data, primfunc_name_hint="max_pool_places")
 
 
-def _window_places(attr: Any, inner: list[int]) -> Any:
+def _window_places(
+    attr: Attributes, inner: list[int]
+) -> Callable[[te.Tensor, Sequence[Expr]], Sequence[Expr]]:
     """Return what computes, of data and an index, place and value of a window's first maximum.
 
     Places are counted through an image; those in the padding do not count.
@@ -181,7 +197,7 @@ def _window_places(attr: Any, inner: list[int]) -> Any:
     steps = [te.reduce_axis((0, size), f"k{i}") for i, size in enumerate(attr["kernel_shape"])]
     first = te.comm_reducer(_choose_larger, _make_least, name="first_largest")
 
-    def pool(data: Any, index: Any) -> Any:
+    def pool(data: te.Tensor, index: Sequence[Expr]) -> Sequence[Expr]:
         there = [
             index[_OUTER + i] * strides[i] + step * dilations[i] - pads[i]
             for i, step in enumerate(steps)
@@ -201,7 +217,7 @@ def _window_places(attr: Any, inner: list[int]) -> Any:
     return pool
 
 
-def _choose_larger(one: Any, other: Any) -> Any:
+def _choose_larger(one: Sequence[Expr], other: Sequence[Expr]) -> tuple[Expr, ...]:
     """Choose between two places with their values: the larger, of equal ones the first."""
     equal = tirx.all(other[1] == one[1], other[0] < one[0])
     better = tirx.any(one[0] < 0, other[1] > one[1], equal)
@@ -209,11 +225,11 @@ def _choose_larger(one: Any, other: Any) -> Any:
     return tuple(tirx.Select(taken, b, a) for a, b in zip(one, other, strict=True))
 
 
-def _make_least(place: Any, value: Any) -> Any:
+def _make_least(place: object, value: object) -> tuple[Expr, Expr]:
     return tirx.const(-1, place), tirx.min_value(value)
 
 
-def _by_columns(place: Any, sizes: list[int]) -> Any:
+def _by_columns(place: Expr, sizes: list[int]) -> Expr:
     """Return a place that was counted along the last axis, counted along the first."""
     digits = []
     for size in reversed(sizes):

@@ -1,16 +1,19 @@
 """Pow."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
 
 _LARGEST_CHAIN: Final = 8
 """Integers to a greater power than this are computed as double precision."""
@@ -20,7 +23,9 @@ class Pow(onnx_frontend.Pow):
     """Pow of any two types: the result has that of the base."""
 
     @classmethod
-    def _impl_v7(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v7(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         base, exponent = inputs
         of_base, of_exponent = (str(value.ty.dtype) for value in inputs)
         if of_base.startswith("float"):
@@ -36,7 +41,7 @@ class Pow(onnx_frontend.Pow):
         return relax.op.astype(relax.op.power(*wide), of_base)
 
 
-def _read_exponent(exponent: Any) -> int | None:
+def _read_exponent(exponent: Expr) -> int | None:
     """Return a constant exponent that is one small number, None for others."""
     if not isinstance(exponent, GenericConst):
         return None
@@ -45,7 +50,7 @@ def _read_exponent(exponent: Any) -> int | None:
     return int(values.item()) if small and values.item() == int(values.item()) else None
 
 
-def _multiply_repeatedly(bb: Any, base: Any, times: int) -> Any:
+def _multiply_repeatedly(bb: BlockBuilder, base: Expr, times: int) -> Expr:
     result = base
     for _ in range(times - 1):
         result = bb.normalize(relax.op.multiply(result, base))

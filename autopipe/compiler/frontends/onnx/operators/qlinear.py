@@ -12,6 +12,9 @@ from autopipe.compiler.frontends.onnx.rewriting.body_writer import BodyWriter, w
 _ONE_AXIS: Final = 13
 """The first opset whose Softmax is over one axis."""
 _CHANNELS_LAST: Final = "channels_last"
+_UNARY: Final = ("X", "X_scale", "", "Y_scale")
+_BINARY: Final = ("A", "A_scale", "", "B", "B_scale", "", "C_scale")
+"""Inputs of operators on one tensor and on two; zero points may be left out."""
 _WINDOW: Final = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 
 
@@ -98,71 +101,83 @@ OPERATORS: Final = (
     Operator(
         name="DynamicQuantizeMatMul",
         domain=MICROSOFT,
+        inputs=("A", "B", "b_scale"),
         body=partial(write_body, _write_dynamic_matmul),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="MatMulIntegerToFloat",
         domain=MICROSOFT,
+        inputs=("A", "B", "a_scale", "b_scale"),
         body=partial(write_body, _write_matmul_to_float),
     ),
     Operator(
         name="QGemm",
         domain=MICROSOFT,
+        inputs=("A", "a_scale", "", "B", "b_scale"),
         body=partial(write_body, _write_gemm),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearAdd",
         domain=MICROSOFT,
+        inputs=_BINARY,
         body=partial(write_body, partial(_write_binary, "Add")),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearAveragePool",
         domain=MICROSOFT,
+        inputs=_UNARY,
         body=partial(write_body, partial(_write_pool, "AveragePool", _WINDOW)),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearConcat",
         domain=MICROSOFT,
+        inputs=("Y_scale", "", "X", "X_scale"),
         body=partial(write_body, _write_concat),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearGlobalAveragePool",
         domain=MICROSOFT,
+        inputs=_UNARY,
         body=partial(write_body, partial(_write_pool, "GlobalAveragePool", ())),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearLeakyRelu",
         domain=MICROSOFT,
+        inputs=_UNARY,
         body=partial(write_body, partial(_write_unary, "LeakyRelu", ("alpha",))),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearMul",
         domain=MICROSOFT,
+        inputs=_BINARY,
         body=partial(write_body, partial(_write_binary, "Mul")),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearSigmoid",
         domain=MICROSOFT,
+        inputs=_UNARY,
         body=partial(write_body, partial(_write_unary, "Sigmoid", ())),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearSoftmax",
         domain=MICROSOFT,
+        inputs=_UNARY,
         body=partial(write_body, _write_softmax),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QLinearWhere",
         domain=MICROSOFT,
+        inputs=("condition", "X", "x_scale", "", "Y", "y_scale", "", "z_scale"),
         body=partial(write_body, _write_where),
         traits=Trait.ROUNDS_TO_STEPS,
     ),

@@ -1,10 +1,18 @@
 """Range: numbers in even steps."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+)
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     ExactPart,
     Extents,
@@ -13,21 +21,19 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_integer,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
 
 def _count_between_known_numbers(
-    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
-) -> Any:
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Range of whole numbers."""
-    if any(one is None for one in numbers[:3]):
+    known = [one.reshape(-1)[0] for one in numbers[:3] if one is not None]
+    if len(known) < len(numbers[:3]):
         return None
-    start, limit, step = (one.reshape(-1)[0] for one in numbers[:3])
+    start, limit, step = known
     dtype = str(inputs[0].ty.dtype)
     if dtype.startswith("float"):
         parts = (start, limit, step)
@@ -58,7 +64,9 @@ def _count_between_known_numbers(
     return places if dtype == "int64" else relax.op.astype(places, dtype)
 
 
-def convert_dynamic_range(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_range(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Range between numbers that are computed."""
     if all(one is not None for one in numbers[:3]):
         return _count_between_known_numbers(extents, bb, inputs, numbers, attr)
@@ -72,9 +80,9 @@ def convert_dynamic_range(extents: Extents, bb: Any, inputs: Any, numbers: Any, 
         steps = bb.emit(relax.op.negative(back))
     count = bb.emit(relax.op.astype(steps, "int64"))
     count = bb.emit(relax.op.maximum(count, relax.const([0], "int64")))
-    (found,) = extents.read(bb, count, node_name(attr))
+    (found,) = extents.read(bb, count, read_node_name(attr))
 
-    def compute(start: Any, step: Any, found: Any) -> Any:
+    def compute(start: te.Tensor, step: te.Tensor, found: Expr) -> te.Tensor:
         return te.compute(
             [found], lambda at: start[0] + tirx.Cast(dtype, at) * step[0], name="range"
         )

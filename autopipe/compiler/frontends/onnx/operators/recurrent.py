@@ -4,26 +4,34 @@ What of a layer does not wait for the step before, the product of all inputs wit
 the biases, is one matrix product for all steps and both directions. The steps are one PrimFunc.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Converter,
+    Inputs,
+    Parameters,
+    Size,
+)
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.integer_product import MatMulInteger, make_signed
-from autopipe.compiler.frontends.onnx.operators.quantize_linear import DynamicQuantizeLinear
+from autopipe.compiler.frontends.onnx.operators.quantize_linear import quantize_to_range
 from autopipe.compiler.frontends.onnx.recurrent import finite_weights
 from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Recurrence
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003, SLF001  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003, SLF001  TVM's converters have one signature
 
 _INPUTS: Final = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 _SCALES: Final = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
@@ -42,15 +50,14 @@ class _Recurrent(onnx_frontend.OnnxOpConverter):
     kind = ""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         given = {
             name: value
             for name, value in zip(_INPUTS, list(inputs), strict=False)
             if value is not None
         }
-        missing = [name for name in _INPUTS[:3] if name not in given]
-        if missing:
-            raise ModelError(f"{cls.kind}: input {missing[0]} is missing")
         return _Layer(bb, cls.kind, given, attr).convert()
 
 
@@ -58,7 +65,13 @@ class _Layer:
     """The conversion of one layer."""
 
     def __init__(
-        self, bb: Any, kind: str, given: Mapping[str, Any], attr: Any, *, rounded: bool = False
+        self,
+        bb: BlockBuilder,
+        kind: str,
+        given: Mapping[str, Expr],
+        attr: Attributes,
+        *,
+        rounded: bool = False,
     ) -> None:
         self._bb, self._attributes = bb, attr
         self._dtype = str(given["X"].ty.dtype)
@@ -87,11 +100,11 @@ class _Layer:
             if name not in as_they_are:
                 self._given[name] = self._cast(value, self._form.dtype)
 
-    def convert(self) -> Any:
+    def convert(self) -> Expr:
         """Return the outputs of the layer."""
         return self._finished(self._loops(self._form, self._products()))
 
-    def _products(self) -> Any:
+    def _products(self) -> Expr:
         """Return the input's part of all sums: [steps, batch, directions * gates * hidden]."""
         form, w = self._form, self._given["W"]
         columns = self._emit(relax.op.reshape(w, [form.columns, -1]))
@@ -100,7 +113,7 @@ class _Layer:
         bias = self._bias()
         return product if bias is None else self._emit(relax.op.add(product, bias))
 
-    def _bias(self) -> Any:
+    def _bias(self) -> Expr | None:
         """Return the biases that are added to the product, or None if there are none."""
         if "B" not in self._given:
             return None
@@ -115,17 +128,21 @@ class _Layer:
         total = self._emit(relax.op.add(of_input, of_state))
         return self._emit(relax.op.reshape(total, [form.columns]))
 
-    def _part(self, name: str, start: int, end: int) -> Any:
+    def _part(self, name: str, start: int, end: int) -> Expr:
         """Return some columns of an input."""
         return self._emit(relax.op.strided_slice(self._given[name], [1], [start], [end]))
 
-    def _recurrent(self) -> dict[str, Any]:
+    def _recurrent(self) -> dict[str, Expr]:
         """Return the recurrent weights and what the loops are to know of them."""
         return {"r": self._emit(relax.op.permute_dims(self._given["R"], [0, 2, 1]))}
 
-    def _loops(self, form: Recurrence, products: Any) -> Any:
+    def _loops(self, form: Recurrence, products: Expr) -> Expr:
         """Return the results of the steps."""
-        given = {"x": products, "p": self._given.get("P"), "lengths": self._lengths}
+        given: dict[str, Expr | None] = {
+            "x": products,
+            "p": self._given.get("P"),
+            "lengths": self._lengths,
+        }
         given |= self._recurrent()
         for name in form.states:
             given[name] = self._given.get(f"initial_{name}")
@@ -133,10 +150,9 @@ class _Layer:
             size = 2 * form.gates * form.hidden
             given["bias"] = self._part("B", size - form.hidden, size)
         arguments = [
-            self._emit(relax.op.zeros(self._filled(name, shape), dtype))
-            if given.get(name) is None
-            else given[name]
+            self._emit(relax.op.zeros(self._filled(name, shape), dtype)) if value is None else value
             for name, (shape, dtype) in form.inputs.items()
+            for value in (given.get(name),)
         ]
         results = [
             relax.TensorType(self._filled(name, shape), form.dtype)
@@ -145,11 +161,11 @@ class _Layer:
         function = self._bb.add_func(plain.write(form), form.kind.lower())
         return self._emit(relax.call_tir(function, relax.Tuple(arguments), results))
 
-    def _filled(self, name: str, shape: tuple[int, ...]) -> Any:
+    def _filled(self, name: str, shape: tuple[int, ...]) -> Sequence[Size]:
         """Return the shape of an input or output of the loops."""
         return plain.filled(name, shape, self._sizes) if self._form.is_open else shape
 
-    def _finished(self, results: Any) -> Any:
+    def _finished(self, results: Expr) -> Expr:
         """Return the outputs in the layout and dtype of the node."""
         outputs = []
         for place in range(len(self._form.outputs)):
@@ -160,7 +176,7 @@ class _Layer:
             outputs.append(self._cast(value, self._dtype))
         return relax.Tuple(outputs)
 
-    def _own_lengths(self, steps: int) -> Any:
+    def _own_lengths(self, steps: int) -> Expr | None:
         """Return the lengths of the sequences, or None where each takes all steps."""
         lengths = self._given.get("sequence_lens")
         if not isinstance(lengths, GenericConst):
@@ -175,12 +191,12 @@ class _Layer:
             )
         return None if (values == steps).all() else lengths
 
-    def _cast(self, value: Any, dtype: str) -> Any:
+    def _cast(self, value: Expr, dtype: str) -> Expr:
         if str(value.ty.dtype) == dtype:
             return value
         return self._emit(relax.op.astype(value, dtype))
 
-    def _emit(self, value: Any) -> Any:
+    def _emit(self, value: Expr) -> relax.Var:
         return self._bb.emit(value)
 
 
@@ -188,16 +204,15 @@ class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
     """onnxruntime's LSTM of bytes: weights of bytes, and inputs and states rounded like bytes."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         names = (*_INPUTS, *_SCALES)
         given = {
             name: value
             for name, value in zip(names, list(inputs), strict=False)
             if value is not None
         }
-        missing = [name for name in (*_INPUTS[:3], *_SCALES) if name not in given]
-        if missing:
-            raise ModelError(f"DynamicQuantizeLSTM: input {missing[0]} is missing")
         weights = {}
         for name in _BYTES:
             scale, zero = given.pop(f"{name}_scale"), given.pop(f"{name}_zero_point")
@@ -210,11 +225,11 @@ class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
 class _ByteWeights:
     """Weights of bytes."""
 
-    values: Any
+    values: Expr
     """[directions, columns, terms], as the weights of an LSTM are."""
-    scale: Any
+    scale: Expr
     """[directions, columns]."""
-    zero: Any
+    zero: Expr
     """The same."""
 
 
@@ -222,21 +237,23 @@ class _ByteLayer(_Layer):
     """The conversion of a layer that multiplies bytes."""
 
     def __init__(
-        self, bb: Any, weights: Mapping[str, _ByteWeights], given: Mapping[str, Any], attr: Any
+        self,
+        bb: BlockBuilder,
+        weights: Mapping[str, _ByteWeights],
+        given: Mapping[str, Expr],
+        attr: Attributes,
     ) -> None:
         self._weights = weights
         super().__init__(bb, "LSTM", given, attr, rounded=True)
 
-    def _products(self) -> Any:
+    def _products(self) -> Expr:
         form, weights = self._form, self._weights["W"]
         columns = self._emit(relax.op.reshape(weights.values, [form.columns, -1]))
         columns = self._emit(relax.op.permute_dims(columns, [1, 0]))
         scale, zero = (_lay_out(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
-        values, step, point = DynamicQuantizeLinear._impl_v11(
-            self._bb, [self._given["X"]], {}, None
-        )
+        values, step, point = quantize_to_range(self._bb, self._given["X"])
         sums = MatMulInteger._impl_v10(
-            self._bb, [values, columns, point, zero], self._attributes, None
+            self._bb, [values, columns, point, zero], self._attributes, ({}, {})
         )
         floats = self._emit(relax.op.astype(sums, form.dtype))
         scales = self._emit(relax.op.multiply(step, scale))
@@ -244,7 +261,7 @@ class _ByteLayer(_Layer):
         bias = self._bias()
         return product if bias is None else self._emit(relax.op.add(product, bias))
 
-    def _recurrent(self) -> dict[str, Any]:
+    def _recurrent(self) -> dict[str, Expr]:
         weights = self._weights["R"]
         bytes_ = make_signed(self._bb, weights.values, weights.zero)
         zero = bytes_.zero
@@ -258,7 +275,9 @@ class _ByteLayer(_Layer):
         return {"r": values, "scale": weights.scale, "zero": zero, "total": total}
 
 
-def _read_weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> _ByteWeights:
+def _read_weights(
+    bb: BlockBuilder, name: str, values: Expr, scale: Expr, zero: Expr
+) -> _ByteWeights:
     """Return weights of bytes [directions, inputs, columns] as a layer takes them."""
     shape = tuple(operand_facts.require_shape(values, f"DynamicQuantizeLSTM: input {name}"))
     for what, tensor in (("scale", scale), ("zero_point", zero)):
@@ -278,7 +297,7 @@ def _read_weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> _By
     return _ByteWeights(bb.emit(relax.op.permute_dims(values, [0, 2, 1])), *laid)
 
 
-def _lay_out(bb: Any, tensor: Any, shape: list[int], *, wide: bool = False) -> Any:
+def _lay_out(bb: BlockBuilder, tensor: Expr, shape: list[int], *, wide: bool = False) -> Expr:
     """Return a tensor in another shape, repeated if that is `wide`; a constant stays one."""
     if isinstance(tensor, GenericConst):
         values = tensor.value.numpy()
@@ -288,15 +307,17 @@ def _lay_out(bb: Any, tensor: Any, shape: list[int], *, wide: bool = False) -> A
     return bb.emit(lay(tensor, shape))
 
 
-def _make_converter(kind: str) -> Any:
+def _make_converter(kind: str) -> Converter:
     """Return the converter of one kind of layers."""
-    return type(kind, (_Recurrent,), {"kind": kind})
+    made: Any = type(kind, (_Recurrent,), {"kind": kind})
+    return made
 
 
 OPERATORS: Final = (
     Operator(
         name="DynamicQuantizeLSTM",
         domain=MICROSOFT,
+        inputs=("X", "W", "R", "", "", "", "", "", *_SCALES),
         converter=DynamicQuantizeLSTM,
         traits=Trait.ROUNDS_TO_STEPS,
     ),

@@ -7,18 +7,25 @@ from typing import Any, Final
 
 import numpy as np
 from tvm import relax, tirx
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Converter,
+    Inputs,
+    Parameters,
+    Size,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
-
-Convert = Callable[[Any, Any], Any]
+Step = Callable[[BlockBuilder, Expr], Expr]
 """Computes a tensor elementwise, given a builder."""
 _INF: Final = math.inf
 _SUM: Final = relax.op.sum
@@ -30,29 +37,29 @@ _LOGARITHMS: Final = ("ReduceLogSum", "ReduceLogSumExp")
 class OnnxReduction:
     """A reduction as three steps: each element, their combination, the result."""
 
-    combine: Any
+    combine: Callable[..., Expr]
     """Relax's operator; it takes data, axes and whether they stay with size 1."""
     identity: float
     """The result over no elements."""
-    prepare: Convert = lambda _, data: data
-    finish: Convert = lambda _, data: data
-    unreduced: Convert = lambda _, data: data
+    prepare: Step = lambda _, data: data
+    finish: Step = lambda _, data: data
+    unreduced: Step = lambda _, data: data
     """The result of each element where no axis is reduced."""
 
 
-def _square_elements(bb: Any, data: Any) -> Any:
+def _square_elements(bb: BlockBuilder, data: Expr) -> Expr:
     return bb.normalize(relax.op.multiply(data, data))
 
 
-def _take_absolutes(bb: Any, data: Any) -> Any:
+def _take_absolutes(bb: BlockBuilder, data: Expr) -> Expr:
     return bb.normalize(relax.op.abs(data))
 
 
-def _take_logarithms(bb: Any, data: Any) -> Any:
+def _take_logarithms(bb: BlockBuilder, data: Expr) -> Expr:
     return bb.normalize(relax.op.log(data))
 
 
-def _square_root(bb: Any, data: Any) -> Any:
+def _square_root(bb: BlockBuilder, data: Expr) -> Expr:
     """Return the square root, of integers the integer below it."""
     dtype = str(data.ty.dtype)
     if dtype.startswith("float"):
@@ -78,7 +85,9 @@ KINDS: Final = {
 """Reductions by operator. The mean of no elements is left open; onnxruntime has 0."""
 
 
-def _convert_reduction(op: str, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+def _convert_reduction(
+    op: str, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+) -> Expr:
     kind, data = KINDS[op], inputs[0]
     dtype = str(data.ty.dtype)
     if op in _LOGARITHMS and not dtype.startswith("float"):
@@ -102,18 +111,21 @@ def _convert_reduction(op: str, bb: Any, inputs: Any, attr: Any, params: Any) ->
     return kind.finish(bb, combined)
 
 
-def _make_converter(op: str) -> Any:
+def _make_converter(op: str) -> Converter:
     """Return a converter of all definitions, which differ in where the axes are."""
 
-    def convert(_: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def convert(
+        _: type, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         return _convert_reduction(op, bb, inputs, attr, params)
 
-    return type(op, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
+    made: Any = type(op, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
+    return made
 
 
-def _read_axes(inputs: Any, attr: Any, params: Any) -> list[int] | None:
+def _read_axes(inputs: Inputs, attr: Attributes, params: Parameters) -> list[int] | None:
     """Return the axes that are named, None if none are."""
-    if (given := (*inputs, None)[1]) is None:
+    if (given := optional_input(inputs, 1)) is None:
         axes: Sequence[int] = attr.get("axes") or ()
     else:
         what = f"what says which axes {operand_facts.quote_node_name(attr)} reduces"
@@ -121,7 +133,7 @@ def _read_axes(inputs: Any, attr: Any, params: Any) -> list[int] | None:
     return [int(axis) for axis in axes] or None
 
 
-def _of_nothing(data: Any, axes: list[int] | None, *, keepdims: bool) -> list[Any] | None:
+def _of_nothing(data: Expr, axes: list[int] | None, *, keepdims: bool) -> list[Size] | None:
     """Return the shape of the result if an axis without elements is reduced, else None."""
     sizes = list(getattr(data.ty.shape, "values", None) or ())
     reduced = {axis % len(sizes) for axis in axes or range(len(sizes))} if sizes else set()
@@ -131,7 +143,7 @@ def _of_nothing(data: Any, axes: list[int] | None, *, keepdims: bool) -> list[An
     return [1 if size is None else size for size in left if keepdims or size is not None]
 
 
-def _make_number(value: float, dtype: str) -> Any:
+def _make_number(value: float, dtype: str) -> GenericConst:
     """Return a constant; of an infinity, integers have their last number."""
     if dtype == "bool":
         return relax.const(value > 0, dtype)
@@ -141,7 +153,7 @@ def _make_number(value: float, dtype: str) -> Any:
     return relax.const(value, dtype)
 
 
-def _integer_mean(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool) -> Any:
+def _integer_mean(bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool) -> Expr:
     """Return the mean of integers, rounded towards 0; their sum is of 64 bits."""
     dtype = str(data.ty.dtype)
     wide = "uint64" if dtype.startswith("u") else "int64"
@@ -153,7 +165,7 @@ def _integer_mean(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool)
     return mean if dtype == wide else relax.op.astype(mean, dtype)
 
 
-def _log_of_sum(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool) -> Any:
+def _log_of_sum(bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool) -> Expr:
     """Return the logarithm of the sum of exponentials, none of which overflows.
 
     Where the largest number is infinite, nothing is subtracted: inf - inf is no number.

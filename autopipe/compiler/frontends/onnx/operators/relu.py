@@ -1,22 +1,31 @@
 """Relu and its relatives."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class Shrink(onnx_frontend.OnnxOpConverter):
     """Shrink; of integers it is computed in float32, as its attributes are."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         dtype = str(inputs[0].ty.dtype)
         data = inputs[0]
         if not dtype.startswith("float"):
@@ -38,7 +47,9 @@ class ThresholdedRelu(onnx_frontend.OnnxOpConverter):
     """ThresholdedRelu of any float; a product with 0 would make nan of an infinity."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, number = inputs[0], scalar_maker(inputs[0])
         above = bb.normalize(relax.op.greater(data, number(float(attr.get("alpha", 1.0)))))
         return relax.op.where(above, data, number(0.0))
@@ -48,7 +59,9 @@ class PRelu(onnx_frontend.OnnxOpConverter):
     """PRelu of any dtype, its slope of any shape that is broadcast to that of the data."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         return _scale_negatives(bb, *inputs)
 
 
@@ -56,13 +69,15 @@ class LeakyRelu(onnx_frontend.LeakyRelu):
     """LeakyRelu that makes NaN of -inf where its slope is 0, of which TVM's operator makes 0."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         if attr.get("alpha") != 0:
             return super()._impl_v1(bb, inputs, attr, params)
         return _scale_negatives(bb, inputs[0], relax.const(0, str(inputs[0].ty.dtype)))
 
 
-def _scale_negatives(bb: Any, data: Any, slope: Any) -> Any:
+def _scale_negatives(bb: BlockBuilder, data: Expr, slope: Expr) -> Expr:
     """Return the data, and their products with the slope where they are below zero."""
     scaled = bb.normalize(relax.op.multiply(data, slope))
     zero = relax.const(0, str(data.ty.dtype))

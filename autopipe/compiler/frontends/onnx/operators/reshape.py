@@ -1,31 +1,39 @@
 """Reshape and Flatten."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 from tvm import relax, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Size,
+)
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
+    list_as_array,
     multiply_sizes,
     shape_of,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
-# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG001  TVM's converters have one signature
 
 _ZERO: Final = relax.const(0, "int64")
 
 
-def _reshape_to_known_sizes(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def _reshape_to_known_sizes(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Reshape, its open sizes told."""
     if numbers[1] is None:
         return None
@@ -40,9 +48,9 @@ def _reshape_to_known_sizes(extents: Extents, bb: Any, inputs: Any, numbers: Any
     return relax.op.reshape(inputs[0], shape_of(wanted))
 
 
-def _find_remaining_size(extents: Extents, before: list[Any], others: list[Any]) -> Any:
+def _find_remaining_size(extents: Extents, before: list[Size], others: list[Size]) -> Size:
     """Return what is left of the elements for one axis beside others."""
-    left, over = list(before), []
+    left, over = list(before), list[Size]()
     for size in others:
         same = next((at for at, one in enumerate(left) if extents.equal(one, size)), None)
         if same is None:
@@ -54,7 +62,9 @@ def _find_remaining_size(extents: Extents, before: list[Any], others: list[Any])
     return tirx.floordiv(as_int64(multiply_sizes(left)), as_int64(multiply_sizes(over)))
 
 
-def convert_dynamic_reshape(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_reshape(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Reshape to sizes that are computed, where 0 is the size there was and -1 what is left.
 
     Sizes that do not hold just these elements end a call with an error.
@@ -63,31 +73,28 @@ def convert_dynamic_reshape(extents: Extents, bb: Any, inputs: Any, numbers: Any
         return _reshape_to_known_sizes(extents, bb, inputs, numbers, attr)
     what = describe_node("Reshape", attr)
     data, wanted = inputs[:2]
-    before, count = extents.shape(data, what), extents.shape(wanted, what)[0]
+    before, count = extents.shape(data, what), operand_facts.require_shape(wanted, what)[0]
     zero, one = _ZERO, relax.const(1, "int64")
     if not attr.get("allowzero", 0):
-        same = _make_tensor(extents, bb, (before + [0] * count)[:count])
+        same = extents.put(bb, list_as_array((before + [0] * count)[:count]), "int64")
         wanted = bb.emit(relax.op.where(bb.emit(relax.op.equal(wanted, zero)), same, wanted))
     open_ = bb.emit(relax.op.less(wanted, zero))
     others = bb.emit(relax.op.prod(bb.emit(relax.op.where(open_, one, wanted)), keepdims=True))
     others = bb.emit(relax.op.maximum(others, one))
-    whole_ = _make_tensor(extents, bb, [extents.simple(multiply_sizes(before))])
-    rest = bb.emit(relax.op.floor_divide(whole_, others))
+    whole = list_as_array([extents.simple(multiply_sizes(before))])
+    elements = extents.put(bb, whole, "int64")
+    rest = bb.emit(relax.op.floor_divide(elements, others))
     wanted = bb.emit(relax.op.where(open_, rest, wanted))
-    sizes = extents.read(bb, wanted, node_name(attr), allowed=_hold_elements(bb, wanted, whole_))
+    sizes = extents.read(
+        bb, wanted, read_node_name(attr), allowed=_hold_elements(bb, wanted, elements)
+    )
     return relax.op.reshape(data, shape_of(sizes))
 
 
-def _hold_elements(bb: Any, sizes: Any, elements: Any) -> Any:
+def _hold_elements(bb: BlockBuilder, sizes: Expr, elements: Expr) -> Expr:
     """Tell whether sizes hold so many elements. Products of floats do not wrap as integers do."""
     sizes, elements = (bb.emit(relax.op.astype(one, "float64")) for one in (sizes, elements))
     return bb.emit(relax.op.equal(bb.emit(relax.op.prod(sizes, keepdims=True)), elements))
-
-
-def _make_tensor(extents: Extents, bb: Any, numbers: Sequence[Any]) -> Any:
-    made: Array = np.empty(len(numbers), object)
-    made[:] = list(numbers)
-    return extents.put(bb, made, "int64")
 
 
 OPERATORS: Final = (

@@ -10,9 +10,17 @@ from typing import Any, Final
 import numpy as np
 from onnx import helper, numpy_helper
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.conversion.window import read_side
 from autopipe.compiler.frontends.onnx.dynamic_sizes.resize_places import (
     WIDE_DTYPES,
@@ -23,9 +31,6 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.resize_places import (
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
 
 _OPSET: Final = 19
 """Of the reference that is asked; nothing changed after it."""
@@ -64,16 +69,22 @@ class Resize(onnx_frontend.Resize):
     """Resize by any scale, along any axes."""
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         return _as_opset_10(cls, bb, inputs, attr, params)
 
     @classmethod
-    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v11(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         return cls._impl_v18(bb, inputs, attr, params)
 
     @classmethod
-    def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, *given = (*inputs, None, None, None)[:4]
+    def _impl_v18(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
+        data, given = inputs[0], [optional_input(inputs, at) for at in range(1, 4)]
         numbers = [_read_numbers(value, params) for value in given]
         named = [
             value if found != [] else None for value, found in zip(given, numbers, strict=True)
@@ -96,7 +107,9 @@ class Upsample(onnx_frontend.Upsample):
     """Upsample, which Resize has taken the place of."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         unknown = _read_text(attr, "mode") not in ("", "nearest", "linear")
         image = "scales" in attr and inputs[0].ty.ndim == 4  # noqa: PLR2004
         if unknown or image:
@@ -106,7 +119,9 @@ class Upsample(onnx_frontend.Upsample):
         return _as_opset_10(Resize, bb, inputs, attr, params)
 
 
-def _as_opset_10(converter: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+def _as_opset_10(
+    converter: type[Resize], bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+) -> Expr:
     """Resize by an image and its scales alone, as it was first defined.
 
     ONNX left open which neighbour is the nearest. As in onnxruntime it is the one before, and the
@@ -132,7 +147,7 @@ def _as_opset_10(converter: Any, bb: Any, inputs: Any, attr: Any, params: Any) -
     return image
 
 
-def _read_numbers(value: Any, params: Any) -> list[float] | None:
+def _read_numbers(value: Expr | None, params: Parameters) -> list[float] | None:
     """Return the numbers of a constant, None for what is computed; an absent one has none."""
     if value is None:
         return []
@@ -141,7 +156,7 @@ def _read_numbers(value: Any, params: Any) -> list[float] | None:
 
 
 def _list_axes(
-    shape: Sequence[int], numbers: Sequence[Any], attr: Mapping[str, Any]
+    shape: Sequence[int], numbers: Sequence[Sequence[float] | None], attr: Attributes
 ) -> list[_ResizedAxis]:
     region, scales, sizes = (list(found or ()) for found in numbers)
     places = [axis % len(shape) for axis in attr.get("axes", range(len(shape)))]
@@ -158,9 +173,7 @@ def _list_axes(
     return [_ResizedAxis(*axis) for axis in found]
 
 
-def _find_scales(
-    before: Sequence[int], sizes: Sequence[int], attr: Mapping[str, Any]
-) -> list[float]:
+def _find_scales(before: Sequence[int], sizes: Sequence[float], attr: Attributes) -> list[float]:
     """Return the scales that lead to the sizes that are asked for, or near to them."""
     scales = [size / old for size, old in zip(sizes, before, strict=True)]
     policy = _read_text(attr, "keep_aspect_ratio_policy") or "stretch"
@@ -169,7 +182,7 @@ def _find_scales(
     return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
 
 
-def _is_tvms(axes: Sequence[_ResizedAxis], kind: Any, attr: Mapping[str, Any]) -> bool:
+def _is_tvms(axes: Sequence[_ResizedAxis], kind: relax.TensorType, attr: Attributes) -> bool:
     """Whether TVM's operator computes the same; it does so in float32."""
     rank = kind.ndim
     if str(kind.dtype) in WIDE_DTYPES:
@@ -184,7 +197,7 @@ def _is_tvms(axes: Sequence[_ResizedAxis], kind: Any, attr: Mapping[str, Any]) -
     return all(axis.exact for axis in axes)
 
 
-def _resize_axis(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+def _resize_axis(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
     """Resize along one axis."""
     if (_read_text(attr, "mode") or "nearest") == "nearest":
         places = _resize_by_reference(np.arange(axis.before, dtype="float64")[None], axis, attr)[0]
@@ -196,7 +209,7 @@ def _resize_axis(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]
     return bb.normalize(_replace_outside(bb.normalize(resized), axis, attr))
 
 
-def _mix_neighbours(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+def _mix_neighbours(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
     """Return sums of what lies along an axis, by the weights that each result takes."""
     if axis.before * max(axis.before, axis.after) > _MOST_WEIGHTS:
         raise ModelError(f"Resize by more than {_MOST_WEIGHTS} weights along one axis")
@@ -213,7 +226,7 @@ def _mix_neighbours(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, A
     return bb.normalize(relax.op.astype(mixed, dtype))
 
 
-def _replace_outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
+def _replace_outside(data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
     """Put the value for it where a place outside of the input was asked for."""
     zeros = np.zeros((1, axis.before), "float32")
     outside = _resize_by_reference(zeros, axis, attr, extrapolation_value=1.0)[0] != 0
@@ -226,13 +239,17 @@ def _replace_outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> 
 
 
 def _resize_by_reference(
-    rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **instead: float
+    rows: Array, axis: _ResizedAxis, attr: Attributes, **instead: float
 ) -> Array:
     """Return rows of numbers resized by ONNX's reference implementation."""
     from onnx.reference import ReferenceEvaluator
 
-    passed = {name: attr[name] for name in _PASSED_ON if name in attr}
-    passed = {"extrapolation_value": 0.0, **passed, **(instead or {"extrapolation_value": 0.0})}
+    asked: dict[str, Any] = {name: attr[name] for name in _PASSED_ON if name in attr}
+    passed: dict[str, Any] = {
+        "extrapolation_value": 0.0,
+        **asked,
+        **(instead or {"extrapolation_value": 0.0}),
+    }
     exact = {"sizes": np.array([axis.after], "int64")}
     by_scale = {"scales": np.array([axis.scale], "float32")}
     given = exact if axis.exact else by_scale
@@ -250,7 +267,7 @@ def _resize_by_reference(
     return np.asarray(out, rows.dtype)
 
 
-def _read_text(attr: Mapping[str, Any], name: str) -> str:
+def _read_text(attr: Attributes, name: str) -> str:
     return operand_facts.decode_text(attr.get(name, b""))
 
 

@@ -1,14 +1,22 @@
 """ReverseSequence: the first steps of each sequence, backwards."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from tvm import te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+    Size,
+)
+from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Limits,
     PlaceRule,
     Shapes,
@@ -23,14 +31,16 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import desc
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG001, ARG003  TVM's converters have one signature
 
 
 class ReverseSequence(onnx_frontend.OnnxOpConverter):
     """The first elements in reverse order, as many as a vector says for each of a batch."""
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         axes = [int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))]
         time, batch = (axis % inputs[0].ty.ndim for axis in axes)
         what = f"ReverseSequence {operand_facts.quote_node_name(attr)}"
@@ -43,15 +53,15 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
         )
 
 
-def make_reversal(time: int, batch: int) -> Any:
+def make_reversal(time: int, batch: int) -> Callable[..., te.Tensor]:
     """Return what computes data with the first elements along `time` in reverse order.
 
     `lengths[n]` of them for the n-th of the batch: of `[a, b, c, d]` and 3 it is `[c, b, a, d]`.
     A length above the number of elements counts as that number, one below 0 as 0.
     """
 
-    def reverse(data: Any, lengths: Any, *_: Any) -> Any:
-        def at(*index: Any) -> Any:
+    def reverse(data: te.Tensor, lengths: te.Tensor, *_: object) -> te.Tensor:
+        def at(*index: Expr) -> Expr:
             length = tirx.min(lengths[index[batch]].astype("int64"), data.shape[time])
             place = index[time].astype("int64")
             other = tirx.if_then_else(place < length, length - 1 - place, place)
@@ -63,8 +73,8 @@ def make_reversal(time: int, batch: int) -> Any:
 
 
 def convert_dynamic_reverse_sequence(
-    extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any
-) -> Any:
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """ReverseSequence of an open batch, or of open lengths."""
     data, lengths = inputs[:2]
     what = describe_node("ReverseSequence", attr)
@@ -87,7 +97,7 @@ def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:
     return [(data[int(attr.get("batch_axis", 1))], lengths[0])]
 
 
-def _list_data(shapes: Shapes) -> Sequence[Any]:
+def _list_data(shapes: Shapes) -> Sequence[Size]:
     return shapes[0]
 
 

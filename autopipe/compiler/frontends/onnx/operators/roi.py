@@ -2,14 +2,21 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    Size,
+)
+from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Limits,
     PlaceRule,
     Shapes,
@@ -19,7 +26,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.compiler.roi_align import MOST_SAMPLES, RegionForm, plain
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 _IMAGE: Final = 2
 """The first axis of an image, behind batch and channels."""
@@ -33,16 +40,20 @@ class RoiAlign(onnx_frontend.RoiAlign):
     """
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         return _align_regions(bb, inputs, attr, half_pixel=False)
 
     @classmethod
-    def _impl_v16(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v16(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         way = operand_facts.decode_text(attr.get("coordinate_transformation_mode", b"half_pixel"))
         return _align_regions(bb, inputs, attr, half_pixel=way == "half_pixel")
 
 
-def _align_regions(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
+def _align_regions(bb: BlockBuilder, inputs: Inputs, attr: Attributes, *, half_pixel: bool) -> Expr:
     what = f"RoiAlign {operand_facts.quote_node_name(attr)}"
     check_places("RoiAlign", _REGIONS, inputs[:3], attr)
     samples = int(attr.get("sampling_ratio", 0))
@@ -67,7 +78,7 @@ def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:  # noqa: ARG001
     return [(regions[0], images[0]), (1, data[0]), *((1, size) for size in data[_IMAGE:])]
 
 
-def _list_regions(shapes: Shapes) -> Sequence[Any]:
+def _list_regions(shapes: Shapes) -> Sequence[Size]:
     return shapes[1][:1]
 
 

@@ -4,16 +4,28 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
-from typing import Any, Final
+from operator import mul
+from typing import Final
 
 import numpy as np
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_equal
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Convert,
+    Converter,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     ALONG_AXIS,
     INDEX_LISTS,
@@ -26,11 +38,10 @@ from autopipe.compiler.frontends.onnx.conversion.places import (
     read_sizes,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
-from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import build_extern
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer, build_extern
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 _STRIPE: Final = 1024
 """Elements of a row that one thread takes care of, in all rows."""
@@ -41,15 +52,17 @@ class TensorScatter(onnx_frontend.OnnxOpConverter):
     """A cache with new elements over old ones, from a place on that may differ in a batch."""
 
     @classmethod
-    def _impl_v24(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v24(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         cache, update = inputs[0], inputs[1]
         axis = int(attr.get("axis", -2)) % cache.ty.ndim
         circular = attr.get("mode", b"linear") == b"circular"
 
-        def scatter(cache: Any, update: Any, *starts: Any) -> Any:
+        def scatter(cache: te.Tensor, update: te.Tensor, *starts: te.Tensor) -> te.Tensor:
             length, count = int(cache.shape[axis]), int(update.shape[axis])
 
-            def at(*index: Any) -> Any:
+            def at(*index: Expr) -> Expr:
                 place = index[axis].astype("int64")
                 if starts:
                     place = place - starts[0][index[0]].astype("int64")
@@ -62,7 +75,8 @@ class TensorScatter(onnx_frontend.OnnxOpConverter):
 
             return te.compute(cache.shape, at, name="tensor_scatter")
 
-        starts = [each for each in list(inputs)[2:3] if each is not None]
+        start = optional_input(inputs, 2)
+        starts = [] if start is None else [start]
         return bb.emit_te(scatter, cache, update, *starts, primfunc_name_hint="tensor_scatter")
 
 
@@ -73,7 +87,9 @@ class Scatter(onnx_frontend.OnnxOpConverter):
     """
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, places, updates = inputs
         what = f"an input of {operand_facts.quote_node_name(attr)}"
         axis = int(attr.get("axis", 0)) % len(operand_facts.read_extents(data.ty, what))
@@ -91,7 +107,7 @@ class Scatter(onnx_frontend.OnnxOpConverter):
         return relax.op.reshape(made, shape)
 
 
-def _flatten_places(bb: Any, places: Any, shape: list[int], axis: int) -> Any:
+def _flatten_places(bb: BlockBuilder, places: Expr, shape: list[int], axis: int) -> Expr:
     """Return places of one axis as places in the whole tensor, counted through all of its axes."""
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
     grid = np.indices(operand_facts.require_shape(places, "indices"))
@@ -108,13 +124,13 @@ def _flatten_places(bb: Any, places: Any, shape: list[int], axis: int) -> Any:
 class ScatteredRows:
     """A converter of ScatterND where nothing is added up and the places are computed."""
 
-    otherwise: Any
+    otherwise: Converter
     """What converts all others."""
 
-    def get_converter(self, opset: int) -> Any:
+    def get_converter(self, opset: int) -> Convert:
         """Return what converts a node, as TVM's importer calls it."""
 
-        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
             added = operand_facts.decode_text(attr.get("reduction", b"none")) != "none"
             if added or not _has_computed_places(inputs, params):
                 return self.otherwise.get_converter(opset)(bb, inputs, attr, params)
@@ -124,13 +140,13 @@ class ScatteredRows:
         return convert
 
 
-def _has_computed_places(inputs: Any, params: Any) -> bool:
+def _has_computed_places(inputs: Inputs, params: Parameters) -> bool:
     """Tell whether places are computed, and the shapes are known but for open sizes."""
     shaped = all(getattr(getattr(one.ty, "shape", None), "values", None) for one in inputs)
     return shaped and operand_facts.read_values(inputs[1], params) is None
 
 
-def replace_rows(bb: Any, data: Any, places: Any, updates: Any) -> Any:
+def replace_rows(bb: BlockBuilder, data: Expr, places: Expr, updates: Expr) -> Expr:
     """Return data with rows replaced, one after the other; places are cut to be inside.
 
     Args:
@@ -142,8 +158,10 @@ def replace_rows(bb: Any, data: Any, places: Any, updates: Any) -> Any:
     count = int(places.ty.shape.values[-1])
     sizes = data.ty.shape.values[:count]
 
-    def scatter(data: Any, places: Any, updates: Any, *sizes: Any) -> Any:
-        def write(data: Any, places: Any, updates: Any, out: Any) -> None:
+    def scatter(data: te.Tensor, places: te.Tensor, updates: te.Tensor, *sizes: Expr) -> te.Tensor:
+        def write(
+            data: LoopBuffer, places: LoopBuffer, updates: LoopBuffer, out: LoopBuffer
+        ) -> None:
             _Rows(data, places, updates, out, sizes).write()
 
         made = [(data.shape, data.dtype)]
@@ -159,21 +177,21 @@ class _Rows:
     Loops follow the axes of a row, as one index for all of them had to be divided.
     """
 
-    data: Any
-    places: Any
-    updates: Any
-    out: Any
-    sizes: Sequence[Any]
+    data: LoopBuffer
+    places: LoopBuffer
+    updates: LoopBuffer
+    out: LoopBuffer
+    sizes: Sequence[Expr]
     """Sizes of the axes that places are of."""
 
     @property
-    def _row(self) -> list[Any]:
+    def _row(self) -> list[Expr]:
         return list(self.data.shape[len(self.sizes) :])
 
     def write(self) -> None:
         """Write the loops, over stripes of rows where a row is long."""
         most = self._stripe()
-        rows = prod(self.sizes, start=as_int64(1))
+        rows = _multiply(self.sizes)
         if most is None:
             with T.serial(as_int64(0), as_int64(1)):  # TVM wants a single statement
                 whole = (as_int64(0), self._row[0] if self._row else as_int64(1))
@@ -190,28 +208,29 @@ class _Rows:
 
     def _stripe(self) -> int | None:
         """Return how many steps of the first axis of a row a stripe has; None for one stripe."""
-        if not self._row or not all(isinstance(size, tirx.IntImm) for size in self._row):
+        fixed = [int(size) for size in self._row if isinstance(size, tirx.IntImm)]
+        if not fixed or len(fixed) < len(self._row):
             return None
-        first, *others = map(int, self._row)
+        first, *others = fixed
         most = max(1, _STRIPE // max(1, prod(others)))
         return most if first > most else None
 
-    def _copy(self, row: Any, part: tuple[Any, Any]) -> None:
+    def _copy(self, row: Expr, part: tuple[Expr, Expr]) -> None:
         at = _unfold_index(row, self.sizes)
         with self._elements(part) as element:
             self.out[(*at, *element)] = self.data[(*at, *element)]
 
-    def _replace(self, part: tuple[Any, Any]) -> None:
+    def _replace(self, part: tuple[Expr, Expr]) -> None:
         """Write a part of each row that is replaced. Where there are no rows, none is."""
         updated = list(self.places.shape[:-1])
         some = tirx.all(*(size > 0 for size in self.sizes))
         with (
             T.If(some),
             T.Then(),
-            T.serial(as_int64(0), prod(updated, start=as_int64(1))) as number,
+            T.serial(as_int64(0), _multiply(updated)) as number,
         ):
             source = _unfold_index(number, updated)
-            at = []
+            at: list[Expr] = []
             for axis, size in enumerate(self.sizes):
                 place = tirx.Cast("int64", self.places[(*source, as_int64(axis))])
                 place = tirx.if_then_else(place < 0, place + size, place)
@@ -220,7 +239,7 @@ class _Rows:
                 self.out[(*at, *element)] = self.updates[(*source, *element)]
 
     @contextmanager
-    def _elements(self, part: tuple[Any, Any]) -> Iterator[list[Any]]:
+    def _elements(self, part: tuple[Expr, Expr]) -> Iterator[list[Expr]]:
         """Write loops over a part of a row; yield the place in the row."""
         first, length = part
         with ExitStack() as loops:
@@ -229,11 +248,15 @@ class _Rows:
             yield [first + at[0], *at[1:]] if at else []
 
 
-def _unfold_index(number: Any, sizes: Sequence[Any]) -> list[Any]:
+def _multiply(sizes: Sequence[Expr]) -> Expr:
+    return reduce(mul, sizes, as_int64(1))
+
+
+def _unfold_index(number: Expr, sizes: Sequence[Expr]) -> list[Expr]:
     """Return the index along each axis of what is counted through all of them."""
     if len(sizes) < _SEVERAL:
         return [number] * len(sizes)
-    inner = [prod(sizes[axis + 1 :], start=as_int64(1)) for axis in range(len(sizes))]
+    inner = [_multiply(sizes[axis + 1 :]) for axis in range(len(sizes))]
     return [
         tirx.floormod(tirx.floordiv(number, tirx.max(below, 1)), tirx.max(size, 1))
         for size, below in zip(sizes, inner, strict=True)

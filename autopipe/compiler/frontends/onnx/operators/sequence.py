@@ -1,20 +1,27 @@
 """Sequences of tensors."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class SplitToSequence(onnx_frontend.SplitToSequence):
     """SplitToSequence as a tuple of its parts, which all operators on sequences take."""
 
     @classmethod
-    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v11(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         made = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
         if isinstance(made, relax.Tuple):
             return made

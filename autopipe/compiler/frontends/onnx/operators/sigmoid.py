@@ -1,23 +1,32 @@
 """Sigmoid and its relatives."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 
 class HardSigmoid(onnx_frontend.OnnxOpConverter):
     """HardSigmoid, bounded by 0 and 1 in the order that keeps what is not a number."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, number = inputs[0], scalar_maker(inputs[0])
         scaled = relax.op.multiply(data, number(float(attr.get("alpha", 0.2))))
         line = bb.normalize(relax.op.add(scaled, number(float(attr.get("beta", 0.5)))))

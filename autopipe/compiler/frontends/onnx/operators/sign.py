@@ -1,20 +1,27 @@
 """Sign."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class Sign(onnx_frontend.Sign):
     """Sign, also of what is not a number."""
 
     @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v9(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data = inputs[0]
         sign = bb.normalize(super()._impl_v9(bb, inputs, attr, params))
         if not str(data.ty.dtype).startswith("float"):

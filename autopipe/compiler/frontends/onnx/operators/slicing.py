@@ -1,13 +1,23 @@
 """Slice."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-import numpy as np
 from tvm import relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+    Size,
+    optional_input,
+)
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -15,20 +25,19 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_int64,
     as_integer,
     is_open,
+    list_as_array,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
     describe_node,
     is_number,
     take_part,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.config.dimension import LARGEST
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, E501, PLR0913, PLR0917  TVM's converters have no types, and one signature
-
+# ruff: noqa: E501, PLR0913, PLR0917  TVM's converters have one signature
 
 _ZERO: Final = relax.const(0, "int64")
 
@@ -37,14 +46,20 @@ class Slice(onnx_frontend.Slice):
     """Slice, with attributes before opset 10 and with inputs since then."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         given = [relax.const(list(attr[name]), "int64") for name in ("starts", "ends")]
         axes = relax.const(list(attr["axes"]), "int64") if "axes" in attr else None
-        return cls._impl_v13(bb, [inputs[0], *given, axes, None], attr, params)
+        return cls._impl_v13(
+            bb, onnx_frontend.onnx_input([inputs[0], *given, axes, None]), attr, params
+        )
 
     @classmethod
-    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, *given = (*inputs, None, None)[:5]
+    def _impl_v13(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
+        data, given = inputs[0], [optional_input(inputs, at) for at in range(1, 5)]
         numbers = [operand_facts.read_values(value, params) for value in given]
         computed = any(
             value is not None and found is None for value, found in zip(given, numbers, strict=True)
@@ -95,43 +110,44 @@ def _find_ends(places: range) -> tuple[int, int, int]:
     return first, end if end >= 0 else -(2**31), step
 
 
-def _slice_at_known_places(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def _slice_at_known_places(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Slice, every end within its axis."""
     what = describe_node("Slice", attr)
     sizes = extents.shape(inputs[0], what)
-    given = [*numbers[1:], None, None, None, None][:4]
+    given: Sequence[Iterable[Size] | None] = [*numbers[1:], None, None, None, None][:4]
     if "starts" in attr:
-        given = [list(attr[name]) if name in attr else None for name in ("starts", "ends", "axes")]
-        given.append(None)
+        given = [attr.get("starts"), attr.get("ends"), attr.get("axes"), None]
     starts, ends, axes, steps = (None if one is None else list(one) for one in given)
     if (
         starts is None
         or ends is None
         or any(
-            one is None and len(inputs) > at and inputs[at] is not None
+            one is None and optional_input(inputs, at) is not None
             for at, one in ((3, axes), (4, steps))
         )
     ):
         return None
-    axes = list(range(len(starts))) if axes is None else [int(a) % len(sizes) for a in axes]
+    along = list(range(len(starts))) if axes is None else [int(a) % len(sizes) for a in axes]
     steps = [1] * len(starts) if steps is None else steps
-    if not is_open([*starts, *ends, *(sizes[axis] for axis in axes)]):
+    if not is_open([*starts, *ends, *(sizes[axis] for axis in along)]):
         return None
     data = inputs[0]
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in zip(starts, ends, along, steps, strict=True):
         data = _slice_axis(extents, bb, data, (start, end, step), axis, sizes[axis], what)
     return data
 
 
 def _slice_axis(
     extents: Extents,
-    bb: Any,
-    data: Any,
-    place: tuple[Any, Any, Any],
+    bb: BlockBuilder,
+    data: Expr,
+    place: tuple[Size, Size, Size],
     axis: int,
-    size: Any,
+    size: Size,
     what: str,
-) -> Any:
+) -> Expr:
     """Return a part of one axis."""
     start, end, step = place
     if not isinstance(step, int) or step == 0:
@@ -154,7 +170,9 @@ def _slice_axis(
     return take_part(extents, bb, data, axis, first, step, count)
 
 
-def _clip_place(extents: Extents, place: Any, size: Any, least: Any, most: Any, what: str) -> Any:
+def _clip_place(
+    extents: Extents, place: Size, size: Size, least: Size, most: Size, what: str
+) -> Size:
     """Return a start or an end as ONNX means it: counted from the end if negative, and clipped."""
     negative = extents.truth(place < 0)
     if negative is None:
@@ -169,7 +187,9 @@ def _clip_place(extents: Extents, place: Any, size: Any, least: Any, most: Any, 
     return found
 
 
-def convert_dynamic_slice(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_slice(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Slice from or to places that are computed, an axis at a time."""
     if len(inputs) < 3 or all(one is not None for one in numbers[1:3]):  # noqa: PLR2004 - as it was first defined
         return _slice_at_known_places(extents, bb, inputs, numbers, attr)
@@ -187,21 +207,27 @@ def convert_dynamic_slice(extents: Extents, bb: Any, inputs: Any, numbers: Any, 
             one if count == 1 else bb.emit(relax.op.strided_slice(one, [0], [at], [at + 1]))
             for one in (starts, ends)
         ]
-        name = node_name(attr) if count == 1 else f"{node_name(attr)}.{at}"
+        name = read_node_name(attr) if count == 1 else f"{read_node_name(attr)}.{at}"
         data = _sliced_axis(extents, bb, data, ends_of_axis, int(axis) % rank, step, name)
     return data
 
 
 def _sliced_axis(
-    extents: Extents, bb: Any, data: Any, ends: Sequence[Any], axis: int, step: int, name: str
-) -> Any:
+    extents: Extents,
+    bb: BlockBuilder,
+    data: Expr,
+    ends: Sequence[Expr],
+    axis: int,
+    step: int,
+    name: str,
+) -> Expr:
     """Return the elements of an axis from a start to an end, both tensors [1], by a step.
 
     The kernel reads no place outside of the axis, whatever start it is given.
     """
     size = extents.shape(data, name)[axis]
     step = max(min(step, LARGEST), -LARGEST)  # no axis is longer, and sums fit
-    sign, sizes = (1 if step > 0 else -1), _make_tensor(extents, bb, size)
+    sign, sizes = (1 if step > 0 else -1), extents.put(bb, list_as_array([size]), "int64")
     first, last = (
         _limit_places(bb, place, sizes, least, sign)
         for place, least in zip(ends, (0, min(sign, 0)), strict=True)
@@ -212,10 +238,10 @@ def _sliced_axis(
     counts = bb.emit(relax.op.minimum(bb.emit(relax.op.maximum(counts, _ZERO)), sizes))
     (found,) = extents.read(bb, counts, name, extents.bounds(size)[1])
 
-    def compute(data: Any, first: Any, found: Any) -> Any:
+    def compute(data: te.Tensor, first: te.Tensor, found: Expr) -> te.Tensor:
         shape = [found if at == axis else extent for at, extent in enumerate(data.shape)]
 
-        def element(*index: Any) -> Any:
+        def element(*index: Expr) -> Expr:
             place = first[0] + index[axis] * step
             inside = tirx.max(tirx.min(place, as_int64(data.shape[axis]) - 1), as_int64(0))
             return data[*index[:axis], inside, *index[axis + 1 :]]
@@ -225,7 +251,7 @@ def _sliced_axis(
     return bb.emit_te(compute, data, first, found, primfunc_name_hint="slice")
 
 
-def _limit_places(bb: Any, places: Any, sizes: Any, least: int, sign: int) -> Any:
+def _limit_places(bb: BlockBuilder, places: Expr, sizes: Expr, least: int, sign: int) -> Expr:
     """Return places as ONNX means them: counted from the end if negative, and cut.
 
     Steps back begin at the last element at most.
@@ -237,13 +263,6 @@ def _limit_places(bb: Any, places: Any, sizes: Any, least: int, sign: int) -> An
     return bb.emit(
         relax.op.maximum(bb.emit(relax.op.minimum(places, most)), relax.const([least], "int64"))
     )
-
-
-def _make_tensor(extents: Extents, bb: Any, size: Any) -> Any:
-    """Return a size as a tensor [1]."""
-    made: Array = np.empty(1, object)
-    made[0] = size
-    return extents.put(bb, made, "int64")
 
 
 def _limit_rows(node: Proto, counted: set[str], shape: Shape) -> int | None:

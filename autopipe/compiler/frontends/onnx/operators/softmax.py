@@ -1,11 +1,18 @@
 """Softmax, LogSoftmax and Hardmax."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
@@ -16,10 +23,12 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and one signature
+# ruff: noqa: ARG001  TVM's converters have one signature
 
 
-def convert_dynamic_hardmax(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_hardmax(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Hardmax along an open axis."""
     data = inputs[0]
     sizes = extents.shape(data, describe_node("Hardmax", attr))

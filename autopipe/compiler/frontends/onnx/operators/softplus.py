@@ -1,16 +1,22 @@
 """Softplus, Softsign and Mish."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
 from autopipe.compiler.frontends.onnx.operator import Operator
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
-
+# ruff: noqa: ARG003  TVM's converters have one signature
 
 _TERMS: Final = {"float16": 4, "float32": 8, "float64": 17}
 """Of the series in `_log_of_one_and`, until the next is less than a rounding."""
@@ -20,7 +26,9 @@ class Softplus(onnx_frontend.OnnxOpConverter):
     """Softplus with all digits where it is small."""
 
     @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v1(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         return _compute_softplus(bb, inputs[0])
 
 
@@ -28,18 +36,20 @@ class Mish(onnx_frontend.OnnxOpConverter):
     """Mish by such a Softplus."""
 
     @classmethod
-    def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v18(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         factor = bb.normalize(relax.op.tanh(_compute_softplus(bb, inputs[0])))
         return relax.op.multiply(inputs[0], factor)
 
 
-def _compute_softplus(bb: Any, data: Any) -> Any:
+def _compute_softplus(bb: BlockBuilder, data: Expr) -> Expr:
     small = relax.op.exp(bb.normalize(relax.op.negative(bb.normalize(relax.op.abs(data)))))
     positive = bb.normalize(relax.op.maximum(data, scalar_maker(data)(0.0)))
     return bb.normalize(relax.op.add(positive, _log_of_one_and(bb, bb.normalize(small))))
 
 
-def _log_of_one_and(bb: Any, data: Any) -> Any:
+def _log_of_one_and(bb: BlockBuilder, data: Expr) -> Expr:
     """Return log(1 + x) for x from 0 to 1 by the series of twice the artanh of x / (2 + x).
 
     The sum 1 + x would cut off what is left of a small x.
@@ -48,7 +58,7 @@ def _log_of_one_and(bb: Any, data: Any) -> Any:
     ratio = bb.normalize(relax.op.divide(data, bb.normalize(relax.op.add(data, number(2.0)))))
     square = bb.normalize(relax.op.multiply(ratio, ratio))
     terms = _TERMS[str(data.ty.dtype)]
-    total = number(2.0 / (2 * terms - 1))
+    total: Expr = number(2.0 / (2 * terms - 1))
     for term in reversed(range(terms - 1)):
         product = bb.normalize(relax.op.multiply(total, square))
         total = bb.normalize(relax.op.add(product, number(2.0 / (2 * term + 1))))

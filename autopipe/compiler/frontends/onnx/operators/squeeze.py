@@ -3,10 +3,19 @@
 from typing import Any, Final
 
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Converter,
+    Inputs,
+    Numbers,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -18,26 +27,29 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import desc
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG001, SLF001  TVM's converters have no types, and one signature
+# ruff: noqa: ARG001, SLF001  TVM's converters have one signature
 
 
-def _accept_one_axis(converter: Any) -> Any:
+def _accept_one_axis(converter: type[onnx_frontend.OnnxOpConverter]) -> Converter:
     """Return a converter of an axis, too, where TVM's takes a list of axes; onnxruntime does."""
 
-    def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        axes = onnx_frontend.get_constant((*inputs, None)[1], params)
+    def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
+        axes = onnx_frontend.get_constant(optional_input(inputs, 1), params)
         if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
             listed = [inputs[0], operand_facts.make_constant(axes.value.numpy().reshape(1))]
             inputs = onnx_frontend.onnx_input(listed)
         return converter._impl_v13(bb, inputs, attr, params)
 
-    return type(converter.__name__, (converter,), {"_impl_v13": staticmethod(convert)})
+    made: Any = type(converter.__name__, (converter,), {"_impl_v13": staticmethod(convert)})
+    return made
 
 
-def convert_dynamic_squeeze(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_squeeze(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Squeeze of an axis that has one element at every size: `(samples - 192) // 512 + 1`."""
     what = describe_node("Squeeze", attr)
-    if len(inputs) > 1 and inputs[1] is not None and numbers[1] is None:
+    if optional_input(inputs, 1) is not None and numbers[1] is None:
         return None
     sizes = extents.shape(inputs[0], what)
     given = list(numbers[1]) if len(numbers) > 1 and numbers[1] is not None else attr.get("axes")

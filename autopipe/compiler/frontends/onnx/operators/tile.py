@@ -1,10 +1,18 @@
 """Tile."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tvm import te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     is_open,
@@ -16,10 +24,10 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
-
-def convert_dynamic_tile(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_tile(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Tile."""
     if numbers[1] is None:
         return None
@@ -28,8 +36,8 @@ def convert_dynamic_tile(extents: Extents, bb: Any, inputs: Any, numbers: Any, a
         return None
     made = [extents.simple(size * often) for size, often in zip(sizes, repeats, strict=True)]
 
-    def compute(data: Any, made: Any) -> Any:
-        def at(*index: Any) -> Any:
+    def compute(data: te.Tensor, made: Sequence[Expr]) -> te.Tensor:
+        def at(*index: Expr) -> Expr:
             return data[
                 tuple(
                     place if is_number(often, 1) else tirx.floormod(place, data.shape[axis])

@@ -1,24 +1,30 @@
 """TopK: the largest or smallest elements along an axis."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax, tirx, topi
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.arithmetic.float_order import FLOATS, ordered, restored
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+    Size,
+)
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
-
 
 AS_SORTED: Final = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """What is sorted in the place of numbers that TVM's runtime does not sort."""
@@ -32,7 +38,9 @@ class TopK(onnx_frontend.TopK):
     """
 
     @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data, what = inputs[0], f"TopK {operand_facts.quote_node_name(attr)}"
         count = int(
             operand_facts.require_values(
@@ -47,7 +55,7 @@ class TopK(onnx_frontend.TopK):
     _impl_v11 = _impl_v10
 
 
-def rank_elements(bb: Any, data: Any, attr: Any, count: int) -> Any:
+def rank_elements(bb: BlockBuilder, data: Expr, attr: Attributes, count: int) -> Expr:
     """Return the values and places of TopK; with -1 for `count`, of the whole axis."""
     dtype = str(data.ty.dtype)
     if dtype == "uint64":
@@ -63,39 +71,41 @@ def rank_elements(bb: Any, data: Any, attr: Any, count: int) -> Any:
     found = bb.normalize(found)
     values, places = (bb.normalize(relax.TupleGetItem(found, at)) for at in range(2))
     if dtype in FLOATS:
-        same = bb.emit_te(restored, values, dtype, primfunc_name_hint="restored")
+        same: Expr = bb.emit_te(restored, values, dtype, primfunc_name_hint="restored")
     else:
         same = _make_unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
     return relax.Tuple([bb.normalize(same), places])
 
 
-def _make_signed(bb: Any, data: Any) -> Any:
+def _make_signed(bb: BlockBuilder, data: Expr) -> Expr:
     """Return numbers of 64 bits without a sign as signed ones in the same order."""
     return relax.op.bitwise_xor(_same_bits(bb, data, "int64"), relax.const(_LEAST, "int64"))
 
 
-def _make_unsigned(bb: Any, data: Any) -> Any:
+def _make_unsigned(bb: BlockBuilder, data: Expr) -> Expr:
     """Return what `_signed` was made of."""
     signed = bb.normalize(relax.op.bitwise_xor(data, relax.const(_LEAST, "int64")))
     return _same_bits(bb, signed, "uint64")
 
 
-def _same_bits(bb: Any, data: Any, dtype: str) -> Any:
+def _same_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
     return bb.emit_te(topi.reinterpret, data, dtype, primfunc_name_hint="same_bits")
 
 
-def convert_dynamic_top_k(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_top_k(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """TopK with a number of results that is computed, or of an axis that may be shorter."""
     what = describe_node("TopK", attr)
     sizes = extents.shape(inputs[0], what)
     axis = int(attr.get("axis", -1)) % len(sizes)
     if "k" in attr:
-        count: Any = int(attr["k"])
+        count: Size = int(attr["k"])
     elif numbers[1] is not None:
         count = numbers[1].reshape(-1)[0]
     else:
-        count = extents.read(bb, inputs[1], node_name(attr), extents.bounds(sizes[axis])[1])
-        count = count[0]
+        most = extents.bounds(sizes[axis])[1]
+        count = extents.read(bb, inputs[1], read_node_name(attr), most)[0]
     if not is_open([sizes[axis], count]):
         return None
     if extents.truth(count <= sizes[axis]) is not True:

@@ -1,22 +1,30 @@
 """Trilu: a triangle of a matrix."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Parameters,
+    optional_input,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
 
 class Trilu(onnx_frontend.Trilu):
     """Trilu of a diagonal that may be far outside of the matrix, further than 32 bits count."""
 
     @classmethod
-    def _impl_v14(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, diagonal = (*inputs, None)[:2]
+    def _impl_v14(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
+        data, diagonal = inputs[0], optional_input(inputs, 1)
         found = operand_facts.read_values(diagonal, params)
         sizes = operand_facts.read_extents(
             data.ty, f"input of Trilu {operand_facts.quote_node_name(attr)}"

@@ -1,14 +1,25 @@
 """Unique: the different elements."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import ir, relax, te, tirx
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import require_constant
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Inputs,
+    Numbers,
+    Parameters,
+)
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import (
+    read_node_name,
+    require_constant,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -16,23 +27,25 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     multiply_sizes,
     shape_of,
 )
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
-    node_name,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.topk import AS_SORTED
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG001, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ARG001, ARG003  TVM's converters have one signature
 
 
 class Unique(onnx_frontend.OnnxOpConverter):
     """The different elements or slices of a constant."""
 
     @classmethod
-    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v11(
+        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
+    ) -> Expr:
         data = require_constant("Unique", inputs[0], attr, params)
         axis = attr.get("axis")
         found, first, inverse, counts = np.unique(
@@ -47,7 +60,9 @@ class Unique(onnx_frontend.OnnxOpConverter):
         return relax.Tuple(made) if count > 1 else made[0]
 
 
-def convert_dynamic_unique(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+def convert_dynamic_unique(
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
+) -> Expr | None:
     """Unique of all elements: sorted, equal ones are neighbours, and the first of each counts."""
     data = inputs[0]
     if isinstance(data, ir.GenericConst):
@@ -62,26 +77,28 @@ def convert_dynamic_unique(extents: Extents, bb: Any, inputs: Any, numbers: Any,
     order = bb.emit(relax.op.argsort(flat, axis=0, descending=False, dtype="int64"))
     ordered = bb.emit(relax.op.take(flat, order, 0))
 
-    def first(ordered: Any) -> Any:
-        def at(place: Any) -> Any:
+    def first(ordered: te.Tensor) -> te.Tensor:
+        def at(place: Expr) -> Expr:
             before = ordered[tirx.max(place - 1, as_int64(0))]
             return tirx.Cast("int64", tirx.any(place == 0, ordered[place] != before))
 
         return te.compute(ordered.shape, at, name="first")
 
     news = bb.emit_te(first, ordered, primfunc_name_hint="first")
-    starts = find_nonzero_places(extents, bb, news, [size], node_name(attr))
+    starts = find_nonzero_places(extents, bb, news, [size], read_node_name(attr))
     return _group_elements(extents, bb, attr, (flat, order, news, starts, dtype))
 
 
-def _group_elements(extents: Extents, bb: Any, attr: Any, parts: tuple[Any, ...]) -> Any:
+def _group_elements(
+    extents: Extents, bb: BlockBuilder, attr: Attributes, parts: tuple[Expr, Expr, Expr, Expr, str]
+) -> Expr:
     """Return the outputs of Unique: elements, their first places, where each went, how many."""
     flat, order, news, starts, dtype = parts
     firsts = bb.emit(relax.op.take(order, starts, 0))
     size = extents.shape(flat, "the input")[0]
 
-    def counts(starts: Any, size: Any) -> Any:
-        def at(group: Any) -> Any:
+    def counts(starts: te.Tensor, size: Expr) -> te.Tensor:
+        def at(group: Expr) -> Expr:
             last = starts.shape[0] - 1
             after = tirx.if_then_else(group < last, starts[tirx.min(group + 1, last)], size)
             return after - starts[group]
@@ -91,8 +108,8 @@ def _group_elements(extents: Extents, bb: Any, attr: Any, parts: tuple[Any, ...]
     numbers = bb.emit_te(counts, starts, as_int64(size), primfunc_name_hint="counts")
     ends = bb.emit(relax.op.cumsum(news, axis=0, dtype="int64"))
 
-    def groups(order: Any, ends: Any) -> Any:
-        def write(order: Any, ends: Any, out: Any) -> None:
+    def groups(order: te.Tensor, ends: te.Tensor) -> te.Tensor:
+        def write(order: LoopBuffer, ends: LoopBuffer, out: LoopBuffer) -> None:
             with T.serial(as_int64(0), order.shape[0]) as at:
                 out[order[at]] = ends[at] - as_int64(1)
 

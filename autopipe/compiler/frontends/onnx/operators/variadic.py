@@ -2,22 +2,31 @@
 
 from typing import Any, Final
 
+from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    Attributes,
+    BlockBuilder,
+    Converter,
+    Inputs,
+    Parameters,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ANN401, SLF001  TVM's converters have no types, and one signature
+# ruff: noqa: SLF001
 
 
-def _apply_pairwise(converter: Any) -> Any:
+def _apply_pairwise(converter: type[onnx_frontend.OnnxOpConverter]) -> Converter:
     """Return a converter that applies TVM's operator to two inputs at a time."""
 
-    def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG001
+    def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:  # noqa: ARG001
         return converter._impl_dynamic(bb, list(inputs))
 
-    return type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
+    made: Any = type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
+    return made
 
 
 OPERATORS: Final = (

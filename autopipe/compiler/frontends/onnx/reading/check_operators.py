@@ -1,7 +1,8 @@
 """Which operators, domains and operator set versions can be imported."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 import onnx
 
@@ -18,6 +19,7 @@ _AXES_FROM_THE_END = 11
 MIN_IR = 3
 """What TVM requires."""
 
+_OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
 
 
@@ -105,6 +107,44 @@ def check_definitions(graph: Proto, version: int) -> None:
             _check_squeezed(inner)
     if found:
         raise ModelError(f"operators that can not be imported: {_list_counts(found)}")
+
+
+def check_inputs(graph: Proto, version: int) -> None:
+    """Refuse a node without an input that its operator needs."""
+    for inner in list_graphs(graph):
+        for node in inner.node:
+            for place, name in enumerate(_list_inputs(node, version)):
+                if name and not any(node.input[place : place + 1]):
+                    raise ModelError(f"{describe_node(node)} is not given its input {name!r}")
+
+
+def _list_inputs(node: Proto, version: int) -> Sequence[str]:
+    """Return the names of the inputs that a node has to have, empty between them for others.
+
+    Resize was defined with inputs that files leave out all the same; later it allowed that. So an
+    input is required if the newest definition requires it, too.
+    """
+    operator = find_operator(node)
+    if operator is None:
+        return ()
+    if operator.domain != ONNX:
+        return operator.inputs
+    schemas = [onnx.defs.get_schema(operator.name, opset, "") for opset in (version, MAX_OPSET)]
+    used, newest = ([_is_required(given) for given in schema.inputs] for schema in schemas)
+    pairs = zip_longest(used, newest[: len(used)], fillvalue=True)
+    names = [
+        given.name if all(pair) else ""
+        for given, pair in zip(schemas[0].inputs, pairs, strict=True)
+    ]
+    repeated = [given.option == _OPTION.Variadic for given in schemas[0].inputs[-1:]]
+    return names + names[-1:] * (len(node.input) - len(names)) if any(repeated) else names
+
+
+def _is_required(given: onnx.defs.OpSchema.FormalParameter) -> bool:
+    """Tell whether an input may not be left out; a repeated one has to be there once."""
+    if given.option == _OPTION.Variadic:
+        return bool(given.min_arity)
+    return bool(given.option == _OPTION.Single)
 
 
 def _check_squeezed(graph: Proto) -> None:

@@ -118,6 +118,7 @@ def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Ve
     check_operators.check_operators(graph)
     opset = check_operators.read_opset(model.opset_import)
     check_operators.check_definitions(graph, opset)
+    check_operators.check_inputs(graph, opset)
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
     for value in graph.output:

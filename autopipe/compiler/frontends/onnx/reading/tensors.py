@@ -3,7 +3,7 @@
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ def check_tensor(tensor: Proto, model: Path | None = None) -> None:
         raise ModelError(f"{what} needs {needed} {unit} of data and has {found}")
 
 
-def count_elements(dims: Any, what: str) -> int:  # noqa: ANN401  a protobuf list, or a tuple
+def count_elements(dims: Sequence[int], what: str) -> int:
     """Return the product of dimensions, refusing absurd ones."""
     if any(dim < 0 for dim in dims):
         raise ModelError(f"{what} has a negative dimension: {list(dims)}")

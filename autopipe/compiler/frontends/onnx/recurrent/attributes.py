@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
 from autopipe.compiler.recurrence.form import GATES, Activation, Direction, Recurrence
 from autopipe.errors import ModelError
 
@@ -40,7 +41,7 @@ class RecurrentNode:
     """A recurrent node: its kind, attributes, and the shapes of what it is given."""
 
     kind: str
-    attributes: Mapping[str, Any]
+    attributes: Attributes
     shapes: Mapping[str, Shape]
     """Of the inputs that are there, with the steps first: `X`, `W`, `R` and others. An open size
     is -1."""

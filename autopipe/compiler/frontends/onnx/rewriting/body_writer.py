@@ -33,7 +33,7 @@ class BodyWriter:
         """Return the name of an input, empty if it is left out."""
         return self.inputs[at] if at < len(self.inputs) and self.node.input[at] else ""
 
-    def add(self, kind: str, inputs: list[str], **attributes: Any) -> str:  # noqa: ANN401
+    def add(self, kind: str, inputs: list[str], **attributes: object) -> str:
         """Add a node, and return the name of its result."""
         result = f"v{len(self.steps)}"
         while inputs and not inputs[-1]:
@@ -53,7 +53,7 @@ class BodyWriter:
         """End with the bytes of the scale and zero point from an input on."""
         self.end("QuantizeLinear", [values, self.name_input(at), self.name_input(at + 1)])
 
-    def end(self, kind: str, inputs: list[str], **attributes: Any) -> None:  # noqa: ANN401
+    def end(self, kind: str, inputs: list[str], **attributes: object) -> None:
         """Add the node that makes the result."""
         self.add(kind, inputs, **attributes)
         self.steps[-1].output[0] = "y"
