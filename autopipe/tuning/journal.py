@@ -103,7 +103,7 @@ class Journal:
 
     def quarantine(self, state: TaskState, proposal: Proposal, reason: str) -> None:
         """Have no later session see the records of a schedule that computes something else."""
-        for row in self.rows(state):
+        for row in self.store.rows(state.task.workload, state.text, self.platform):
             if Proposal.of(row.record) == proposal:
                 self.store.quarantine(row, reason)
 

@@ -2,22 +2,25 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autopipe.compiler import module_io
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
+from autopipe.tuning.check_schedules import Checks, check_proposals
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Place, Proposal, TaskEvidence
 from autopipe.tuning.finals.repeat import Extras, measure_repeats
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.winner import HARDLY, LEAST, pick_winner
-from tests.schedules.tasks import task
+from tests.schedules.tasks import Trusting, task
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of, trials_of
 
 UNTUNED = Proposal(STATIC, "s")
@@ -190,6 +193,13 @@ class Workers:
         return [Measurement(seconds, by=name) for seconds in times]
 
 
+class Makes:
+    """Makes any schedule."""
+
+    def replay(self, *_):
+        return None
+
+
 def tuned(folder, workers):
     """Tune one task by made-up times; return the journal, the state and what runs its repeats."""
     store = RecordStore.open(folder / "records.sqlite", pytest.fail)
@@ -207,6 +217,25 @@ def tuned(folder, workers):
         deadline=Deadline(),
     )
     return journal, state
+
+
+def test_what_another_run_measures_after_the_search_is_no_evidence(tmp_path, monkeypatch):
+    """It may call a library that was just left out."""
+    monkeypatch.setattr(module_io, "from_json", lambda _: None)
+    journal, state = tuned(tmp_path, Workers([None]))
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        (tmp_path / "other").mkdir()
+        session = Session.resume(tmp_path / "other")
+        Journal(store, journal.platform, session).write(
+            state, Proposal(TEMPLATES, "late"), Measurement((1e-9,))
+        )
+    maker: Any = Makes()
+    kept: Any = None
+    checks = Checks(journal=journal, maker=maker, inspector=Trusting("static"), failures=kept)
+    check_proposals([(state, UNTUNED)], checks)
+    journal.add_repeats(state, {SEARCHED[0]: Measurement((1e-4,) * 3)})
+    assert {one.proposal.schedule for one in journal.ranked(state)} == {"a", "b", "t"}
+    journal.store.close()
 
 
 @pytest.mark.parametrize("seed", range(8))

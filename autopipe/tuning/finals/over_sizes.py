@@ -123,7 +123,7 @@ def _fits(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays
     """Tell whether a schedule that was found for another size makes one of this task."""
     if not state.admits(proposal.by) or journal.has_verdict(state, proposal, "failed"):
         return False
-    if proposal in journal.tried(state):
+    if any(one.proposal == proposal for one in journal.evidence(state)):
         return True
     try:
         maker.replay(state.task.name, *proposal)
