@@ -28,11 +28,11 @@ _FROZEN: Final = 20.0
 class Figures:
     """What was measured."""
 
-    scheduler: float = 0.003
+    scheduler: float = 0.0006
     """Processor seconds of the scheduler for a trial; it has one thread."""
-    agent: float = 0.002
+    agent: float = 0.0005
     """The same of the process that speaks to it, one a run."""
-    worker: float = 0.002
+    worker: float = 0.0006
     """The same of a worker, besides building and timing."""
 
 
