@@ -1,14 +1,18 @@
 """What other packages add to autopipe, found by their entry points and imported where it is used.
 
 A package registers an engine under `autopipe.engines` (a callable that takes the conditions), a
-template under `autopipe.templates`, an implementation under `autopipe.implementations` (modules
-or objects with the names below).
+template under `autopipe.templates` (an instance of a class that derives from `Template`), an
+implementation under `autopipe.implementations` (a module or an object). They have the attributes
+below.
 """
 
+import ast
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
+from importlib import metadata, util
+from importlib.machinery import PathFinder, SourceFileLoader
 from typing import Any, Final
 
 from autopipe.errors import SetupError
@@ -19,10 +23,16 @@ IMPLEMENTATIONS: Final = "autopipe.implementations"
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     ENGINES: ("__call__",),
-    TEMPLATES: ("NAME", "VERSION", "match", "settings", "fill", "apply"),
+    TEMPLATES: (
+        "name", "version", "serves_static", "serves_dynamic", "match", "settings", "fill", "apply",
+        "estimate", "prove_at_every_size", "is_asked_last",
+    ),
     IMPLEMENTATIONS: ("NAME", "FAST", "rewrite", "gain"),
-}
-"""The groups of entry points, and the names that what they point at must have."""
+}  # fmt: skip
+"""The groups of entry points, and the attributes that what they point at must have."""
+
+_OWN_NAME: Final[Mapping[str, str]] = {TEMPLATES: "name", IMPLEMENTATIONS: "NAME"}
+"""Attribute that holds what the entry point has to be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +53,73 @@ class Extension:
     def load(self) -> Any:  # noqa: ANN401 - as its group says
         """Import it. Raises SetupError if that fails or it is not what its group asks for."""
         try:
-            found = self.entry.load()
+            loaded = self.entry.load()
         except Exception as error:  # whatever a package may raise while it is imported
             reason = " ".join(str(error).split())
             raise SetupError(f"{self}: {type(error).__name__}: {reason}") from error
-        missing = [name for name in NAMES[self.group] if not hasattr(found, name)]
+        if self.group == TEMPLATES and isinstance(loaded, type):
+            raise SetupError(f"{self}: {self.entry.value} is a class; name an instance of it")
+        missing = [name for name in NAMES[self.group] if not hasattr(loaded, name)]
         if missing:
             raise SetupError(f"{self}: {self.entry.value} lacks {', '.join(missing)}")
-        if "NAME" in NAMES[self.group] and self.name != found.NAME:
-            raise SetupError(f"{self}: NAME in {self.entry.value} is {found.NAME!r}")
-        return found
+        attribute = _OWN_NAME.get(self.group)
+        own_name = getattr(loaded, attribute) if attribute else self.name
+        if self.name != own_name:
+            raise SetupError(f"{self}: {attribute} in {self.entry.value} is {own_name!r}")
+        if self.group == TEMPLATES and loaded.version != self.read_template_version():
+            raise SetupError(
+                f"{self}: the class of {self.entry.value} has to state its version as a number,"
+                f" beside `name = {self.name!r}`: keys read it without importing the module"
+            )
+        return loaded
+
+    def read_template_version(self) -> int | None:
+        """Return the version that the class of a template states in its source, or None.
+
+        The module is not imported, since it imports TVM.
+        """
+        for node in _parse_module(self.entry.module).body:
+            if isinstance(node, ast.ClassDef):
+                values = _read_constants(node)
+                if values.get("name") == self.name:
+                    version = values.get("version")
+                    return version if type(version) is int else None
+        return None
+
+
+def _parse_module(name: str) -> ast.Module:
+    """Return the syntax tree of a module, without importing it or the packages around it.
+
+    The tree is empty where the source can not be found or read.
+    """
+    package, *parts = name.split(".")
+    try:
+        spec = util.find_spec(package)
+        for part in parts:
+            locations = spec.submodule_search_locations if spec else None
+            spec = PathFinder.find_spec(part, locations) if locations else None
+        loader = spec.loader if spec else None
+        source = loader.get_source(loader.name) if isinstance(loader, SourceFileLoader) else ""
+        with warnings.catch_warnings(action="ignore"):  # an import tells of them
+            return ast.parse(source or "")
+    except (ImportError, OSError, RecursionError, SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def _read_constants(node: ast.ClassDef) -> dict[str, object]:
+    """Return the names that the body of a class assigns constants to, with these."""
+    values: dict[str, object] = {}
+    for statement in node.body:
+        if isinstance(statement, ast.Assign):
+            targets = statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        else:
+            continue
+        if isinstance(statement.value, ast.Constant):
+            names = (target.id for target in targets if isinstance(target, ast.Name))
+            values |= dict.fromkeys(names, statement.value.value)
+    return values
 
 
 @cache
@@ -70,6 +137,12 @@ def installed() -> tuple[Extension, ...]:
 def distributions() -> dict[str, str]:
     """Return the versions of the distributions that register anything, by name."""
     return {extension.distribution: extension.version for extension in installed()}
+
+
+def read_template_versions() -> dict[str, int | None]:
+    """Return the versions of the templates of other packages by name, without importing them."""
+    templates = (extension for extension in installed() if extension.group == TEMPLATES)
+    return {extension.name: extension.read_template_version() for extension in templates}
 
 
 def registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]:

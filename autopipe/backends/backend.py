@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.implementations.implementation import Implementation
     from autopipe.schedules.planned import Planned
-    from autopipe.schedules.templates.template import Template
+    from autopipe.schedules.templates.template import AnyTemplate
 
 
 class Backend:
@@ -99,7 +99,7 @@ class Backend:
 
         return dlight.plan(module, conditions)
 
-    def templates(self) -> "tuple[Template, ...]":
+    def templates(self) -> "tuple[AnyTemplate, ...]":
         """Return the templates, for engines `static` and `autotvm`.
 
         Raises SetupError if an extension is broken.

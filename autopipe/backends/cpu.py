@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.implementations.implementation import Implementation
     from autopipe.schedules.planned import Planned
-    from autopipe.schedules.templates.template import Template
+    from autopipe.schedules.templates.template import AnyTemplate
 
 _HOST: Final = "is for kind llvm; the host of a GPU is this machine"
 
@@ -49,7 +49,7 @@ class Cpu(Backend):
 
         return default.plan_loops(module, conditions)
 
-    def templates(self) -> "tuple[Template, ...]":  # noqa: D102
+    def templates(self) -> "tuple[AnyTemplate, ...]":  # noqa: D102
         from autopipe.schedules.templates import templates
 
         return templates()

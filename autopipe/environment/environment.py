@@ -19,9 +19,10 @@ from autopipe.backends import BACKENDS
 from autopipe.config import Target
 from autopipe.environment.caches import caches
 from autopipe.environment.facet import Facet, Facts
+from autopipe.environment.template_versions import TEMPLATE_VERSIONS
 from autopipe.environment.toolchain import toolchain
 from autopipe.errors import SetupError, TargetError
-from autopipe.extensions import distributions
+from autopipe.extensions import distributions, read_template_versions
 from autopipe.formats import FORMATS
 from autopipe.libraries import versions
 from autopipe.store import files
@@ -200,6 +201,7 @@ _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
     Facet.LIBRARIES: lambda: dict(versions()),
     Facet.PACKAGES: _packages,
     Facet.EXTENSIONS: lambda: dict(distributions()),
+    Facet.TEMPLATES: lambda: {**TEMPLATE_VERSIONS, **read_template_versions()},
 }
 
 

@@ -26,6 +26,8 @@ class Facet(StrEnum):
     """Versions of autopipe, and of the Python packages that no other facet tells of."""
     EXTENSIONS = "extensions"
     """Versions of the packages that register engines, templates or implementations."""
+    TEMPLATES = "templates"
+    """Versions of the schedule templates, ours and those of other packages."""
 
 
 Facts = Mapping[Facet, Mapping[str, object]]

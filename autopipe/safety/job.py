@@ -24,7 +24,7 @@ from autopipe.schedules.engines.registry import engines
 from autopipe.schedules.implementations.implementation import DIRECT, allowed, implement
 from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import replay
-from autopipe.schedules.templates.template import Template
+from autopipe.schedules.templates.template import AnyTemplate
 from autopipe.store.passing import passing_folder
 from autopipe.tasks.task import Task
 from autopipe.traces.reading import Forbidden
@@ -90,9 +90,9 @@ def _plan(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Return the schedule of a fallback, if it has one, and which templates raised something."""
     complaints: list[str] = []
 
-    def complain(template: Template, error: Exception) -> None:
+    def complain(template: AnyTemplate, error: Exception) -> None:
         traceback.print_exception(error)
-        named = extensions.attribute(extensions.TEMPLATES, template.NAME)
+        named = extensions.attribute(extensions.TEMPLATES, template.name)
         reason = " ".join(str(error).split())
         complaints.append(f"template {named}: {type(error).__name__}: {reason}")
 

@@ -22,7 +22,6 @@ from autopipe.config.problem import shown
 from autopipe.environment.facet import Facet
 from autopipe.processes import contained
 from autopipe.safety.job import Piece
-from autopipe.schedules import templates
 from autopipe.store import files
 
 ENOUGH: Final = 2
@@ -37,7 +36,7 @@ _LONG: Final = 500
 _LASTS: Final = timedelta(days=30)
 """How long nobody tries it again."""
 
-_FACETS: Final = (Facet.TARGET, Facet.TVM, Facet.LIBRARIES, Facet.EXTENSIONS)
+_FACETS: Final = (Facet.TARGET, Facet.TVM, Facet.LIBRARIES, Facet.EXTENSIONS, Facet.TEMPLATES)
 """What may make work end otherwise, of all that both `tune` and `build` see."""
 
 
@@ -118,8 +117,7 @@ class Hopeless:
             [loop and tvm_ffi.structural_hash(loop["main"]) for loop in loops],
             [asked.get(name) for name in ("batch", "seed", "tuner")],
             [self.facts.get(facet) for facet in _FACETS], self.fast_algorithms,
-            version("autopipe"), sorted((kind.NAME, kind.VERSION) for kind in templates.TEMPLATES),
-            contained.SECONDS, contained.MEMORY,
+            version("autopipe"), contained.SECONDS, contained.MEMORY,
         ]  # fmt: skip
         text = json.dumps(content, sort_keys=True, default=dict)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -25,4 +25,4 @@ def offers(argument: Mapping[str, Any], _emit: Callable[[Any], None]) -> dict[st
         name: serve(body, conditions.hardware)
         for name, body in implementations(workload, conditions).items()
     }
-    return {name: served.template.NAME if served else None for name, served in by_name.items()}
+    return {name: served.template.name if served else None for name, served in by_name.items()}

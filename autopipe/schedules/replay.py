@@ -14,7 +14,7 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.guarded import guard
 from autopipe.schedules.implementations.implementation import implement
 from autopipe.schedules.templates import templates
-from autopipe.schedules.templates.template import make
+from autopipe.schedules.templates.template import replay_setting
 from autopipe.traces.reading import Forbidden, check, read
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)
@@ -71,10 +71,10 @@ def replay(
 def _filled(module: tvm.IRModule, document: dict[str, Any], conditions: Conditions) -> tvm.IRModule:
     """Return the module that a template makes with the knobs of a record."""
     name = document.get("template")
-    template = next((template for template in templates() if name == template.NAME), None)
+    template = next((template for template in templates() if name == template.name), None)
     if template is None:
         raise StageError(f"there is no template {shown(repr(name))}")
     try:
-        return make(module, template, document, conditions.hardware).mod
+        return replay_setting(module, template, document, conditions.hardware).mod
     except _REFUSALS as error:
         raise StageError(f"template {name} does not fit this workload: {error}") from None

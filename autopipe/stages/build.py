@@ -50,8 +50,11 @@ class BuildStage(Stage, frozen=True):
     }
     runs_passes: ClassVar[bool] = True
     reads: ClassVar[frozenset[Facet]] = frozenset(
-        {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN, Facet.LIBRARIES, Facet.EXTENSIONS}
-    )
+        {
+            Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN, Facet.LIBRARIES, Facet.EXTENSIONS,
+            Facet.TEMPLATES,
+        }
+    )  # fmt: skip
 
     rules: tuple[Rule, ...]
     """The schedule policy, as far as it concerns fallbacks and implementations."""
@@ -237,14 +240,14 @@ def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[Bes
 
     The others are those at single likely sizes, if they are of a template for open sizes.
     """
-    from autopipe.schedules.templates.template import serves_open
+    from autopipe.schedules.templates.template import serves_dynamic
 
     same = (task.likely, *task.also_likely)
     own = [records[name] for name in same if name is not None and name in records]
     for record in own:
         if (setting := record.open_settings.get(task.workload)) is not None:
             yield setting.of(record)
-    yield from (record for record in own if serves_open(record.schedule))
+    yield from (record for record in own if serves_dynamic(record.schedule))
 
 
 def _map_nodes(

@@ -27,7 +27,7 @@ class LowerStage(Stage, frozen=True):
     produces: ClassVar[Kind] = Kind.LOWERED
     needs: ClassVar[dict[str, Need]] = {"optimize": Need(Kind.MODULE)}
     runs_passes: ClassVar[bool] = True
-    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET, Facet.TEMPLATES})
 
     fast_algorithms: bool
     """Whether elementary functions may round differently from libm's."""

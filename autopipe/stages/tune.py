@@ -28,7 +28,7 @@ class TuneStage(Stage, frozen=True):
         "lower": Need(Kind.LOWERED, optional=True),
     }
     reads: ClassVar[frozenset[Facet]] = frozenset(
-        {Facet.TVM, Facet.TARGET, Facet.DEVICE, Facet.LIBRARIES, Facet.EXTENSIONS}
+        {Facet.TVM, Facet.TARGET, Facet.DEVICE, Facet.LIBRARIES, Facet.EXTENSIONS, Facet.TEMPLATES}
     )
 
     tuning: Tuning

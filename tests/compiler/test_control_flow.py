@@ -13,7 +13,7 @@ from autopipe.compiler.fusion.scope import Scope
 from autopipe.compiler.library.build import build
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.tasks import extract_tasks
-from autopipe.schedules.templates import recurrence
+from autopipe.schedules.templates.recurrence import RECURRENCE
 from autopipe.schedules.templates.template import blank
 from tests.compiler.frontends.control import control_models
 from tests.compiler.frontends.models import save
@@ -96,7 +96,7 @@ def test_recurrent_layers_in_bodies_are_those_that_the_template_serves(tmp_path,
     model, inputs = control_models.recurrent()
     made = Made(model, tmp_path)
     made.check(inputs)
-    served = [recurrence.match(blank(work)) for work in made.workloads.values()]
+    served = [RECURRENCE.match(blank(work)) for work in made.workloads.values()]
     layers = [layer for layer in served if layer]
     assert [layer.form.kind for layer in layers].count("LSTM") == 2
     assert [layer.form.kind for layer in layers].count("GRU") == 2

@@ -11,8 +11,8 @@ from autopipe.measure import tensors
 from autopipe.measure.in_model import InModel, ModelSource, Weights, _Alone
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines import default
-from autopipe.schedules.templates import contraction
-from autopipe.schedules.templates.template import fitted
+from autopipe.schedules.templates.contraction import CONTRACTION
+from autopipe.schedules.templates.template import match_function
 from tests.compiler import graphs
 from tests.schedules.tasks import CONDITIONS
 
@@ -33,8 +33,8 @@ def two_products():
 
 
 def packed(workload):
-    sch, found = fitted(workload, contraction)
-    contraction.apply(sch, found, contraction.fill(found, CONDITIONS.hardware))
+    sch, found = match_function(workload, CONTRACTION)
+    CONTRACTION.apply(sch, found, CONTRACTION.fill(found, CONDITIONS.hardware))
     return sch.mod
 
 

@@ -22,10 +22,10 @@ from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules import templates
 from autopipe.schedules.engines import static
 from autopipe.schedules.engines.default import plan
-from tests.schedules import wrong_template
 from tests.schedules.bad_schedules import ENDS, doubled, spoil
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, task
+from tests.schedules.wrong_template import WRONG
 from tests.support import here
 
 FACTS = {Facet.TARGET: here.facts()}
@@ -74,7 +74,7 @@ def right():
 
 @pytest.fixture
 def wrong(monkeypatch):
-    monkeypatch.setattr(templates, "TEMPLATES", (wrong_template,))
+    monkeypatch.setattr(templates, "TEMPLATES", (WRONG,))
     workload = doubled()
     return suspect(static.plan(workload, CONDITIONS), workload)
 

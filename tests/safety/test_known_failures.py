@@ -19,7 +19,6 @@ from autopipe.safety.inspection import Inspector
 from autopipe.safety.job import Piece
 from autopipe.safety.known_failures import Hopeless
 from autopipe.safety.maker import Maker
-from autopipe.schedules import templates
 from autopipe.schedules.policy import Contender
 from tests.safety.test_inspection import FACTS, Counting
 from tests.schedules import saboteur
@@ -163,10 +162,11 @@ def test_other_versions_limits_or_work_are_new(run, piece, monkeypatch):
     )  # fmt: skip
     assert not any(run().suspect(other) for other in others)
     assert not run(facts={**FACTS, Facet.TVM: {"tvm": "0.28"}}).suspect(piece)
-    newer = SimpleNamespace(NAME=templates.window.NAME, VERSION=templates.window.VERSION + 1)
+    templates = {**FACTS, Facet.TEMPLATES: {"window": "2.0"}}
+    assert not run(facts=templates).suspect(piece)
     for target, name, value in (
         (contained, "SECONDS", 240.0), (contained, "MEMORY", 1 << 40),
-        (templates, "TEMPLATES", (newer,)), (known_failures, "version", lambda _: "9"),
+        (known_failures, "version", lambda _: "9"),
     ):  # fmt: skip
         with monkeypatch.context() as patch:
             patch.setattr(target, name, value)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from autopipe.schedules import implementations, templates
 from autopipe.schedules.engines import registry
+from autopipe.schedules.templates.template import Template
 from tests.schedules.bad_schedules import spoil_block
 from tests.support import hungry
 
@@ -43,14 +44,14 @@ ENDS = {
 
 
 @dataclass(frozen=True)
-class Knobs:
+class NoKnobs:
     """None."""
 
 
-class Template:
+class BadTemplate(Template[str, NoKnobs]):
     """Ends badly where it looks at a function, or has what it schedules do so."""
 
-    NAME, VERSION = "bad", 1
+    name, version = "bad", 1
 
     def __init__(self, way, *, schedules=False):
         self.way, self.schedules = way, schedules
@@ -58,16 +59,16 @@ class Template:
     def match(self, sch):
         if not self.schedules:
             WAYS[self.way]()
-        return sch.get_child_blocks(sch.get_sblock("root"))[-1]
+        return sch.get(sch.get_child_blocks(sch.get_sblock("root"))[-1]).name_hint
 
-    def settings(self, found, hardware):
-        yield Knobs()
+    def settings(self, match, hardware):
+        yield NoKnobs()
 
-    def fill(self, found, hardware):
-        return Knobs()
+    def fill(self, match, hardware):
+        return NoKnobs()
 
-    def apply(self, sch, found, knobs):
-        spoil_block(sch, found, self.way)
+    def apply(self, sch, match, knobs):
+        spoil_block(sch, sch.get_sblock(match), self.way)
 
 
 class Implementation:
@@ -102,7 +103,7 @@ class Engine:
 
 def template(monkeypatch, way, **options):
     """Have a bad template asked first."""
-    monkeypatch.setattr(templates, "TEMPLATES", (Template(way, **options), *templates.TEMPLATES))
+    monkeypatch.setattr(templates, "TEMPLATES", (BadTemplate(way, **options), *templates.TEMPLATES))
 
 
 def implementation(monkeypatch, way):

@@ -6,6 +6,7 @@ from tvm import te, topi
 from autopipe.measure.check import checked
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.templates import elementwise
+from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.template import blank
 from tests.support import here
 
@@ -21,10 +22,10 @@ def halves(*shape):
 def test_a_vector_that_crosses_the_end_of_an_axis_is_loaded_at_once():
     module = halves(4, 5, 56)
     sch = blank(module)
-    found = elementwise.match(sch)
+    found = ELEMENTWISE.match(sch)
     assert found is not None
     assert found.tail == 2
-    elementwise.apply(sch, found, elementwise.Run(16))
+    ELEMENTWISE.apply(sch, found, elementwise.Run(16))
     code = tvm.tirx.build(sch.mod, here.target()).inspect_source("ll")
     assert "<16 x float>" in code or "<8 x float>" in code
     assert "insertelement <16 x float>" not in code
@@ -55,7 +56,7 @@ def test_an_image_that_is_rolled_along_both_sides_is_read_where_it_lies():
         {"main": te.create_prim_func([windows, row]).with_attr("global_symbol", "main")}
     )
     sch = blank(module)
-    found = elementwise.match(sch)
+    found = ELEMENTWISE.match(sch)
     assert found is not None
-    elementwise.apply(sch, found, elementwise.Run(8))
+    ELEMENTWISE.apply(sch, found, elementwise.Run(8))
     checked(module, sch.mod, here.target())

@@ -7,6 +7,7 @@ from tvm import te, tirx
 
 from autopipe.measure.check import checked
 from autopipe.schedules.templates import elementwise
+from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.template import blank
 from tests.support import here
 
@@ -28,9 +29,9 @@ def bordered(border, colors=COLORS, *, rows=ROWS):
 
 def scheduled(module):
     sch = blank(module)
-    found = elementwise.match(sch)
+    found = ELEMENTWISE.match(sch)
     assert found is not None
-    elementwise.apply(sch, found, elementwise.Run(1))
+    ELEMENTWISE.apply(sch, found, elementwise.Run(1))
     return found, sch.mod
 
 

@@ -17,7 +17,7 @@ from autopipe.schedules import templates
 from autopipe.stages.build import BuildStage
 from autopipe.tasks.task import read_tasks
 from tests.artifacts.examples import best_record, tuning_report
-from tests.schedules import wrong_template
+from tests.schedules.wrong_template import WRONG
 from tests.support import here
 
 FILE = Path(__file__).parents[2] / "pipelines" / "use-cases" / "fallback-values.yaml"
@@ -64,7 +64,7 @@ def test_what_nobody_measured_is_checked(build):
 
 @pytest.mark.fault("E1")
 def test_a_wrong_schedule_is_not_built_in(build, monkeypatch):
-    monkeypatch.setattr(templates, "TEMPLATES", (wrong_template,))
+    monkeypatch.setattr(templates, "TEMPLATES", (WRONG,))
     summary, tasks, warnings = build()
     assert {task["engine"] for task in tasks} == {"default"}
     assert f"{len(tasks)} wrong ones put aside" in summary

@@ -101,5 +101,12 @@ def test_where_a_farm_measures_the_machine_that_searches_is_in_no_key_of_tuning(
     farm = {"target": {"mcpu": "znver5", "num_cores": 2}, "tuning": {"measure": measure}}
     assert Facet.DEVICE.value in documents(tmp_path)["tune"]["facts"]
     assert documents(tmp_path, **farm)["tune"]["facts"].keys() == {
-        facet.value for facet in (Facet.TVM, Facet.TARGET, Facet.LIBRARIES, Facet.EXTENSIONS)
+        facet.value
+        for facet in (
+            Facet.TVM,
+            Facet.TARGET,
+            Facet.LIBRARIES,
+            Facet.EXTENSIONS,
+            Facet.TEMPLATES,
+        )
     }

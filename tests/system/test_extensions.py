@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import te
 
 from autopipe import extensions
+from autopipe.environment.template_versions import TEMPLATE_VERSIONS
 from autopipe.errors import SetupError
 from autopipe.schedules.templates.template import Template
 
@@ -81,6 +82,22 @@ def test_an_engine_a_template_and_an_implementation_of_another_package_are_built
     seen = {each["stage"] for each in _actions(texts) if each["facts"].get("extensions")}
     assert seen == {"tune", "build", "package"}
     assert facts["build"]["extensions"] == {"autopipe-powers": "1.2.0"}
+    versions = {**TEMPLATE_VERSIONS, "chunks": 1}
+    using = [one for one in _actions(texts) if "templates" in one["facts"]]
+    keyed = {one["stage"]: one["facts"]["templates"] for one in using}
+    assert keyed == dict.fromkeys(("lower", "tune", "build"), versions)
+
+
+def test_another_version_of_a_template_meets_no_stale_result(site, project, tmp_path):
+    """The version is read without importing the package, which is broken here."""
+    shutil.copytree(site, tmp_path / "site")
+    file = tmp_path / "site/autopipe_powers/template.py"
+    file.write_text(f"{file.read_text().replace('version = 1', 'version = 2')}\n1 / 0\n")
+    shutil.copytree(project, tmp_path / "project")
+    for stage in ("tune", "build"):
+        done = autopipe(tmp_path / "site", "explain", "cubes.yaml", stage, cwd=tmp_path / "project")
+        assert done.returncode == 0, done.stderr
+        assert "facts.templates.chunks changed from 1 to 2" in done.stdout
 
 
 def _actions(texts):
@@ -121,6 +138,17 @@ def install(tmp_path, monkeypatch):
 
 
 ENGINE, TEMPLATE = extensions.ENGINES, extensions.TEMPLATES
+MINE = """
+from autopipe.schedules.templates.template import Template
+
+class Mine(Template):
+    name = {name!r}
+    version = 1
+    settings = fill = apply = print
+
+    def match(self, sch):
+        {match}
+"""
 
 
 @pytest.mark.parametrize(
@@ -130,7 +158,27 @@ ENGINE, TEMPLATE = extensions.ENGINES, extensions.TEMPLATES
         ((ENGINE, "a", "bad:Engine"), "1 / 0", "ZeroDivisionError: division by zero"),
         ((ENGINE, "a", "bad:Engine"), "", "AttributeError: module 'bad' has no attribute 'Engine'"),
         ((ENGINE, "a", "bad:Engine"), "Engine = 1", "bad:Engine lacks __call__"),
-        ((TEMPLATE, "a", "bad"), "NAME = 'a'\nVERSION = 1", "bad lacks match, settings, fill, app"),
+        (
+            (TEMPLATE, "a", "bad"),
+            "name = 'a'\nversion = 1",
+            "bad lacks serves_static, serves_dynamic, match, settings, fill, apply, estim",
+        ),
+        ((TEMPLATE, "a", "bad:A"), "class A: pass", "bad:A is a class; name an instance of it"),
+        (
+            (TEMPLATE, "a", "bad:A"),
+            f"{MINE.format(name='a', match='pass')}\nA = Mine()\nMine.version = 2",
+            "the class of bad:A has to state its version as a number",
+        ),
+        (
+            (TEMPLATE, "a", "bad:A"),
+            f"{MINE.format(name='a', match='pass')}\nA = Mine()\nMine.name = 'b'",
+            "name in bad:A is 'b'",
+        ),
+        (
+            (TEMPLATE, "a", "bad:A"),
+            f"{MINE.format(name='a', match='pass')}\nA = type('A', (Template,), {{}})()",
+            "TypeError: ",
+        ),
         ((extensions.IMPLEMENTATIONS, "a", "bad"), "NAME = 'a'", "bad lacks FAST, rewrite, gain"),
         (
             (extensions.IMPLEMENTATIONS, "a", "bad"),
@@ -150,12 +198,14 @@ def test_a_broken_extension_is_one_line_that_names_its_package(install, point, s
 
 def test_a_broken_extension_stops_tune_and_build(site, project, tmp_path):
     shutil.copytree(site, tmp_path / "site")
-    (tmp_path / "site/autopipe_powers/template.py").write_text("NAME = 'chunks'\n")
+    (tmp_path / "site/autopipe_powers/template.py").write_text(
+        "class CHUNKS:\n    name = 'chunks'\n"
+    )
     done = autopipe(
         tmp_path / "site", "run", "cubes.yaml", "--force", "build", "--until", "build", cwd=project
     )
     assert done.returncode == 5
-    assert "template chunks of autopipe-powers 1.2.0: autopipe_powers.template lacks VE" in (
+    assert "template chunks of autopipe-powers 1.2.0: autopipe_powers.template:CHUNKS is a c" in (
         done.stderr
     )
 
@@ -188,11 +238,13 @@ def test_templates_and_implementations_of_others_come_before_ours(install):
     from autopipe.schedules.implementations import IMPLEMENTATIONS, rewrites
     from autopipe.schedules.templates import TEMPLATES, templates
 
-    names = {name for group in extensions.NAMES.values() for name in group} - {"NAME", "__call__"}
-    source = "NAME = 'mine'\n" + "\n".join(f"{name} = print" for name in sorted(names))
-    points = [(TEMPLATE, "mine", "theirs"), (extensions.IMPLEMENTATIONS, "mine", "theirs")]
+    source = (
+        f"{MINE.format(name='mine', match='pass')}\nMINE = Mine()\n"
+        "NAME, FAST, rewrite, gain = 'mine', True, print, print\n"
+    )
+    points = [(TEMPLATE, "mine", "theirs:MINE"), (extensions.IMPLEMENTATIONS, "mine", "theirs")]
     install("theirs", points, source)
-    assert [each.NAME for each in templates()] == ["mine", *(each.NAME for each in TEMPLATES)]
+    assert [each.name for each in templates()] == ["mine", *(each.name for each in TEMPLATES)]
     assert [each.NAME for each in rewrites()] == ["mine", *(each.NAME for each in IMPLEMENTATIONS)]
     assert extensions.check() == "template mine of theirs 0.1, implementation mine of theirs 0.1"
     sys.modules.pop("theirs")
@@ -207,18 +259,17 @@ def test_a_template_that_fails_is_told_and_leaves_the_function_to_the_next_one(i
     from tests.schedules.engines.test_static import conv, module_of
     from tests.schedules.tasks import CONDITIONS
 
-    source = (
-        "NAME, VERSION, settings, fill, apply = 'mine', 1, print, print, print\n"
-        "def match(sch):\n"
-        f"    if len(sch.get_child_blocks(sch.get_sblock('root'))) < {9 if parts == 1 else 2}:\n"
-        "        raise RuntimeError('no\\nsuch loop')\n"
+    match = (
+        f"if len(sch.get_child_blocks(sch.get_sblock('root'))) < {9 if parts == 1 else 2}:\n"
+        "            raise RuntimeError('no\\nsuch loop')"
     )
-    install("hasty", [(TEMPLATE, "mine", "hasty")], source)
+    source = f"{MINE.format(name='mine', match=match)}\nMINE = Mine()\n"
+    install("hasty", [(TEMPLATE, "mine", "hasty:MINE")], source)
     module = module_of(*conv()) if parts == 1 else module_of(two_sums())
     found = do(Piece("planning", "t", module, "static"), CONDITIONS)
     complaints = set(found["complaint"].split("; "))
     assert complaints == {"template mine of hasty 0.1: RuntimeError: no such loop"}
-    assert json.loads(found["planned"][1])["template"] in {each.NAME for each in TEMPLATES}
+    assert json.loads(found["planned"][1])["template"] in {each.name for each in TEMPLATES}
     sys.modules.pop("hasty")
 
 
@@ -238,7 +289,8 @@ def test_what_an_extension_must_have_is_what_the_contracts_say():
 
     wanted = {TEMPLATE: Template, extensions.IMPLEMENTATIONS: Implementation}
     for group, contract in wanted.items():
-        public = {name for name in vars(contract) if not name.startswith("_")}
+        attributes = {*vars(contract), *contract.__annotations__}
+        public = {name for name in attributes if not name.startswith("_")}
         assert public == set(extensions.NAMES[group])
     for group, ours in ((TEMPLATE, TEMPLATES), (extensions.IMPLEMENTATIONS, IMPLEMENTATIONS)):
         assert all(hasattr(each, name) for each in ours for name in extensions.NAMES[group])

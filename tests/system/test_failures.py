@@ -14,10 +14,10 @@ SOURCE = '''
 import os, signal, time
 
 from autopipe.processes import contained
+from autopipe.schedules.templates.template import Template
 
 contained.SECONDS, contained.MEMORY = 4.0, 300 << 20
-NAME, VERSION, FAST = "bad", 1, True
-settings = fill = apply = print
+NAME, FAST = "bad", True
 
 def width(module):
     """The first input's, by which the two tasks of the model are told apart."""
@@ -27,9 +27,16 @@ def rewrite(workload):
     if width(workload) == 128:
         time.sleep(60)
 
-def match(sch):
-    if width(sch.mod) != 128:
-        [bytearray(1 << 20) for _ in range(1 << 10)]
+class Hungry(Template):
+    name = "bad"
+    version = 1
+    settings = fill = apply = print
+
+    def match(self, sch):
+        if width(sch.mod) != 128:
+            [bytearray(1 << 20) for _ in range(1 << 10)]
+
+TEMPLATE = Hungry()
 
 def gain(workload, hardware):
     return 1.0
@@ -51,7 +58,7 @@ POINTS = """
 [autopipe.engines]
 bad = bad_tasks:Engine
 [autopipe.templates]
-bad = bad_tasks
+bad = bad_tasks:TEMPLATE
 [autopipe.implementations]
 bad = bad_tasks
 """

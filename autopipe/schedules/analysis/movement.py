@@ -84,6 +84,8 @@ class Movement:
     """Whether neighbours along the last axis look up what they choose from."""
     both: bool = False
     """Whether both may always be read, and no condition divides the last axis."""
+    in_steps: bool = False
+    """Whether rows are read in steps or divided, as template `elementwise` finds."""
 
     @property
     def backwards(self) -> bool:

@@ -5,15 +5,17 @@ divide [2, rows, n]. In each, the first two axes count the rows.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import tvm
-from tvm.ir import Expr
+from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock
-from tvm.tirx import Bind
+from tvm.tirx import Bind, BufferStore
 
 from autopipe.schedules.analysis.blocks import SPATIAL, bits, is_spatial, lengths_of
 from autopipe.schedules.analysis.expressions import among, loads_of, substitute
+
+_OPERATORS: Final = (tvm.tirx.Add, tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Mul)
 
 StoredValue = tuple[Any, Any, Any]
 """A buffer, the value that is stored in it, and where."""
@@ -72,3 +74,27 @@ def _keeps_to_row(block: SBlock, blocks: Sequence[SBlock], leading: int) -> bool
         if among(buffer, computed)
         for index, axis, length in zip(indices, axes, lengths_of(block), strict=False)
     )
+
+
+def combines_terms(block: SBlock) -> bool:
+    """Tell whether a block is an assignment, or combines its results with terms by one operator."""
+    if is_spatial(block):
+        return isinstance(block.body, BufferStore)
+    try:
+        stores = stores_of(block.body)
+    except AttributeError:
+        return False
+    totals = [buffer for buffer, _, _ in stores]
+    return all(
+        isinstance(value, _OPERATORS) and _adds_to(value, buffer, totals)
+        for buffer, value, _ in stores
+    )
+
+
+def _adds_to(value: tvm.ir.Expr, total: tvm.ir.Var, totals: Sequence[tvm.ir.Var]) -> bool:
+    """Tell whether one side of an operator is the total, and the other one hangs on none."""
+    sides = (value.a, value.b)
+    own = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
+    if own not in ([True, False], [False, True]):
+        return False
+    return not any(among(load.source, totals) for load in loads_of(sides[own.index(False)]))

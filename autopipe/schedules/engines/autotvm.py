@@ -40,7 +40,7 @@ class AutoTVM:
             return Grid(space)
         if problem.tuner == "random":
             return RandomOrder(space, problem.seed)
-        model = self._models.setdefault(space.served.template.NAME, CostModel())
+        model = self._models.setdefault(space.served.template.name, CostModel())
         return ModelGuided(space, problem.seed, model)
 
 

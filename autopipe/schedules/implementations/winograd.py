@@ -29,7 +29,7 @@ from autopipe.schedules.analysis.convolution import Convolution, recognize
 from autopipe.schedules.analysis.filtering_cost import BYTES, Filtering, direct, estimate
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.filtering import KERNEL, Slices, Tiling, filtered
-from autopipe.schedules.templates.winograd import fill
+from autopipe.schedules.templates.winograd import WINOGRAD
 
 _MARGIN = 1.2
 """An estimated gain is divided by this, so that only a clear gain decides."""
@@ -92,7 +92,7 @@ class Winograd:
         inputs = math.prod((*taps, inputs))
         tiling = Tiling.of(shape, self.size, _apart(convolution))
         filtering = Filtering((self.size + KERNEL - 1) ** 2, int(tiling.padded), inputs, outputs)
-        took = estimate(filtering, fill(filtering, hardware), hardware)
+        took = estimate(filtering, WINOGRAD.fill(filtering, hardware), hardware)
         lanes = hardware.lanes(8 * BYTES)
         filled = -(-outputs // lanes) * lanes  # a direct convolution fills its last vector up
         products = KERNEL**2 * inputs * filled * math.prod(extents[:3])

@@ -7,66 +7,66 @@ says what a template has to define, `serve.py` picks the template of a function.
 from typing import Final
 
 from autopipe import extensions
-from autopipe.schedules.templates import (
-    attention,
-    by_hand,
-    contraction,
-    dot_product,
-    elementwise,
-    library_call,
-    long_rows,
-    nested,
-    odd_rows,
-    open_movement,
-    open_rows,
-    recurrence,
-    reduction,
-    regions,
-    rolling,
-    row_reduction,
-    sequence,
-    tile_product,
-    tiled_reduction,
-    transpose,
-    turned,
-    window,
-    winograd,
+from autopipe.schedules.templates.attention import ATTENTION
+from autopipe.schedules.templates.by_hand import BY_HAND
+from autopipe.schedules.templates.contraction import CONTRACTION
+from autopipe.schedules.templates.dot_product import DOT_PRODUCT
+from autopipe.schedules.templates.elementwise import ELEMENTWISE
+from autopipe.schedules.templates.library_call import LIBRARY_CALL
+from autopipe.schedules.templates.long_rows import LONG_ROWS
+from autopipe.schedules.templates.open_movement import OPEN_MOVEMENT
+from autopipe.schedules.templates.recurrence import RECURRENCE
+from autopipe.schedules.templates.reduction import REDUCTION
+from autopipe.schedules.templates.regions import REGIONS
+from autopipe.schedules.templates.rolling import ROLLING
+from autopipe.schedules.templates.row_reduction import ROW_REDUCTION
+from autopipe.schedules.templates.rows import ROWS
+from autopipe.schedules.templates.sequence import SEQUENCE
+from autopipe.schedules.templates.template import AnyTemplate
+from autopipe.schedules.templates.tile_product import TILE_PRODUCT
+from autopipe.schedules.templates.tiled_reduction import TILED_REDUCTION
+from autopipe.schedules.templates.transpose import TRANSPOSE
+from autopipe.schedules.templates.turned import TURNED
+from autopipe.schedules.templates.window import WINDOW
+from autopipe.schedules.templates.winograd import WINOGRAD
+
+TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
+    RECURRENCE,  # by an attribute and its plain loops; no other template serves a layer
+    REGIONS,  # by an attribute; `tiled_reduction` takes maxima of regions one by one
+    ATTENTION,  # by an attribute; `sequence` would write all scores to memory
+    LIBRARY_CALL,  # by an attribute; `sequence` would cut what is fused around the call
+    LONG_ROWS,  # threads share a row that `row_reduction` and `reduction` leave to one
+    TILE_PRODUCT,  # AMX does 16 rows at once; refuses where `dot_product` is faster
+    DOT_PRODUCT,  # adds 2 or 4 products at once, `contraction` one
+    WINDOW,  # windows share a row of input in registers; `contraction` reads it for each
+    WINOGRAD,  # alone: no other template serves its stages
+    CONTRACTION,  # tiles in registers; the reductions below read operands for each output
+    TILED_REDUCTION,  # tiles reuse what they read; `row_reduction` and `reduction` read it again
+    ROWS,  # odd rows and functions; others are left to `row_reduction` by `is_asked_last`
+    ROW_REDUCTION,  # does a row while it is in the cache; `reduction` does one block at a time
+    TURNED,  # transposes of any sides; `transpose` needs sides that vectors divide
+    TRANSPOSE,  # squares; `elementwise` would read a line of memory for each element
+    ELEMENTWISE,  # all other functions of static sizes that reduce nothing
+    OPEN_MOVEMENT,  # the same for dynamic sizes, so the place does not matter
+    REDUCTION,  # any single reduction that the templates above leave
+    ROLLING,  # keeps rows in the cache that `sequence` passes through memory
+    BY_HAND,  # alone: its functions have loops and no blocks to schedule
+    SEQUENCE,  # last: serves by parts what no template serves as a whole
 )
-from autopipe.schedules.templates.template import Template
+"""Asked in this order; the first that serves a function schedules it. Each line says why it stands
+before those below that serve some of the same functions.
 
-TEMPLATES: Final[tuple[Template, ...]] = (
-    recurrence,
-    regions,
-    attention,
-    library_call,
-    long_rows,
-    tile_product,
-    dot_product,
-    window,
-    winograd,
-    contraction,
-    tiled_reduction,
-    odd_rows,
-    row_reduction,
-    open_rows,
-    turned,
-    transpose,
-    nested,
-    elementwise,
-    open_movement,
-    reduction,
-    rolling,
-    by_hand,
-    sequence,
-)
-"""Asked in this order; the first that serves a function schedules it."""
+A place can not say which of two templates is faster where that hangs on the function: of those of
+`benchmarks/computes.py` and of the pipelines that `window` and `tiled_reduction` serve, windows are
+better for half. So a template tells by `is_asked_last` for which functions others are better.
+"""
 
 
-def templates() -> tuple[Template, ...]:
+def templates() -> tuple[AnyTemplate, ...]:
     """Return the templates of other packages, then ours, in the order they are asked.
 
     Raises SetupError if an extension is broken.
     """
-    own = {template.NAME for template in TEMPLATES}
+    own = {template.name for template in TEMPLATES}
     registered = extensions.registered(extensions.TEMPLATES, own)
     return (*(extension.load() for extension in registered.values()), *TEMPLATES)

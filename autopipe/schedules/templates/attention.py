@@ -38,12 +38,11 @@ from tvm.script.ir_builder import IRBuilder
 from autopipe.compiler.attention import ATTRIBUTE, AttentionForm, parse, plain, usual
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.loops.code_equality import is_same_code
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extent_of
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.bands import DTYPE, Attended, BandLoops, QueryBand
-
-NAME: Final = "attention"
-VERSION: Final = 1
 
 _BITS: Final = 32
 _MOST_VECTORS: Final = 4
@@ -56,37 +55,79 @@ _FEW: Final = 10
 """Sums that hide the latency of a multiply-add: fewer rows are no tile worth trying."""
 
 
-def match(sch: Schedule) -> Attended | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    function = sch.mod["main"]
-    form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
-    if form is None or not _is(form, function):
-        return None
-    query, key, value = (
-        [extent_of(n) for n in usual(order, tensor.shape)]
-        for order, tensor in zip(
-            (form.query, form.key, form.value), _tensors(function), strict=False
+class AttentionTemplate(Template[Attended, QueryBand]):
+    """Attention of any number of heads: bands of queries, with the scores in the cache."""
+
+    name = "attention"
+    version = schedule_version("attention")
+
+    def match(self, sch: Schedule) -> Attended | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        function = sch.mod["main"]
+        form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
+        if form is None or not _is(form, function):
+            return None
+        query, key, value = (
+            [extent_of(n) for n in usual(order, tensor.shape)]
+            for order, tensor in zip(
+                (form.query, form.key, form.value), _tensors(function), strict=False
+            )
         )
-    )
-    sizes = (*query, *key[-2:], *value[-2:])
-    known = [n for n in sizes if isinstance(n, int)]
-    if len(known) < len(sizes) or min(known[-6:]) <= 1:
-        return None
-    *outer, queries, depth, keys, _, _, breadth = known
-    return Attended(form, tuple(outer), queries, keys, depth, breadth)
+        sizes = (*query, *key[-2:], *value[-2:])
+        known = [n for n in sizes if isinstance(n, int)]
+        if len(known) < len(sizes) or min(known[-6:]) <= 1:
+            return None
+        *outer, queries, depth, keys, _, _, breadth = known
+        return Attended(form, tuple(outer), queries, keys, depth, breadth)
+
+    def settings(self, match: Attended, hardware: HardwareParams) -> Iterator[QueryBand]:
+        """Yield bands of whole tiles of scores, and tiles that fill the registers."""
+        lanes = hardware.lanes(_BITS)
+        width, wide = _power(min(lanes, match.queries)), _power(min(lanes, match.breadth))
+        for keys, across in _tiles(match.keys, match.queries, width, hardware.registers):
+            for rows, columns in _tiles(match.queries, match.breadth, wide, hardware.registers):
+                for strips in _STRIPS:
+                    queries = strips * across
+                    if queries <= match.queries:
+                        few = min(rows, queries)
+                        yield QueryBand(queries, keys, across, width, few, columns, wide)
+
+    def fill(self, match: Attended, hardware: HardwareParams) -> QueryBand:
+        """Return the knobs for a processor, without measuring."""
+        return min(
+            self.settings(match, hardware), key=lambda knobs: self.estimate(match, knobs, hardware)
+        )
+
+    def estimate(self, match: Attended, knobs: QueryBand, hardware: HardwareParams) -> float:
+        """Return the time of a setting, in loads and multiply-adds of vectors.
+
+        A core starts two of each in a cycle, and a tile needs enough sums to hide their latency.
+        """
+        bands, tiles = -(-match.queries // knobs.queries), -(-match.keys // knobs.keys)
+        vectors, columns = knobs.across // knobs.width, knobs.columns // knobs.lanes
+        strips = knobs.queries // knobs.across
+        scores = strips * tiles * match.depth * _tile(knobs.keys, vectors)
+        softmax = match.keys * strips * vectors * _EXP
+        parts = -(-match.breadth // knobs.columns) * -(-knobs.queries // knobs.rows)
+        results = parts * match.keys * _tile(knobs.rows, columns)
+        jobs = bands * math.prod(match.outer)
+        rounds = -(-jobs // hardware.cores)
+        large = knobs.queries * match.keys * _BITS // 8 > hardware.l2 // 2
+        turned = knobs.queries * match.depth
+        return rounds * (scores + softmax + results + turned) * (1.2 if large else 1.0)
+
+    def apply(self, sch: Schedule, match: Attended, knobs: QueryBand) -> None:
+        """Schedule the function."""
+        function = sch.mod["main"]
+        with IRBuilder() as builder:
+            BandLoops(match, knobs, _tensors(function), fast=elementary.marked(function)).write()
+        here = sch.get_sblock("root")
+        root = sch.get(here)
+        new = SBlock([], [], [], root.name_hint, builder.get(), annotations=root.annotations)
+        sch.state.replace(sch.get_sref(here), new, {root: new})
 
 
-def settings(found: Attended, hardware: HardwareParams) -> Iterator[QueryBand]:
-    """Yield bands of whole tiles of scores, and tiles that fill the registers."""
-    lanes = hardware.lanes(_BITS)
-    width, wide = _power(min(lanes, found.queries)), _power(min(lanes, found.breadth))
-    for keys, across in _tiles(found.keys, found.queries, width, hardware.registers):
-        for rows, columns in _tiles(found.queries, found.breadth, wide, hardware.registers):
-            for strips in _STRIPS:
-                queries = strips * across
-                if queries <= found.queries:
-                    few = min(rows, queries)
-                    yield QueryBand(queries, keys, across, width, few, columns, wide)
+ATTENTION: Final = AttentionTemplate()
 
 
 def _tiles(rows: int, columns: int, width: int, registers: int) -> Iterator[tuple[int, int]]:
@@ -95,44 +136,9 @@ def _tiles(rows: int, columns: int, width: int, registers: int) -> Iterator[tupl
         yield min(rows, max(1, (registers - vectors - 1) // vectors)), vectors * width
 
 
-def fill(found: Attended, hardware: HardwareParams) -> QueryBand:
-    """Return the knobs for a processor, without measuring."""
-    return min(settings(found, hardware), key=lambda knobs: estimate(found, knobs, hardware))
-
-
-def estimate(found: Attended, knobs: QueryBand, hardware: HardwareParams) -> float:
-    """Return the time of a setting, in loads and multiply-adds of vectors.
-
-    A core starts two of each in a cycle, and a tile needs enough sums to hide their latency.
-    """
-    bands, tiles = -(-found.queries // knobs.queries), -(-found.keys // knobs.keys)
-    vectors, columns = knobs.across // knobs.width, knobs.columns // knobs.lanes
-    strips = knobs.queries // knobs.across
-    scores = strips * tiles * found.depth * _tile(knobs.keys, vectors)
-    softmax = found.keys * strips * vectors * _EXP
-    parts = -(-found.breadth // knobs.columns) * -(-knobs.queries // knobs.rows)
-    results = parts * found.keys * _tile(knobs.rows, columns)
-    jobs = bands * math.prod(found.outer)
-    rounds = -(-jobs // hardware.cores)
-    large = knobs.queries * found.keys * _BITS // 8 > hardware.l2 // 2
-    turned = knobs.queries * found.depth
-    return rounds * (scores + softmax + results + turned) * (1.2 if large else 1.0)
-
-
 def _tile(rows: int, vectors: int) -> float:
     """Return what one step of a tile of sums takes."""
     return max(rows * vectors, _FEW) + (rows + vectors) / 2
-
-
-def apply(sch: Schedule, found: Attended, knobs: QueryBand) -> None:
-    """Schedule the function."""
-    function = sch.mod["main"]
-    with IRBuilder() as builder:
-        BandLoops(found, knobs, _tensors(function), fast=elementary.marked(function)).write()
-    here = sch.get_sblock("root")
-    root = sch.get(here)
-    new = SBlock([], [], [], root.name_hint, builder.get(), annotations=root.annotations)
-    sch.state.replace(sch.get_sref(here), new, {root: new})
 
 
 def _tensors(function: tirx.PrimFunc) -> list[Any]:

@@ -29,6 +29,7 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, For, ForKind, SeqStmt, Stmt, Var, stmt_seq
 
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import substitute
 from autopipe.schedules.analysis.hand_written import (
@@ -38,9 +39,7 @@ from autopipe.schedules.analysis.hand_written import (
     statements,
 )
 from autopipe.schedules.hardware import HardwareParams
-
-NAME: Final = "by_hand"
-VERSION: Final = 1
+from autopipe.schedules.templates.template import Template
 
 _PAYS: Final = 60_000
 """Loads and stores of all loops that pay for a second thread."""
@@ -73,50 +72,56 @@ class StepsBeside:
     """Whether threads share the steps where there are many."""
 
 
-def match(sch: Schedule) -> HandWritten | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    rv = _only(sch)
-    if rv is None or not is_hand_written(sch.get(rv)):
-        return None
-    parts = tuple(statements(sch.get(rv).body))
-    nests = tuple(nest_of(part) if isinstance(part, For) else None for part in parts)
-    return HandWritten(parts, nests) if any(nests) else None
+class ByHandTemplate(Template[HandWritten, StepsBeside]):
+    """Loops that somebody wrote by hand: prefix sums, scatters and searches."""
+
+    name = "by_hand"
+    version = schedule_version("by_hand")
+
+    def match(self, sch: Schedule) -> HandWritten | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        rv = _only(sch)
+        if rv is None or not is_hand_written(sch.get(rv)):
+            return None
+        parts = tuple(statements(sch.get(rv).body))
+        nests = tuple(nest_of(part) if isinstance(part, For) else None for part in parts)
+        return HandWritten(parts, nests) if any(nests) else None
+
+    def settings(self, match: HandWritten, hardware: HardwareParams) -> Iterator[StepsBeside]:
+        """Yield steps one by one, in chains and in vectors, with and without threads."""
+        waiting = [n for n in match.nests if n and n.carried and n.independent and n.extent > 1]
+        lanes = hardware.lanes(max((nest.bits for nest in waiting), default=32))
+        for threads in (True, False):
+            yield StepsBeside(1, 1, threads)
+            if any(not nest.beside for nest in waiting):
+                for count in (2, _CHAINS, 2 * _CHAINS):
+                    yield StepsBeside(count, 1, threads)
+            if any(nest.beside for nest in waiting):
+                for vectors in (1, 2, _CHAINS, 2 * _CHAINS):
+                    yield StepsBeside(vectors * lanes, lanes, threads)
+
+    def fill(self, match: HandWritten, hardware: HardwareParams) -> StepsBeside:
+        """Return the knobs for a processor, without measuring."""
+
+        def promise(knobs: StepsBeside) -> tuple[bool, int, float]:
+            return knobs.threads, knobs.width, -abs(math.log2(knobs.count / knobs.width / _CHAINS))
+
+        return max(self.settings(match, hardware), key=promise)
+
+    def apply(self, sch: Schedule, match: HandWritten, knobs: StepsBeside) -> None:
+        """Schedule the function."""
+        rv = _only(sch)
+        block = sch.get(rv)
+        total = sum(nest.work for nest in match.nests if nest and nest.independent)
+        parts: list[Stmt] = []
+        for statement, nest in zip(match.statements, match.nests, strict=True):
+            shared = knobs.threads and total >= _PAYS and nest is not None and nest.work >= _PART
+            parts += [statement] if nest is None else _done(nest, knobs, shared=shared)
+        new = SBlock([], [], [], block.name_hint, stmt_seq(*parts), annotations=block.annotations)
+        sch.state.replace(sch.get_sref(rv), new, {block: new})
 
 
-def settings(found: HandWritten, hardware: HardwareParams) -> Iterator[StepsBeside]:
-    """Yield steps one by one, in chains and in vectors, with and without threads."""
-    waiting = [n for n in found.nests if n and n.carried and n.independent and n.extent > 1]
-    lanes = hardware.lanes(max((nest.bits for nest in waiting), default=32))
-    for threads in (True, False):
-        yield StepsBeside(1, 1, threads)
-        if any(not nest.beside for nest in waiting):
-            for count in (2, _CHAINS, 2 * _CHAINS):
-                yield StepsBeside(count, 1, threads)
-        if any(nest.beside for nest in waiting):
-            for vectors in (1, 2, _CHAINS, 2 * _CHAINS):
-                yield StepsBeside(vectors * lanes, lanes, threads)
-
-
-def fill(found: HandWritten, hardware: HardwareParams) -> StepsBeside:
-    """Return the knobs for a processor, without measuring."""
-
-    def promise(knobs: StepsBeside) -> tuple[bool, int, float]:
-        return knobs.threads, knobs.width, -abs(math.log2(knobs.count / knobs.width / _CHAINS))
-
-    return max(settings(found, hardware), key=promise)
-
-
-def apply(sch: Schedule, found: HandWritten, knobs: StepsBeside) -> None:
-    """Schedule the function."""
-    rv = _only(sch)
-    block = sch.get(rv)
-    total = sum(nest.work for nest in found.nests if nest and nest.independent)
-    parts: list[Stmt] = []
-    for statement, nest in zip(found.statements, found.nests, strict=True):
-        shared = knobs.threads and total >= _PAYS and nest is not None and nest.work >= _PART
-        parts += [statement] if nest is None else _done(nest, knobs, shared=shared)
-    new = SBlock([], [], [], block.name_hint, stmt_seq(*parts), annotations=block.annotations)
-    sch.state.replace(sch.get_sref(rv), new, {block: new})
+BY_HAND: Final = ByHandTemplate()
 
 
 def _only(sch: Schedule) -> SBlockRV | None:

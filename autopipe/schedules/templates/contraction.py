@@ -16,21 +16,24 @@ import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, known_of
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import enough
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.guarded import guard, guarded
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, put, spread_vectors
-from autopipe.schedules.tiling import loops
+from autopipe.schedules.templates.template import Template
+from autopipe.schedules.tiling import loops, promise, tile
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.lines import longer
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
-from autopipe.schedules.tiling.promise import estimate, fill, reads_many_weights
-from autopipe.schedules.tiling.tile import Tile, settings
+from autopipe.schedules.tiling.promise import reads_many_weights
+from autopipe.schedules.tiling.tile import Tile
 
 _FEW_ROWS: Final = 8
 """Rows for which an operand is not copied into the order of tiles at run time."""
@@ -43,14 +46,6 @@ _NARROWER: Final = 4
 
 _FEWER: Final = 3
 """A tile for few rows has so many times fewer of them."""
-
-__all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
-
-NAME: Final = "contraction"
-VERSION: Final = 2
-OPEN: Final = True
-
-match = recognize
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +60,46 @@ class Terms:
     """The instruction that adds several products at once, if there is one."""
 
 
-def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    cut(sch, contraction, tile, Terms(partial(Product.of, open_sizes=True), PRODUCTS))
+class ContractionTemplate(Template[Contraction, Tile]):
+    """Sums of products: convolutions, dense layers and matrix products."""
+
+    name = "contraction"
+    version = schedule_version("contraction")
+    serves_dynamic = True
+
+    def match(self, sch: Schedule) -> Contraction | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        return recognize(sch)
+
+    def is_asked_last(self, contraction: Contraction) -> bool:
+        """Tell whether an operand would be copied for few rows.
+
+        Example: [1, 1000] by the rows of [512, 1000] takes 143 us so, and 21 us in vectors along
+        rows.
+        """
+        lines = contraction.lines
+        copied = not lines.free and False not in lines.packed
+        few = few_rows(contraction.terms[-1])
+        return copied and contraction.products <= few * contraction.column_elements
+
+    def settings(self, contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
+        """Yield every setting of the knobs."""
+        return tile.settings(contraction, hardware)
+
+    def fill(self, contraction: Contraction, hardware: HardwareParams) -> Tile:
+        """Return the knobs for a processor, without measuring."""
+        return promise.fill(contraction, hardware)
+
+    def estimate(self, contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:
+        """Return the time of a setting, in cycles."""
+        return promise.estimate(contraction, tile, hardware)
+
+    def apply(self, sch: Schedule, contraction: Contraction, tile: Tile) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        cut(sch, contraction, tile, Terms(partial(Product.of, open_sizes=True), PRODUCTS))
 
 
-def gives_way(contraction: Contraction) -> bool:
-    """Tell whether an operand would be copied for few rows.
-
-    Example: [1, 1000] by the rows of [512, 1000] takes 143 us so, and 21 us in vectors along rows.
-    """
-    lines = contraction.lines
-    copied = not lines.free and False not in lines.packed
-    few = few_rows(contraction.terms[-1])
-    return copied and contraction.products <= few * contraction.column_elements
+CONTRACTION: Final = ContractionTemplate()
 
 
 def few_rows(steps: int) -> int:

@@ -27,19 +27,18 @@ from typing import Final, Literal
 
 from tvm.s_tir import Schedule, ScheduleError
 
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.dot_products import DotProduct, dot_products, instruction
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS
-from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates.contraction import Terms, cut
+from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.promise import pays_for_threads, rows_outside
 from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, steps_ahead, without_waste
-
-NAME: Final = "dot_product"
-VERSION: Final = 4
 
 _CHAINS: Final = 5
 """Cycles until the result of an instruction can be added to."""
@@ -93,28 +92,101 @@ class DotProducts:
     """The same as a sum of products of any kind."""
 
 
-def match(sch: Schedule) -> DotProducts | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    short = short_sums.match(sch)
-    found = recognize(sch) if short is not None else None
-    if short is None or found is None:
-        return None
-    left = [tuple(n for n in names if n not in found.inlined)
-            for names in (short.before, short.after)]  # fmt: skip
-    found = replace(found, before=left[0], after=left[1])
-    return DotProducts(short, found) if _is_in_order(sch, found, short) else None
+class DotProductTemplate(Template[DotProducts, DotProductTile]):
+    """Products of int8 or bfloat16 by instructions that add several at once."""
+
+    name = "dot_product"
+    version = schedule_version("dot_product")
+
+    def match(self, sch: Schedule) -> DotProducts | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        short = short_sums.match(sch)
+        match = recognize(sch) if short is not None else None
+        if short is None or match is None:
+            return None
+        left = [tuple(n for n in names if n not in match.inlined)
+                for names in (short.before, short.after)]  # fmt: skip
+        match = replace(match, before=left[0], after=left[1])
+        return DotProducts(short, match) if _is_in_order(sch, match, short) else None
+
+    def settings(self, match: DotProducts, hardware: HardwareParams) -> Iterator[DotProductTile]:
+        """Yield every tile that fits the registers, for every instruction of the processor."""
+        sums, granule = match.sums, match.sums.lines.granule
+        for dot in dot_products(match.short.operands):
+            if match.short.depth % dot.group or granule * 2 <= dot.lanes:
+                continue
+            if not dot.runs_on(hardware.features):
+                continue
+            widest = min(-(-granule // dot.lanes), MAX_VECTORS)
+            for columns in without_waste(granule, dot.lanes, widest):
+                vectors = columns // dot.lanes
+                room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
+                # The terms that a step adds to a sum have as many bits as the sum.
+                most = steps_ahead(sums, columns, hardware, packed=True)
+                for rows in without_waste(sums.height, 1, min(sums.height, room // vectors)):
+                    both = rows < sums.height and columns < sums.breadth
+                    orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
+                    for outer in orders if both else orders[:1]:
+                        for ahead in sorted({0, most}):
+                            yield DotProductTile(rows, vectors, dot.lanes, dot.name, outer, ahead)
+
+    def fill(self, match: DotProducts, hardware: HardwareParams) -> DotProductTile:
+        """Return the tile of the least estimated time, without measuring.
+
+        Raises ScheduleError if the processor has no instruction for these extents.
+        """
+        tiles = [tile for tile in self.settings(match, hardware) if tile.outer == "columns"]
+        if not tiles:
+            raise ScheduleError(f"no dot-product instruction for extents {match.short.extents}")
+        tile = min(tiles, key=lambda tile: self.estimate(match, tile, hardware))
+        narrow = replace(match.sums, bits=_BYTE)
+        by_rows = rows_outside(narrow, _tile(tile), hardware)
+        return replace(tile, outer="rows") if by_rows else tile
+
+    def estimate(self, match: DotProducts, tile: DotProductTile, hardware: HardwareParams) -> float:
+        """Return the estimated cycles until the last core is done.
+
+        A step of the sum takes as long as its instructions, its loads or the latency of one
+        instruction, whichever is longest.
+
+        Example: a tile of 6 x 2 vectors of bytes has 12 vectors of sums. A step takes
+        max(12 / 2 instructions, (6 + 2) / 2 loads, 5 latency) + 0.5 = 6.5 cycles.
+        """
+        dot, sums = _instruction(match, tile), match.sums
+        wide = dot.row != match.short.operands[0]
+        vectors = tile.rows * tile.vectors
+        loads = tile.rows + (_WIDENED if wide else 1) * tile.vectors
+        latency = _ADDITIONS if wide else _CHAINS
+        late = tile.ahead == 0 and steps_ahead(sums, tile.columns, hardware, packed=True) > 0
+        step = max(vectors * dot.cost / _UNITS, loads / _UNITS, latency) + _STEP + late * _UNFETCHED
+        steps = math.prod(sums.terms) // dot.group
+        strips, bands = -(-sums.breadth // tile.columns), -(-sums.height // tile.rows)
+        jobs = strips * bands * math.prod(sums.extents[axis] for axis in sums.others)
+        cores = hardware.cores if pays_for_threads(sums) else 1
+        return -(-jobs // cores) * (steps * step + vectors * _STORE + _TILE)
+
+    def apply(self, sch: Schedule, match: DotProducts, tile: DotProductTile) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        dot, sums = _instruction(match, tile), match.sums
+        if dot.row != match.short.operands[0]:
+            copy = _widen(sch, match, dot.row)
+            sums = replace(sums, before=(*sums.before, copy))
+        cut(sch, sums, _tile(tile), Terms(Product.of, PRODUCTS, dot))
 
 
-def _is_in_order(sch: Schedule, found: Contraction, short: ShortSum) -> bool:
+DOT_PRODUCT: Final = DotProductTemplate()
+
+
+def _is_in_order(sch: Schedule, match: Contraction, short: ShortSum) -> bool:
     """Tell whether one operand is packed along the columns, and terms of the other are neighbours.
 
     That is asked behind the copies that are left out, such as a transpose.
     """
     trial = sch.copy()
-    for name in found.inlined:
+    for name in match.inlined:
         trial.compute_inline(trial.get_sblock(name))
-    product = Product.of(trial.get(trial.get_sblock(found.name)))
-    lines = found.lines
+    product = Product.of(trial.get(trial.get_sblock(match.name)))
+    lines = match.lines
     if product is None or len(product.loads) != _OPERANDS or True not in lines.packed:
         return False
     row = product.loads[1 - lines.operand]
@@ -124,85 +196,17 @@ def _is_in_order(sch: Schedule, found: Contraction, short: ShortSum) -> bool:
     return packed and bool(row.indices[-1].same_as(product.sums[-1]))
 
 
-def settings(found: DotProducts, hardware: HardwareParams) -> Iterator[DotProductTile]:
-    """Yield every tile that fits the registers, for every instruction of the processor."""
-    sums, granule = found.sums, found.sums.lines.granule
-    for dot in dot_products(found.short.operands):
-        if found.short.depth % dot.group or granule * 2 <= dot.lanes:
-            continue
-        if not dot.runs_on(hardware.features):
-            continue
-        widest = min(-(-granule // dot.lanes), MAX_VECTORS)
-        for columns in without_waste(granule, dot.lanes, widest):
-            vectors = columns // dot.lanes
-            room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
-            # The terms that a step adds to a sum have as many bits as the sum.
-            most = steps_ahead(sums, columns, hardware, packed=True)
-            for rows in without_waste(sums.height, 1, min(sums.height, room // vectors)):
-                both = rows < sums.height and columns < sums.breadth
-                orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
-                for outer in orders if both else orders[:1]:
-                    for ahead in sorted({0, most}):
-                        yield DotProductTile(rows, vectors, dot.lanes, dot.name, outer, ahead)
-
-
-def fill(found: DotProducts, hardware: HardwareParams) -> DotProductTile:
-    """Return the knobs for a processor, without measuring: the tile of the least estimated time.
-
-    Raises ScheduleError if the processor has no instruction for these extents.
-    """
-    tiles = [tile for tile in settings(found, hardware) if tile.outer == "columns"]
-    if not tiles:
-        raise ScheduleError(f"no dot-product instruction for extents {found.short.extents}")
-    tile = min(tiles, key=lambda tile: estimate(found, tile, hardware))
-    narrow = replace(found.sums, bits=_BYTE)
-    by_rows = rows_outside(narrow, _tile(tile), hardware)
-    return replace(tile, outer="rows") if by_rows else tile
-
-
-def estimate(found: DotProducts, tile: DotProductTile, hardware: HardwareParams) -> float:
-    """Return the estimated cycles until the last core is done.
-
-    A step of the sum takes as long as its instructions, its loads or the latency of one
-    instruction, whichever is longest.
-
-    Example: a tile of 6 x 2 vectors of bytes has 12 vectors of sums. A step takes
-    max(12 / 2 instructions, (6 + 2) / 2 loads, 5 latency) + 0.5 = 6.5 cycles.
-    """
-    dot, sums = _instruction(found, tile), found.sums
-    wide = dot.row != found.short.operands[0]
-    vectors = tile.rows * tile.vectors
-    loads = tile.rows + (_WIDENED if wide else 1) * tile.vectors
-    latency = _ADDITIONS if wide else _CHAINS
-    late = tile.ahead == 0 and steps_ahead(sums, tile.columns, hardware, packed=True) > 0
-    step = max(vectors * dot.cost / _UNITS, loads / _UNITS, latency) + _STEP + late * _UNFETCHED
-    steps = math.prod(sums.terms) // dot.group
-    strips, bands = -(-sums.breadth // tile.columns), -(-sums.height // tile.rows)
-    jobs = strips * bands * math.prod(sums.extents[axis] for axis in sums.others)
-    cores = hardware.cores if pays_for_threads(sums) else 1
-    return -(-jobs // cores) * (steps * step + vectors * _STORE + _TILE)
-
-
-def apply(sch: Schedule, found: DotProducts, tile: DotProductTile) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    dot, sums = _instruction(found, tile), found.sums
-    if dot.row != found.short.operands[0]:
-        copy = _widen(sch, found, dot.row)
-        sums = replace(sums, before=(*sums.before, copy))
-    contraction.cut(sch, sums, _tile(tile), contraction.Terms(Product.of, PRODUCTS, dot))
-
-
-def _widen(sch: Schedule, found: DotProducts, dtype: str) -> str:
+def _widen(sch: Schedule, match: DotProducts, dtype: str) -> str:
     """Copy the input to numbers of another dtype, all of it before the sums; name the copy."""
-    block = sch.get_sblock(found.short.name)
-    copy = sch.cache_read(block, 1 - found.short.weights, "global")
+    block = sch.get_sblock(match.short.name)
+    copy = sch.cache_read(block, 1 - match.short.weights, "global")
     sch.unsafe_set_dtype(copy, 0, dtype)
     return str(sch.get(copy).name_hint)
 
 
-def _instruction(found: DotProducts, tile: DotProductTile) -> DotProduct:
+def _instruction(match: DotProducts, tile: DotProductTile) -> DotProduct:
     """Return the instruction that a tile names."""
-    return instruction(tile.instruction, tile.lanes, found.short.operands)
+    return instruction(tile.instruction, tile.lanes, match.short.operands)
 
 
 def _tile(tile: DotProductTile) -> Tile:

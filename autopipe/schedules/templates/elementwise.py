@@ -4,7 +4,13 @@ It serves chains of elementwise ops, broadcasts, slices, padding, concatenation,
 lookups. The output is written in vectors. A condition on the last axis is taken out of the inner
 loop: that loop is unrolled until the condition is constant in each part. Where the last axis is
 short and unrolled itself, the loop around it is written once for each part. Functions that read
-across memory are for the template `transpose`.
+across memory are for the templates `turned` and `transpose`.
+
+Rows that are read in steps, or divided, are written in nested loops over planes, rows and columns:
+dilations, repeats, enlarged images, space to depth and the like. A row index that is taken apart
+again for each row costs as much as a short row does, and where an index is divided along a row, no
+vector is made. Where a period of outputs is written out, divisions and the conditions on their
+rests fall away; LLVM stores what is interleaved.
 
 Example: the concatenation of x [4, 32] and y [4, 64] along the last axis.
 
@@ -15,28 +21,39 @@ Example: the concatenation of x [4, 32] and y [4, 64] along the last axis.
         out[i, 0:32]  = x[i, 0:32]                    # three steps, unrolled
         out[i, 32:64] = y[i, 0:32]
         out[i, 64:96] = y[i, 32:64]
+
+Example: y[c, i, j] = x[c, i // 2, j // 2] if i % 2 == 0 and j % 2 == 0 else 0, of [64, 111, 111].
+
+    for c in parallel(64):
+        for i in range(56):
+            for j in range(55):
+                y[c, 2 * i, 2 * j], y[c, 2 * i, 2 * j + 1] = x[c, i, j], 0
+            y[c, 2 * i, 110] = x[c, i, 55]
+            if 2 * i + 1 < 111:
+                for j in range(55): ...                      # zeros
 """
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from tvm.s_tir import Schedule, ScheduleError
-from tvm.s_tir.schedule import LoopRV
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from autopipe.schedules.analysis.movement import Movement, combined, innermost, recognize
+from autopipe.environment.template_versions import schedule_version
+from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined, innermost, recognize
+from autopipe.schedules.analysis.periods import LONGEST, period
 from autopipe.schedules.choices import read_both, select
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parts import divided, may_unroll, unrolled
-from autopipe.schedules.primitives import ELEMENTS, spread
-
-NAME: Final = "elementwise"
-VERSION: Final = 7
+from autopipe.schedules.primitives import ELEMENTS, rewrite, spread
+from autopipe.schedules.templates.template import Template
+from autopipe.schedules.tiling.plane_nest import PlaneNest
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
@@ -61,6 +78,9 @@ _LOST: Final = 4
 
 _ALONE: Final = 1 << 18
 """Most elements of which it is tried whether one thread is faster."""
+
+_PLANE: Final = 2
+"""Fewest axes of planes: rows and columns."""
 
 _NEVER: Final = 1 << 62
 """More elements than there are."""
@@ -89,64 +109,93 @@ class Run:
     sides can be read."""
     both: bool = False
     """Whether both sides of each choice are read before it is made, so that none is a branch."""
+    planes: bool = False
+    """Whether loops over planes, rows and columns are nested, and a period of outputs is written
+    out."""
 
 
-def match(sch: Schedule) -> Movement | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    found = recognize(sch)
-    return None if found is None or 0 in found.extents else found  # nothing to compute
+class ElementwiseTemplate(Template[Movement, Run]):
+    """Elementwise functions and copies along the rows of their outputs."""
+
+    name = "elementwise"
+    version = schedule_version("elementwise")
+
+    def match(self, sch: Schedule) -> Movement | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        match = recognize(sch)
+        if match is None or 0 in match.extents:  # nothing to compute
+            return None
+        return replace(match, in_steps=_is_in_steps(sch, match))
+
+    def settings(self, movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
+        """Yield every width of the vectorized loop, behind nested loops where rows allow them."""
+        if movement.in_steps:
+            yield Run(1, planes=True)
+            yield Run(1, threads=False, planes=True)
+        run = _run(movement)
+        if row := _odd_row(movement, hardware):
+            chosen = movement.indexed and movement.chooses
+            yield Run(row, select=chosen)
+            yield Run(row, threads=False, select=chosen)
+        width = 1
+        while run % width == 0 and width <= MOST_VECTORS * hardware.lanes(movement.bits):
+            if width == 1 or width >= NARROW:
+                yield Run(width)
+                if ELEMENTS <= math.prod(movement.extents) <= _ALONE:
+                    yield Run(width, threads=False)
+                if width > 1 and movement.indexed and movement.chooses:
+                    yield Run(width, select=True)
+                    yield Run(width, threads=False, select=True)
+                if width == 1 and _differs(movement):
+                    yield Run(width, apart=True)
+                    yield Run(width, threads=False, apart=True)
+                if width == 1 and _reads_both(movement):
+                    yield Run(width, both=True)
+                    yield Run(width, threads=False, both=True)
+                if width == 1 and _is_scattered(movement):
+                    yield Run(width, undivided=True)
+                    yield Run(width, threads=False, undivided=True)
+            width *= 2
+
+    def fill(self, movement: Movement, hardware: HardwareParams) -> Run:
+        """Return the knobs for a processor, without measuring."""
+        if movement.in_steps:
+            threads = movement.effort.pays(math.prod(movement.extents), hardware)
+            return Run(1, threads=threads, planes=True)
+        lanes = hardware.lanes(movement.bits)
+        width = max(
+            run.width for run in self.settings(movement, hardware) if run.width <= VECTORS * lanes
+        )
+        whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
+        if movement.mixed or movement.backwards or movement.scattered or width < whole:
+            # LLVM takes several vectors a turn, and a rest
+            width = _odd_row(movement, hardware) or _short_row(movement) or 1
+        elements = math.prod(movement.extents)
+        wide = movement.looks_up and hardware.cores <= _LOST
+        paid = movement.effort.pays(elements, hardware) and not wide
+        alone = ELEMENTS <= elements <= _ALONE and not paid
+        return Run(
+            width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
+            apart=width == 1 and _differs(movement),
+            undivided=width == 1 and _is_scattered(movement),
+            both=width == 1 and _reads_both(movement),
+        )  # fmt: skip
+
+    def apply(self, sch: Schedule, movement: Movement, run: Run) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        block = combined(sch)
+        if run.planes:
+            rewrite(sch, PlaneNest(sch.get(block), parallel=run.threads).write())
+        else:
+            _schedule_rows(sch, block, movement, run)
 
 
-def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
-    """Yield every width of the vectorized loop."""
-    run = _run(movement)
-    if row := _odd_row(movement, hardware):
-        chosen = movement.indexed and movement.chooses
-        yield Run(row, select=chosen)
-        yield Run(row, threads=False, select=chosen)
-    width = 1
-    while run % width == 0 and width <= MOST_VECTORS * hardware.lanes(movement.bits):
-        if width == 1 or width >= NARROW:
-            yield Run(width)
-            if ELEMENTS <= math.prod(movement.extents) <= _ALONE:
-                yield Run(width, threads=False)
-            if width > 1 and movement.indexed and movement.chooses:
-                yield Run(width, select=True)
-                yield Run(width, threads=False, select=True)
-            if width == 1 and _differs(movement):
-                yield Run(width, apart=True)
-                yield Run(width, threads=False, apart=True)
-            if width == 1 and _reads_both(movement):
-                yield Run(width, both=True)
-                yield Run(width, threads=False, both=True)
-            if width == 1 and _is_scattered(movement):
-                yield Run(width, undivided=True)
-                yield Run(width, threads=False, undivided=True)
-        width *= 2
+ELEMENTWISE: Final = ElementwiseTemplate()
 
 
-def fill(movement: Movement, hardware: HardwareParams) -> Run:
-    """Return the knobs for a processor, without measuring."""
-    lanes = hardware.lanes(movement.bits)
-    width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
-    whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
-    if movement.mixed or movement.backwards or movement.scattered or width < whole:
-        # LLVM takes several vectors a turn, and a rest
-        width = _odd_row(movement, hardware) or _short_row(movement) or 1
-    elements = math.prod(movement.extents)
-    wide = movement.looks_up and hardware.cores <= _LOST
-    paid = movement.effort.pays(elements, hardware) and not wide
-    alone = ELEMENTS <= elements <= _ALONE and not paid
-    return Run(
-        width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
-        apart=width == 1 and _differs(movement),
-        undivided=width == 1 and _is_scattered(movement), both=width == 1 and _reads_both(movement),
-    )  # fmt: skip
-
-
-def apply(sch: Schedule, movement: Movement, run: Run) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    block, tail = combined(sch), movement.tail
+def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run) -> None:
+    """Write vectors along rows, by primitives of TVM."""
+    tail = movement.tail
     if run.select:
         select(sch, block)
     if movement.folded or (tail > 1 and _crossed(movement, run.width)):
@@ -176,6 +225,27 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
         divide(sch, last)
 
 
+def _is_in_steps(sch: Schedule, movement: Movement) -> bool:
+    """Tell whether rows are read in steps or divided, with a period that can be written out."""
+    if not movement.folded or len(movement.extents) < _PLANE:
+        return False
+    trial = sch.copy()
+    block = trial.get(combined(trial))
+    if not 0 < period(block.body.value, block.iter_vars[-1].var) <= LONGEST:
+        return False
+    last = len(movement.extents) - 1
+    return any(read and _reads_in_steps(read, last) for read in movement.reads)
+
+
+def _reads_in_steps(read: tuple[AxisPiece, ...], last: int) -> bool:
+    """Tell whether neighbours along the last axis are read apart, more than once, or in few."""
+    pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
+    if not pieces:
+        return False
+    first, *others = pieces
+    return first.lower > 1 or abs(first.stride) > 1 or (bool(others) and first.extent <= LONGEST)
+
+
 def _odd_row(movement: Movement, hardware: HardwareParams) -> int:
     """Return the elements of a row that is a vector as a whole, though no power of two; or 0.
 
@@ -203,8 +273,8 @@ def _short_row(movement: Movement) -> int:
     Written out, LLVM would look up where the row lies once for each of its elements.
     """
     row = movement.extents[-1]
-    found = movement.copies and len(movement.reads) > 1  # the others are of where it lies
-    return row if found and row in {NARROW, SHORT} and _is_in_order(movement) else 0
+    joins = movement.copies and len(movement.reads) > 1  # the others are of where it lies
+    return row if joins and row in {NARROW, SHORT} and _is_in_order(movement) else 0
 
 
 def _enough(

@@ -10,12 +10,11 @@ from typing import Final
 from tvm.s_tir import Schedule
 
 from autopipe.compiler.library import linking
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import bits, is_spatial
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import spread_vectors
-
-NAME: Final = "library_call"
-VERSION: Final = 1
+from autopipe.schedules.templates.template import Template
 
 VECTORS: Final = (1, 2, 4)
 """Registers that a vectorized loop fills."""
@@ -34,7 +33,7 @@ class LibraryCaller:
 
 
 @dataclass(frozen=True, slots=True)
-class Knobs:
+class CallKnobs:
     """The knobs."""
 
     library: str
@@ -43,50 +42,56 @@ class Knobs:
     """Most elements in a vectorized loop; 0 if there is no loop."""
 
 
-def match(sch: Schedule) -> LibraryCaller | None:
-    """Return the blocks around the call, or None if nothing is called or another block reduces."""
-    called = (sch.mod["main"].attrs or {}).get(linking.ATTRIBUTE)
-    if called is None:
-        return None
-    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    if not all(map(is_spatial, blocks)):
-        return None
-    others = [block for block in blocks if block.iter_vars]
-    return LibraryCaller(
-        library=str(called),
-        blocks=tuple(block.name_hint for block in others),
-        bits=max(map(bits, others), default=0),
-    )
+class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
+    """The copies before and the arithmetic after the call of a library."""
 
+    name = "library_call"
+    version = schedule_version("library_call")
 
-def settings(around: LibraryCaller, hardware: HardwareParams) -> Iterator[Knobs]:
-    """Yield every width of the vectorized loops."""
-    lanes = hardware.lanes(around.bits) if around.bits else 0
-    for width in dict.fromkeys(count * lanes for count in VECTORS):
-        yield Knobs(around.library, width)
+    def match(self, sch: Schedule) -> LibraryCaller | None:
+        """Return the blocks around the call, or None without a call, or if a block reduces."""
+        called = (sch.mod["main"].attrs or {}).get(linking.ATTRIBUTE)
+        if called is None:
+            return None
+        blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+        if not all(map(is_spatial, blocks)):
+            return None
+        others = [block for block in blocks if block.iter_vars]
+        return LibraryCaller(
+            library=str(called),
+            blocks=tuple(block.name_hint for block in others),
+            bits=max(map(bits, others), default=0),
+        )
 
+    def settings(self, around: LibraryCaller, hardware: HardwareParams) -> Iterator[CallKnobs]:
+        """Yield every width of the vectorized loops."""
+        lanes = hardware.lanes(around.bits) if around.bits else 0
+        for width in dict.fromkeys(count * lanes for count in VECTORS):
+            yield CallKnobs(around.library, width)
 
-def fill(around: LibraryCaller, hardware: HardwareParams) -> Knobs:
-    """Return the knobs for a processor, without measuring."""
-    choices = list(settings(around, hardware))
-    return choices[len(choices) // 2]
+    def fill(self, around: LibraryCaller, hardware: HardwareParams) -> CallKnobs:
+        """Return the knobs for a processor, without measuring."""
+        choices = list(self.settings(around, hardware))
+        return choices[len(choices) // 2]
 
-
-def apply(sch: Schedule, around: LibraryCaller, knobs: Knobs) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    call = next(
-        block
-        for block in sch.get_child_blocks(sch.get_sblock("root"))
-        if not sch.get(block).iter_vars
-    )
-    after = _after(sch, sch.get(call).name_hint)
-    for name in around.blocks:
-        if name not in after:
+    def apply(self, sch: Schedule, around: LibraryCaller, knobs: CallKnobs) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        call = next(
+            block
+            for block in sch.get_child_blocks(sch.get_sblock("root"))
+            if not sch.get(block).iter_vars
+        )
+        after = _after(sch, sch.get(call).name_hint)
+        for name in around.blocks:
+            if name not in after:
+                spread_vectors(sch, sch.get_sblock(name), knobs.width)
+        for name in after[:-1]:
+            sch.compute_inline(sch.get_sblock(name))
+        for name in after[-1:]:
             spread_vectors(sch, sch.get_sblock(name), knobs.width)
-    for name in after[:-1]:
-        sch.compute_inline(sch.get_sblock(name))
-    for name in after[-1:]:
-        spread_vectors(sch, sch.get_sblock(name), knobs.width)
+
+
+LIBRARY_CALL: Final = LibraryCallTemplate()
 
 
 def _after(sch: Schedule, call: str) -> list[str]:

@@ -20,15 +20,19 @@ from typing import Final
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extents_of, is_spatial, is_static
 from autopipe.schedules.analysis.rows import blocks_of, count, reduces_one
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import sequence
-from autopipe.schedules.templates.sequence import SequenceKnobs, ServedParts
-
-NAME: Final = "long_rows"
-VERSION: Final = 2
+from autopipe.schedules.templates.sequence import (
+    SEQUENCE,
+    SequenceKnobs,
+    ServedParts,
+    cut,
+    plain,
+)
+from autopipe.schedules.templates.template import Template
 
 _LONG: Final = 1 << 17
 """Elements from which on a second thread pays; the same as in `row_reduction`."""
@@ -43,28 +47,34 @@ _EVEN: Final = 64
 """Elements that four vectors of 512 bits hold: pieces of whole ones need no guarded rest."""
 
 
-def match(sch: Schedule) -> ServedParts | None:
-    """Return the parts of a function whose long rows are cut, or None if it has none."""
-    trial = sch.copy()
-    found = [rv for rv in blocks_of(trial) if _is_long(trial.get(rv))]
-    if not found or not all(_cut(trial, rv) for rv in found):
-        return None
-    return sequence.cut(sequence.plain(trial).mod["main"])
+class LongRowsTemplate(Template[ServedParts, SequenceKnobs]):
+    """Reductions of a long tensor to one number, in pieces that threads share."""
+
+    name = "long_rows"
+    version = schedule_version("long_rows")
+
+    def match(self, sch: Schedule) -> ServedParts | None:
+        """Return the parts of a function whose long rows are cut, or None if it has none."""
+        trial = sch.copy()
+        long_blocks = [rv for rv in blocks_of(trial) if _is_long(trial.get(rv))]
+        if not long_blocks or not all(_cut(trial, rv) for rv in long_blocks):
+            return None
+        return cut(plain(trial).mod["main"])
+
+    def settings(self, match: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
+        """Yield the only setting, that of `fill`."""
+        yield SEQUENCE.fill(match, hardware)
+
+    def fill(self, match: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
+        """Return for each part the knobs that its template takes without measuring."""
+        return SEQUENCE.fill(match, hardware)
+
+    def apply(self, sch: Schedule, match: ServedParts, knobs: SequenceKnobs) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        SEQUENCE.apply(sch, match, knobs)
 
 
-def settings(found: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
-    """Yield the only setting, that of `fill`."""
-    yield sequence.fill(found, hardware)
-
-
-def fill(found: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
-    """Return for each part the knobs that its template takes without measuring."""
-    return sequence.fill(found, hardware)
-
-
-def apply(sch: Schedule, found: ServedParts, knobs: SequenceKnobs) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    sequence.apply(sch, found, knobs)
+LONG_ROWS: Final = LongRowsTemplate()
 
 
 def _is_long(block: SBlock) -> bool:
@@ -102,7 +112,7 @@ def _pieces(extent: int, inner: int = 1) -> int:
     Each step has `inner` elements. 0 if the pieces would be too few. Example: 255744 elements are
     12 pieces of 333 x 64, not 16 of 15984.
     """
-    found = divisors(extent, _PIECES)
-    whole = [pieces for pieces in found if extent // pieces * inner % _EVEN == 0]
+    counts = divisors(extent, _PIECES)
+    whole = [pieces for pieces in counts if extent // pieces * inner % _EVEN == 0]
     most = max(whole, default=0)
     return most if most >= _FEWEST else 0

@@ -30,6 +30,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, known_of
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import (
     Extent,
     enough,
@@ -49,12 +50,9 @@ from autopipe.schedules.analysis.expressions import (
 from autopipe.schedules.analysis.movement import AxisPiece, combined, innermost, recognize
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, rewrite
-from autopipe.schedules.templates import transpose
+from autopipe.schedules.templates.template import Template
+from autopipe.schedules.templates.transpose import SHORT, TRANSPOSE
 
-NAME: Final = "open_movement"
-VERSION: Final = 1
-OPEN: Final = True
-STATIC: Final = False
 """Static functions are for `elementwise` and `transpose`, which are tuned."""
 
 _ROWS: Final = 16
@@ -92,22 +90,57 @@ class MovementVectors:
     """Elements along a side of a tile where it is not."""
 
 
-def match(sch: Schedule) -> OpenMovement | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    movement = recognize(sch)
-    if movement is None:
-        return None
-    crossing, extents = transpose.match(sch), movement.extents
-    if not all(_evenly(read, extents) for read in movement.reads):
-        return None  # enlarged images, say: LLVM does better without vectors
-    along, interleaved = None, False
-    if crossing is not None:
-        inner, outer = crossing.inner, crossing.along
-        if (inner.extent, outer.extent) == (extents[-1], extents[outer.axis]):
-            along, interleaved = outer.axis, crossing.interleaved
-    return OpenMovement(
-        extents, movement.bits, movement.parts, movement.tail, along, interleaved,
-    )  # fmt: skip
+class OpenMovementTemplate(Template[OpenMovement, MovementVectors]):
+    """Elementwise functions and copies with dynamic sizes."""
+
+    name = "open_movement"
+    version = schedule_version("open_movement")
+    serves_static = False
+    serves_dynamic = True
+
+    def match(self, sch: Schedule) -> OpenMovement | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        movement = recognize(sch)
+        if movement is None:
+            return None
+        crossing, extents = TRANSPOSE.match(sch), movement.extents
+        if not all(_evenly(read, extents) for read in movement.reads):
+            return None  # enlarged images, say: LLVM does better without vectors
+        along, interleaved = None, False
+        if crossing is not None:
+            inner, outer = crossing.inner, crossing.along
+            if (inner.extent, outer.extent) == (extents[-1], extents[outer.axis]):
+                along, interleaved = outer.axis, crossing.interleaved
+        return OpenMovement(
+            extents, movement.bits, movement.parts, movement.tail, along, interleaved,
+        )  # fmt: skip
+
+    def settings(self, match: OpenMovement, hardware: HardwareParams) -> Iterator[MovementVectors]:
+        """Yield vectors of one and two registers and half of one, and tiles of three sizes."""
+        lanes = hardware.lanes(match.bits)
+        crossed = match.along is not None and not match.interleaved
+        for width in (lanes, 2 * lanes, lanes // 2):
+            if width:
+                for side in (_SIDE, 2 * _SIDE, _SIDE // 2) if crossed else (1,):
+                    yield MovementVectors(width, side)
+
+    def fill(self, match: OpenMovement, hardware: HardwareParams) -> MovementVectors:
+        """Return the knobs for a processor, without measuring."""
+        return next(self.settings(match, hardware))
+
+    def apply(self, sch: Schedule, match: OpenMovement, knobs: MovementVectors) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        known = known_of(sch.mod["main"])
+        if known is None:
+            raise ScheduleError("no size is open")
+        block = sch.get(combined(sch))
+        loops = _MovementLoops(block, match, knobs, known)
+        with IRBuilder() as builder:
+            loops.write()
+        rewrite(sch, builder.get())
+
+
+OPEN_MOVEMENT: Final = OpenMovementTemplate()
 
 
 def _evenly(read: tuple[AxisPiece, ...] | None, extents: tuple[int, ...]) -> bool:
@@ -115,39 +148,12 @@ def _evenly(read: tuple[AxisPiece, ...] | None, extents: tuple[int, ...]) -> boo
     return read is not None and innermost(read, extents).extent == extents[-1]
 
 
-def settings(found: OpenMovement, hardware: HardwareParams) -> Iterator[MovementVectors]:
-    """Yield vectors of one and two registers and half of one, and tiles of three sizes."""
-    lanes = hardware.lanes(found.bits)
-    crossed = found.along is not None and not found.interleaved
-    for width in (lanes, 2 * lanes, lanes // 2):
-        if width:
-            for side in (_SIDE, 2 * _SIDE, _SIDE // 2) if crossed else (1,):
-                yield MovementVectors(width, side)
-
-
-def fill(found: OpenMovement, hardware: HardwareParams) -> MovementVectors:
-    """Return the knobs for a processor, without measuring."""
-    return next(settings(found, hardware))
-
-
-def apply(sch: Schedule, found: OpenMovement, knobs: MovementVectors) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    known = known_of(sch.mod["main"])
-    if known is None:
-        raise ScheduleError("no size is open")
-    block = sch.get(combined(sch))
-    loops = _MovementLoops(block, found, knobs, known)
-    with IRBuilder() as builder:
-        loops.write()
-    rewrite(sch, builder.get())
-
-
 @dataclass(frozen=True, slots=True)
 class _MovementLoops:
     """Writes the loops around the only statement of a function."""
 
     block: SBlock
-    found: OpenMovement
+    match: OpenMovement
     knobs: MovementVectors
     known: OpenSizes
 
@@ -165,12 +171,12 @@ class _MovementLoops:
 
     def in_some_order(self) -> None:
         """Write the loops in the order that suits the function."""
-        along, last = self.found.along, len(self.lengths) - 1
+        along, last = self.match.along, len(self.lengths) - 1
         if along is None:
             self._in_order()
             return
         short = [axis for axis in (last, along) if self._is_short(axis)]
-        if self.found.interleaved and short:
+        if self.match.interleaved and short:
             self._interleaved(short[0], along if short[0] == last else last)
         else:
             self._crossed(along, last)
@@ -178,11 +184,11 @@ class _MovementLoops:
     def _in_order(self) -> None:
         """Write vectors along the last axes, in parallel over the first ones."""
         lengths, first = self.lengths, len(self.lengths) - self._tail()
-        if self.found.parts and not isinstance(lengths[-1], int):
+        if self.match.parts and not isinstance(lengths[-1], int):
             raise ScheduleError("a condition divides an open axis")
         with self._rows(range(first)) as place:
             start = 0
-            for part in self.found.parts or (product_of(lengths[first:]),):
+            for part in self.match.parts or (product_of(lengths[first:]),):
                 for element in elements(part, self.knobs.width, self._number):
                     self._store([*place.values(), *unfold(lengths[first:], start + element)])
                 start += part if isinstance(part, int) else 0
@@ -245,7 +251,7 @@ class _MovementLoops:
         """Write loops over some axes, the first ones in parallel; yield the index along each."""
         shared: list[int] = []
         for axis in axes:
-            if math.prod(self.found.extents[taken] for taken in shared) < _ROWS:
+            if math.prod(self.match.extents[taken] for taken in shared) < _ROWS:
                 shared.append(axis)
         with ExitStack() as loops:
             index = loops.enter_context(self._jobs([self.lengths[axis] for axis in shared]))
@@ -279,7 +285,7 @@ class _MovementLoops:
     def _tail(self) -> int:
         """Return how many last axes are written as one: only the first of them may be open."""
         tail = 1
-        while not self.found.parts and tail < self.found.tail and self._is_fixed(-tail):
+        while not self.match.parts and tail < self.match.tail and self._is_fixed(-tail):
             tail += 1
         return tail
 
@@ -288,7 +294,7 @@ class _MovementLoops:
 
     def _is_short(self, axis: int) -> bool:
         length = self.lengths[axis]
-        return isinstance(length, int) and length <= transpose.SHORT
+        return isinstance(length, int) and length <= SHORT
 
     def _range(self, length: Extent) -> tuple[Expr, Expr]:
         return self._number(0), self._number(length)

@@ -4,6 +4,7 @@ A function says in an attribute which layer it computes. It is believed only whe
 of that layer are the very loops of the function.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import tvm
@@ -16,40 +17,77 @@ from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extent_of
-from autopipe.schedules.recurrence import loops
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.recurrence import blocking, loops
 from autopipe.schedules.recurrence.blocking import (
     RecurrentLayer,
     UnitBlocking,
-    estimate,
-    fill,
-    settings,
 )
 from autopipe.schedules.recurrence.packing import PackedGates, pack
-
-__all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
-
-NAME: Final = "recurrence"
-VERSION: Final = 6
-OPEN: Final = True
+from autopipe.schedules.templates.template import Template
 
 
-def match(sch: Schedule) -> RecurrentLayer | None:
-    """Return the layer that a function computes, or None if it computes something else."""
-    function = sch.mod["main"]
-    form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
-    sized = None if form is None else _sized(form, function)
-    if form is None or sized is None:
-        return None
-    written = tvm.IRModule({"main": plain.write(form)})
-    if form.is_open:
-        counts = {"steps": sized.steps, "batch": sized.batch}
-        written = bound(drop_buffer_layouts(written), counts)
-    if not is_same_code(written["main"], function):
-        return None
-    recurrent = function.params[list(form.inputs).index("r")]
-    free = any(recurrent.same_as(param) for param in weights.free(function))
-    return RecurrentLayer(sized, free, elementary.marked(function))
+class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
+    """All steps of a recurrent layer: LSTM, GRU or a simple network."""
+
+    name = "recurrence"
+    version = schedule_version("recurrence")
+    serves_dynamic = True
+
+    def match(self, sch: Schedule) -> RecurrentLayer | None:
+        """Return the layer that a function computes, or None if it computes something else."""
+        function = sch.mod["main"]
+        form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
+        sized = None if form is None else _sized(form, function)
+        if form is None or sized is None:
+            return None
+        written = tvm.IRModule({"main": plain.write(form)})
+        if form.is_open:
+            counts = {"steps": sized.steps, "batch": sized.batch}
+            written = bound(drop_buffer_layouts(written), counts)
+        if not is_same_code(written["main"], function):
+            return None
+        recurrent = function.params[list(form.inputs).index("r")]
+        free = any(recurrent.same_as(param) for param in weights.free(function))
+        return RecurrentLayer(sized, free, elementary.marked(function))
+
+    def settings(self, layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBlocking]:
+        """Yield every setting of the knobs."""
+        return blocking.settings(layer, hardware)
+
+    def fill(self, layer: RecurrentLayer, hardware: HardwareParams) -> UnitBlocking:
+        """Return the knobs for a processor, without measuring."""
+        return blocking.fill(layer, hardware)
+
+    def estimate(
+        self, layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams
+    ) -> float:
+        """Return the time of a setting, in cycles."""
+        return blocking.estimate(layer, knobs, hardware)
+
+    def apply(self, sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
+        """Schedule the function."""
+        function = sch.mod["main"]
+        form = (
+            parse_any(str(function.attrs[ATTRIBUTE])) or layer.form
+        )  # open, where the layer is not
+        names = [*form.inputs, *form.outputs]
+        tensors = plain.Tensors(form, dict(zip(names, function.params, strict=True)))
+        packed = PackedGates.of(tensors, knobs)
+        written = [] if form.idle else [pack(tensors, packed, free=layer.free)]
+        here = sch.get_sblock("root")
+        root = sch.get(here)
+        body = tirx.stmt_seq(*written, loops.write(tensors, packed, knobs, fast=layer.fast))
+        new = SBlock(
+            [], [], [], root.name_hint, body, alloc_buffers=[packed[0].buffer] if written else [],
+            annotations=root.annotations,
+        )  # fmt: skip
+        sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+RECURRENCE: Final = RecurrenceTemplate()
 
 
 def _sized(form: Recurrence, function: tirx.PrimFunc) -> Recurrence | None:
@@ -63,21 +101,3 @@ def _sized(form: Recurrence, function: tirx.PrimFunc) -> Recurrence | None:
     if not (isinstance(steps, int) and isinstance(batch, int)):
         return None
     return form.model_copy(update={"steps": steps, "batch": batch})
-
-
-def apply(sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
-    """Schedule the function."""
-    function = sch.mod["main"]
-    form = parse_any(str(function.attrs[ATTRIBUTE])) or layer.form  # open, where the layer is not
-    names = [*form.inputs, *form.outputs]
-    tensors = plain.Tensors(form, dict(zip(names, function.params, strict=True)))
-    packed = PackedGates.of(tensors, knobs)
-    written = [] if form.idle else [pack(tensors, packed, free=layer.free)]
-    here = sch.get_sblock("root")
-    root = sch.get(here)
-    body = tirx.stmt_seq(*written, loops.write(tensors, packed, knobs, fast=layer.fast))
-    new = SBlock(
-        [], [], [], root.name_hint, body, alloc_buffers=[packed[0].buffer] if written else [],
-        annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})

@@ -24,38 +24,27 @@ Example: where the largest element of each row of [128, 513] is, in `lanes` of 8
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import tvm
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
-from tvm.s_tir.schedule import SBlockRV
 
-from autopipe.compiler.loops.count_operations import longest
-from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static, is_whole
+from autopipe.environment.template_versions import schedule_version
+from autopipe.schedules.analysis.blocks import extents_of
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import counted, simplified
-from autopipe.schedules.analysis.step_cost import bits_of, joint_steps, stride, together, work
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import put
 from autopipe.schedules.templates.contraction import prepared
+from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.chains import ChainLoops
 from autopipe.schedules.tiling.padding import Padding
+from autopipe.schedules.tiling.reduced_outputs import ReducedOutputs, recognize
 from autopipe.schedules.tiling.row_nest import RowNest
-from autopipe.schedules.tiling.strided import apart
-
-NAME: Final = "reduction"
-VERSION: Final = 4
-
-MOST_WRITTEN: Final = 64
-"""Most steps of an output that are written out."""
-
-_MOST_BRANCHES: Final = 9
-"""Most where several results ask whether their operands may be read: TVM takes 48 s for 16."""
 
 _CHAINS: Final = (1, 2, 4, 8, 16)
 """Outputs that are reduced side by side."""
@@ -82,54 +71,11 @@ _OUTPUT: Final = 10
 _NEAR: Final = 4
 """Elements between neighbours up to which LLVM makes vectors of loads and shuffles."""
 
-_BRANCH: Final = "if_then_else"
-
 _PLANES: Final = 16
 """Planes that are enough to divide among threads."""
 
 _START: Final = 12_000.0
 """Cycles that two threads must save: half of the work that pays in `effort`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReducedOutputs:
-    """What the knobs depend on."""
-
-    name: str
-    """Name of the block that reduces."""
-    inlined: tuple[str, ...]
-    """Blocks that only copy an operand, or compute what is read once."""
-    before: tuple[str, ...]
-    """Other blocks that prepare operands."""
-    after: tuple[str, ...]
-    """Elementwise blocks on the result, in order."""
-    extents: tuple[int, ...]
-    steps: int
-    """Most steps of an output."""
-    constant: bool
-    """Whether all outputs have so many."""
-    joint: tuple[int, ...]
-    """Axes along which outputs have equally many steps."""
-    stride: int | None
-    """Elements from what one output reads to what its neighbour along the last axis does, the most
-    of all operands; None where that is not constant."""
-    work: int
-    """Loads and operations of a step."""
-    bits: int
-    """Size of a result, in bits; of the largest one."""
-    joint_steps: int
-    """Last steps that may be in vectors: results can be joined, and neighbours lie in memory one
-    after the other; 0 if not."""
-    most_written: int
-    """Most steps of an output that are written out."""
-    simple: bool
-    """Whether the block has one result and no block in it, as TVM's own primitives want."""
-    apart: bool
-    """Whether what neighbours in a row read is evenly apart, and not far, so that whole vectors
-    are read and shuffled."""
-    together: int
-    """Size in bits of the largest element of a step where LLVM takes a vector of steps at a time,
-    as of truths that lie one after the other; 0 where it takes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,121 +93,91 @@ class SideBySide:
     """Whether threads share the outputs."""
 
 
-def match(sch: Schedule) -> ReducedOutputs | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    if not all(map(is_static, blocks)):
-        return None
-    at = next((i for i, block in enumerate(blocks) if _reduces(block)), None)
-    if at is None or any(_reduces(block) for block in blocks[at + 1 :]):
-        return None
-    names = [block.name_hint for block in blocks]
-    copies = tuple(name for name, block in zip(names[:at], blocks, strict=False) if is_copy(block))
-    trial = sch.copy()
-    for name in copies:
-        trial.compute_inline(trial.get_sblock(name))
-    block = trial.get_sblock(names[at])
-    once: tuple[str, ...] = ()
-    while found := _read_once(trial, block, set(names[:at]) - {*copies, *once}):
-        for name in found:
-            trial.compute_inline(trial.get_sblock(name))
-        once += found
-    reduction = Reduction.of(simplified(trial.get(trial.get_sblock(names[at]))))
-    if reduction is None or not is_whole(sch, sch.get_sblock(names[at])):
-        return None
-    reduction = reduction.narrowed()
-    if any(_long(extents_of(b)) != _long(reduction.extents) for b in blocks[at + 1 :]):
-        return None
-    steps = [longest(step, reduction.axes, reduction.extents) for step in reduction.steps]
-    if not all(map(math.isfinite, steps)):
-        return None
-    several, branches = len(reduction.reducer.stores) > 1, reduction.reducer.branches()
-    return ReducedOutputs(
-        name=names[at], inlined=(*copies, *once),
-        before=tuple(name for name in names[:at] if name not in {*copies, *once}),
-        after=tuple(names[at + 1 :]), extents=reduction.extents,
-        steps=math.prod(map(int, steps)),
-        constant=all(isinstance(step, int) for step in reduction.steps),
-        joint=tuple(a for a, _ in enumerate(reduction.extents) if not reduction.hangs_on(a)),
-        stride=stride(reduction), work=work(reduction),
-        bits=max(bits_of(store.buffer) for store in reduction.reducer.stores),
-        joint_steps=joint_steps(reduction),
-        most_written=_MOST_BRANCHES if several and branches else MOST_WRITTEN,
-        simple=not several and not is_spatial(reduction.block),
-        apart=_evenly(reduction), together=together(reduction),
-    )  # fmt: skip
+class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
+    """Reductions over any axes, side by side in vectors."""
+
+    name = "reduction"
+    version = schedule_version("reduction")
+
+    def match(self, sch: Schedule) -> ReducedOutputs | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        return recognize(sch)
+
+    def settings(self, match: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBySide]:
+        """Yield every form and number, with and without threads."""
+        last = len(match.extents) - 1
+        for threads in (False, True) if match.extents else (False,):
+            lanes = hardware.lanes(match.bits)
+            for partial in (lanes, _VECTORS * lanes):
+                if 1 < partial <= match.joint_steps:
+                    yield SideBySide("lanes", last, partial, lanes, threads)
+            short = match.constant and match.steps <= match.most_written and match.extents
+            if short and (match.simple or not match.before):
+                width = _row_width(match, hardware)
+                yield SideBySide("rows", last, 1, width, threads)
+            for axis in match.joint or (last,):
+                for chains in _CHAINS if match.joint else (1,):
+                    if chains == 1 or chains <= match.extents[axis]:
+                        yield SideBySide("chains", axis, chains, 1, threads)
+
+    def fill(self, match: ReducedOutputs, hardware: HardwareParams) -> SideBySide:
+        """Return the knobs of the least estimated time on a processor, without measuring."""
+        return min(
+            self.settings(match, hardware), key=lambda knobs: self.estimate(match, knobs, hardware)
+        )
+
+    def estimate(self, match: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams) -> float:
+        """Return the estimated cycles until the last core is done."""
+        jobs = outputs = math.prod(match.extents)
+        at_once = hardware.lanes(match.together) if match.together else 1
+        work, steps = match.work / _ISSUE, -(-match.steps // at_once)
+        if knobs.form == "lanes":
+            vectors = knobs.count // knobs.width
+            turns = steps / match.joint_steps * -(-match.joint_steps // knobs.count)
+            cycles = outputs * (turns * max(vectors * work, _LATENCY) + _OUTPUT)
+            cycles += outputs * math.log2(knobs.count) * (_LATENCY + work)
+        elif knobs.form == "rows":
+            near = match.stride is not None and match.stride <= _NEAR
+            lanes = max(1, hardware.lanes(match.bits) // max(1, match.stride or 1)) if near else 1
+            jobs, row = outputs // match.extents[-1], match.extents[-1]
+            vectors, rest = divmod(row, hardware.lanes(match.bits))
+            if knobs.width > 1:  # the last vector overlaps the one before
+                vectors, rest = -(-row // knobs.width), 0
+            singles = vectors * hardware.lanes(match.bits) / lanes + rest
+            share = singles / row
+            cycles = outputs * share * (steps * work + 1)
+        else:
+            length = match.extents[knobs.axis] if match.extents else 1
+            jobs = outputs // length * -(-length // knobs.count)
+            cycles = jobs * _side_by_side(match, knobs.count, steps, work)
+        return cycles * -(-jobs // hardware.cores) / jobs + _START if knobs.threads else cycles
+
+    def apply(self, sch: Schedule, match: ReducedOutputs, knobs: SideBySide) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        for name in (*match.inlined, *match.after[:-1]):
+            sch.compute_inline(sch.get_sblock(name))
+        if knobs.form == "rows" and match.before:
+            _by_rows(sch, match, threads=knobs.threads)
+            return
+        nests = prepared(sch, match.name, match.before, _NEAR)
+        reduction = Reduction.of(simplified(sch.get(sch.get_sblock(match.name))))
+        if reduction is None:
+            raise ScheduleError(f"block {match.name} no longer reduces")
+        last = (
+            counted(simplified(sch.get(sch.get_sblock(match.after[-1])))) if match.after else None
+        )
+        totals = [store.buffer for store in reduction.reducer.stores]
+        put(sch, [*nests, _written(reduction.narrowed(), last, knobs)], totals, last)
 
 
-def settings(found: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBySide]:
-    """Yield every form and number, with and without threads."""
-    last = len(found.extents) - 1
-    for threads in (False, True) if found.extents else (False,):
-        lanes = hardware.lanes(found.bits)
-        for partial in (lanes, _VECTORS * lanes):
-            if 1 < partial <= found.joint_steps:
-                yield SideBySide("lanes", last, partial, lanes, threads)
-        short = found.constant and found.steps <= found.most_written and found.extents
-        if short and (found.simple or not found.before):
-            width = _row_width(found, hardware)
-            yield SideBySide("rows", last, 1, width, threads)
-        for axis in found.joint or (last,):
-            for chains in _CHAINS if found.joint else (1,):
-                if chains == 1 or chains <= found.extents[axis]:
-                    yield SideBySide("chains", axis, chains, 1, threads)
+REDUCTION: Final = ReductionTemplate()
 
 
-def fill(found: ReducedOutputs, hardware: HardwareParams) -> SideBySide:
-    """Return the knobs of the least estimated time on a processor, without measuring."""
-    return min(settings(found, hardware), key=lambda knobs: estimate(found, knobs, hardware))
-
-
-def estimate(found: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams) -> float:
-    """Return the estimated cycles until the last core is done."""
-    jobs = outputs = math.prod(found.extents)
-    at_once = hardware.lanes(found.together) if found.together else 1
-    work, steps = found.work / _ISSUE, -(-found.steps // at_once)
-    if knobs.form == "lanes":
-        vectors = knobs.count // knobs.width
-        turns = steps / found.joint_steps * -(-found.joint_steps // knobs.count)
-        cycles = outputs * (turns * max(vectors * work, _LATENCY) + _OUTPUT)
-        cycles += outputs * math.log2(knobs.count) * (_LATENCY + work)
-    elif knobs.form == "rows":
-        near = found.stride is not None and found.stride <= _NEAR
-        lanes = max(1, hardware.lanes(found.bits) // max(1, found.stride or 1)) if near else 1
-        jobs, row = outputs // found.extents[-1], found.extents[-1]
-        vectors, rest = divmod(row, hardware.lanes(found.bits))
-        if knobs.width > 1:  # the last vector overlaps the one before
-            vectors, rest = -(-row // knobs.width), 0
-        share = (vectors * hardware.lanes(found.bits) / lanes + rest) / row  # of single elements
-        cycles = outputs * share * (steps * work + 1)
-    else:
-        length = found.extents[knobs.axis] if found.extents else 1
-        jobs = outputs // length * -(-length // knobs.count)
-        cycles = jobs * _side_by_side(found, knobs.count, steps, work)
-    return cycles * -(-jobs // hardware.cores) / jobs + _START if knobs.threads else cycles
-
-
-def _side_by_side(found: ReducedOutputs, count: int, steps: int, work: float) -> float:
+def _side_by_side(match: ReducedOutputs, count: int, steps: int, work: float) -> float:
     """Return the cycles of so many outputs that are reduced at a time."""
-    if found.together:  # LLVM takes several vectors a turn, which hide the latency of each other
+    if match.together:  # LLVM takes several vectors a turn, which hide the latency of each other
         return steps * count * work * (1 + _STREAM * (count - 1)) + _OUTPUT
     return steps * max(count * work, _LATENCY) + _OUTPUT * count
-
-
-def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    for name in (*found.inlined, *found.after[:-1]):
-        sch.compute_inline(sch.get_sblock(name))
-    if knobs.form == "rows" and found.before:
-        _by_rows(sch, found, threads=knobs.threads)
-        return
-    nests = prepared(sch, found.name, found.before, _NEAR)
-    reduction = Reduction.of(simplified(sch.get(sch.get_sblock(found.name))))
-    if reduction is None:
-        raise ScheduleError(f"block {found.name} no longer reduces")
-    last = counted(simplified(sch.get(sch.get_sblock(found.after[-1])))) if found.after else None
-    totals = [store.buffer for store in reduction.reducer.stores]
-    put(sch, [*nests, _written(reduction.narrowed(), last, knobs)], totals, last)
 
 
 def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tvm.tirx.Stmt:
@@ -278,26 +194,26 @@ def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tv
     return loops.write()
 
 
-def _by_rows(sch: Schedule, found: ReducedOutputs, *, threads: bool) -> None:
+def _by_rows(sch: Schedule, match: ReducedOutputs, *, threads: bool) -> None:
     """Write out the steps of an output. A padded plane is computed where its rows are read.
 
     Of few planes threads share the rows, and a border is asked for where it is read.
     """
-    block = sch.get_sblock(found.name)
+    block = sch.get_sblock(match.name)
     producers = {sch.get(one).name_hint for one in sch.get_producers(block)}
-    few = math.prod(found.extents[:-2]) < _PLANES
-    for name in found.before:
+    few = math.prod(match.extents[:-2]) < _PLANES
+    for name in match.before:
         if name not in producers or (few and _is_border(sch.get(sch.get_sblock(name)))):
             sch.compute_inline(sch.get_sblock(name))
             producers -= {name}
-    result = sch.get_sblock(found.after[-1]) if found.after else sch.cache_write(block, 0, "local")
+    result = sch.get_sblock(match.after[-1]) if match.after else sch.cache_write(block, 0, "local")
     *outer, row = sch.get_loops(result)
-    planes = outer if not producers & {*found.before} else outer[: max(1, len(outer) - 1)]
+    planes = outer if not producers & {*match.before} else outer[: max(1, len(outer) - 1)]
     plane = sch.fuse(*planes) if planes else sch.add_unit_loop(row)
     if threads:
         sch.parallel(plane)
     sch.compute_at(block, row, preserve_unit_loops=True)
-    for name in producers & {*found.before}:
+    for name in producers & {*match.before}:
         sch.compute_at(sch.get_sblock(name), plane)
     steps = sch.get_loops(block)[-len(extents_of(sch.get(block), spatial=False)) :]
     sch.decompose_reduction(block, steps[0])
@@ -310,41 +226,8 @@ def _is_border(block: SBlock) -> bool:
     return (padding := Padding.of(block)) is not None and isinstance(padding.value, TensorLoad)
 
 
-def _row_width(found: ReducedOutputs, hardware: HardwareParams) -> int:
+def _row_width(match: ReducedOutputs, hardware: HardwareParams) -> int:
     """Return how many outputs of a row a vector has; 1 where LLVM is to make vectors."""
-    lanes = hardware.lanes(found.bits)
-    width = min(lanes, 1 << found.extents[-1].bit_length() - 1)
-    return width if found.apart and not found.before and width >= _LEAST_WIDTH else 1
-
-
-def _evenly(reduction: Reduction) -> bool:
-    """Return `apart` of `ReducedOutputs`."""
-    if not reduction.constant or not reduction.axes or reduction.reducer.branches():
-        return False
-    buffers = [load.source for load in reduction.loads]
-    buffers += [store.buffer for store in reduction.reducer.finals]
-    return "bool" not in {str(one.ty.dtype) for one in buffers} and apart(reduction) is not None
-
-
-def _reduces(block: SBlock) -> bool:
-    """Tell whether a block reduces, or has a block in it that does."""
-    return not is_spatial(block) or not hasattr(block.body, "value")
-
-
-def _read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> tuple[str, ...]:
-    """Return the blocks right before a reduction whose elements it reads once, in order.
-
-    A block with a border stays: vectors could not be made of its branches.
-    """
-    runs = count(sch.get(block))
-    found = []
-    for one in sch.get_producers(block):
-        producer = sch.get(one)
-        own = producer.name_hint in before and len(sch.get_consumers(one)) == 1
-        if own and 0 < runs <= count(producer) and _BRANCH not in str(producer.body):
-            found.append(producer.name_hint)
-    return tuple(found)
-
-
-def _long(extents: Sequence[int]) -> tuple[int, ...]:
-    return tuple(extent for extent in extents if extent > 1)
+    lanes = hardware.lanes(match.bits)
+    width = min(lanes, 1 << match.extents[-1].bit_length() - 1)
+    return width if match.apart and not match.before and width >= _LEAST_WIDTH else 1

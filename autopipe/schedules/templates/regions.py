@@ -39,16 +39,15 @@ from autopipe.compiler.roi_align import (
     parse,
     plain,
 )
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import enough, extent_of, number_of, product_of
 from autopipe.schedules.analysis.expressions import either, whole
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS
+from autopipe.schedules.templates.template import Template
 
 # ruff: noqa: ANN401  what TVM has no types for
 
-NAME: Final = "regions"
-VERSION: Final = 1
-OPEN: Final = True
 
 _DTYPES: Final = {"float32": 32, "float64": 64}
 _VECTORS: Final = (4, 8, 2, 1)
@@ -75,45 +74,56 @@ class ChannelChunk:
     """Vectors that are summed at a time."""
 
 
-def match(sch: Schedule) -> RegionCells | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    function = sch.mod["main"]
-    form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
-    tensors = _tensors(function)
-    if form is None or len(tensors) != _ARGUMENTS:
-        return None
-    data = tensors[0]
-    channels = extent_of(data.shape[-1]) if len(data.shape) == _ARGUMENTS else None
-    if not isinstance(channels, int) or str(data.dtype) not in _DTYPES or not _is(form, function):
-        return None
-    return RegionCells(form, channels, _DTYPES[str(data.dtype)])
+class RegionsTemplate(Template[RegionCells, ChannelChunk]):
+    """Pooling of regions whose places are data: RoiAlign and MaxRoiPool."""
+
+    name = "regions"
+    version = schedule_version("regions")
+    serves_dynamic = True
+
+    def match(self, sch: Schedule) -> RegionCells | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        function = sch.mod["main"]
+        form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
+        tensors = _tensors(function)
+        if form is None or len(tensors) != _ARGUMENTS:
+            return None
+        data = tensors[0]
+        channels = extent_of(data.shape[-1]) if len(data.shape) == _ARGUMENTS else None
+        if (
+            not isinstance(channels, int)
+            or str(data.dtype) not in _DTYPES
+            or not _is(form, function)
+        ):
+            return None
+        return RegionCells(form, channels, _DTYPES[str(data.dtype)])
+
+    def settings(self, match: RegionCells, hardware: HardwareParams) -> Iterator[ChannelChunk]:
+        """Yield vectors of one register and of half a one, and several numbers of them."""
+        lanes = hardware.lanes(match.bits)
+        for width in (lanes, lanes // 2):
+            for vectors in _VECTORS:
+                if width and (vectors == 1 or vectors * width <= match.channels):
+                    yield ChannelChunk(width, vectors)
+
+    def fill(self, match: RegionCells, hardware: HardwareParams) -> ChannelChunk:
+        """Return the knobs for a processor, without measuring."""
+        return next(self.settings(match, hardware))
+
+    def apply(self, sch: Schedule, match: RegionCells, knobs: ChannelChunk) -> None:
+        """Schedule the function."""
+        data, boxes, images, out = _tensors(sch.mod["main"])
+        with IRBuilder() as builder:
+            loops = _RegionLoops(match, knobs, data, boxes, images, out)
+            for parallel in either(enough(map(extent_of, out.shape), ELEMENTS)):
+                loops.write(parallel=parallel)
+        here = sch.get_sblock("root")
+        root = sch.get(here)
+        new = SBlock([], [], [], root.name_hint, builder.get(), annotations=root.annotations)
+        sch.state.replace(sch.get_sref(here), new, {root: new})
 
 
-def settings(found: RegionCells, hardware: HardwareParams) -> Iterator[ChannelChunk]:
-    """Yield vectors of one register and of half a one, and several numbers of them."""
-    lanes = hardware.lanes(found.bits)
-    for width in (lanes, lanes // 2):
-        for vectors in _VECTORS:
-            if width and (vectors == 1 or vectors * width <= found.channels):
-                yield ChannelChunk(width, vectors)
-
-
-def fill(found: RegionCells, hardware: HardwareParams) -> ChannelChunk:
-    """Return the knobs for a processor, without measuring."""
-    return next(settings(found, hardware))
-
-
-def apply(sch: Schedule, found: RegionCells, knobs: ChannelChunk) -> None:
-    """Schedule the function."""
-    data, boxes, images, out = _tensors(sch.mod["main"])
-    with IRBuilder() as builder:
-        loops = _RegionLoops(found, knobs, data, boxes, images, out)
-        for parallel in either(enough(map(extent_of, out.shape), ELEMENTS)):
-            loops.write(parallel=parallel)
-    here = sch.get_sblock("root")
-    root = sch.get(here)
-    new = SBlock([], [], [], root.name_hint, builder.get(), annotations=root.annotations)
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+REGIONS: Final = RegionsTemplate()
 
 
 _ARGUMENTS: Final = 4
@@ -153,7 +163,7 @@ def _kept(value: Expr) -> Expr:
 class _RegionLoops:
     """Writes the loops. An IRBuilder must be open."""
 
-    found: RegionCells
+    match: RegionCells
     knobs: ChannelChunk
     data: Any
     boxes: Any
@@ -162,7 +172,7 @@ class _RegionLoops:
 
     def write(self, *, parallel: bool) -> None:
         """Write the loops over rows of cells."""
-        high, wide = self.found.form.cells
+        high, wide = self.match.form.cells
         jobs = product_of([extent_of(self.out.shape[0]), high])
         dtype = self.out.shape[0].ty.dtype
         loop = T.parallel if parallel else T.serial
@@ -170,23 +180,23 @@ class _RegionLoops:
             T.reads(*map(whole, (self.data, self.boxes, self.images)))
             T.writes(whole(self.out))
             region, row = T.Bind(job // high), T.Bind(job % high)
-            line = T.alloc_buffer((wide, self.found.channels), self.data.dtype)
+            line = T.alloc_buffer((wide, self.match.channels), self.data.dtype)
             shape = self.data.shape
             own = [self.boxes[region, number] for number in range(4)]
-            grid = SampleGrid.of(self.found.form, shape, own, _kept, self.data.dtype)
+            grid = SampleGrid.of(self.match.form, shape, own, _kept, self.data.dtype)
             image = T.Bind(image_of(self.images, region, shape[0]))
             with T.serial(0, wide) as cell:
                 for first, width, vectors in self._chunks():
                     self._cell(grid, (image, row, cell), (first, width, vectors), line)
-            with T.serial(0, self.found.channels) as channel, T.unroll(0, wide) as cell:
+            with T.serial(0, self.match.channels) as channel, T.unroll(0, wide) as cell:
                 T.buffer_store(self.out, line[cell, channel], [region, channel, row, cell])
 
     def _chunks(self) -> Iterator[tuple[Expr, int, int]]:
         """Write loops over chunks of channels; yield the first channel, and how wide it is."""
         done, width, vectors = 0, self.knobs.width, self.knobs.vectors
-        while done < self.found.channels:
+        while done < self.match.channels:
             chunk = width * vectors
-            count = (self.found.channels - done) // chunk
+            count = (self.match.channels - done) // chunk
             if count:
                 with T.serial(0, count) as at:
                     yield done + at * chunk, width, vectors
@@ -198,7 +208,7 @@ class _RegionLoops:
     ) -> None:
         """Write the loops over the samples of a cell, for a chunk of channels."""
         (image, row, cell), (first, width, vectors) = at, chunk
-        mode, work = self.found.form.mode, self.data.dtype
+        mode, work = self.match.form.mode, self.data.dtype
         sums = T.alloc_buffer((vectors * width,), work, scope="local")
         zero = tirx.const(0, work)
         start = tvm.tirx.min_value(work) if mode == "max" else zero

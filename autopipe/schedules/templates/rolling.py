@@ -31,14 +31,14 @@ import tvm
 from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, rewrite
-from autopipe.schedules.templates import window
 from autopipe.schedules.templates.contraction import prepared
-from autopipe.schedules.templates.template import blank
-from autopipe.schedules.templates.window import WindowTile
+from autopipe.schedules.templates.template import Template, blank
+from autopipe.schedules.templates.window import WINDOW, WindowTile, pack
 from autopipe.schedules.tiling import promise
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.loops import Tiled
@@ -49,11 +49,6 @@ from autopipe.schedules.tiling.rolling import RollingLoops
 from autopipe.schedules.tiling.tile import Tile
 from autopipe.schedules.tiling.tile import settings as tiles
 from autopipe.schedules.tiling.windows import OpenWindows
-
-NAME: Final = "rolling"
-VERSION: Final = 1
-
-match = recognize
 
 _TRIED: Final = 3
 """Tiles of each part that are tried."""
@@ -80,27 +75,64 @@ class RowTiles:
     """Rows of the result in a job."""
 
 
-def settings(found: RolledParts, hardware: HardwareParams) -> Iterator[RowTiles]:
-    """Yield some tiles for each part, the most promising first, in one or two jobs a core."""
-    alone = replace(hardware, cores=1)
-    strips = heapq.nsmallest(
-        _TRIED,
-        dict.fromkeys(
-            replace(tile, shared=2) for tile in window.settings(found.windows, alone, overlap=True)
-        ),
-        key=lambda tile: window.estimate(found.windows, tile, alone),
-    )
-    rows = found.result[0] * found.result[1]
-    bands = [min(found.result[1], -(-rows // (hardware.cores * jobs))) for jobs in (1, 2)]
-    for band, first, strip, last in itertools.product(
-        dict.fromkeys(bands), _first(found, alone), strips, _last(found, alone)
-    ):
-        yield RowTiles(first, strip, last, band)
+class RollingTemplate(Template[RolledParts, RowTiles]):
+    """A block of MobileNet as one function, a few rows of its image at a time."""
+
+    name = "rolling"
+    version = schedule_version("rolling")
+
+    def match(self, sch: Schedule) -> RolledParts | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        return recognize(sch)
+
+    def settings(self, match: RolledParts, hardware: HardwareParams) -> Iterator[RowTiles]:
+        """Yield some tiles for each part, the most promising first, in one or two jobs a core."""
+        alone = replace(hardware, cores=1)
+        strips = heapq.nsmallest(
+            _TRIED,
+            dict.fromkeys(
+                replace(tile, shared=2)
+                for tile in WINDOW.settings(match.windows, alone, overlap=True)
+            ),
+            key=lambda tile: WINDOW.estimate(match.windows, tile, alone),
+        )
+        rows = match.result[0] * match.result[1]
+        bands = [min(match.result[1], -(-rows // (hardware.cores * jobs))) for jobs in (1, 2)]
+        for band, first, strip, last in itertools.product(
+            dict.fromkeys(bands), _first(match, alone), strips, _last(match, alone)
+        ):
+            yield RowTiles(first, strip, last, band)
+
+    def fill(self, match: RolledParts, hardware: HardwareParams) -> RowTiles:
+        """Return the knobs for a processor, without measuring."""
+        return next(self.settings(match, hardware))
+
+    def apply(self, sch: Schedule, match: RolledParts, knobs: RowTiles) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        whole = _Whole([], [])
+        first = _product(blank(match.parts[0]), match.first, knobs.first, whole)
+        windows = _windows(blank(match.parts[1]), match.windows, knobs.windows, whole)
+        last = None
+        if match.last is not None and knobs.last is not None:
+            last = _product(blank(match.parts[2]), match.last, knobs.last, whole)
+        source, passed = (results(part)[0] for part in match.parts[:2])
+        border = border_of(match.parts[1], source)
+        if border is None:
+            raise ScheduleError("the image is not read as it was")
+        loops = RollingLoops(
+            first, border, windows, last, passed, match.height, match.stride, knobs.rows
+        )
+        sums = math.prod(match.image) * math.prod(match.first.terms)
+        whole.nests.append(loops.write(parallel=sums >= PRODUCTS))
+        rewrite(sch, tvm.tirx.stmt_seq(*whole.nests), whole.buffers)
 
 
-def _first(found: RolledParts, hardware: HardwareParams) -> list[Tile]:
+ROLLING: Final = RollingTemplate()
+
+
+def _first(match: RolledParts, hardware: HardwareParams) -> list[Tile]:
     """Return some tiles of the first convolution, which writes one pixel after the other."""
-    row = found.first
+    row = match.first
     return [
         replace(tile, outer="rows")
         if tile.rows < row.height and tile.columns < row.breadth
@@ -109,12 +141,12 @@ def _first(found: RolledParts, hardware: HardwareParams) -> list[Tile]:
     ]
 
 
-def _last(found: RolledParts, hardware: HardwareParams) -> Sequence[Tile | None]:
+def _last(match: RolledParts, hardware: HardwareParams) -> Sequence[Tile | None]:
     """Return some tiles of the product behind the windows; its result may go far away."""
-    if found.last is None:
+    if match.last is None:
         return [None]
-    size = math.prod(found.result[:3]) * found.last.breadth * _ELEMENT
-    return [replace(tile, fetched=size > hardware.l1) for tile in _best(found.last, hardware)]
+    size = math.prod(match.result[:3]) * match.last.breadth * _ELEMENT
+    return [replace(tile, fetched=size > hardware.l1) for tile in _best(match.last, hardware)]
 
 
 def _best(row: Contraction, hardware: HardwareParams) -> list[Tile]:
@@ -128,48 +160,23 @@ def _best(row: Contraction, hardware: HardwareParams) -> list[Tile]:
     return heapq.nsmallest(_TRIED, plain, key=lambda tile: promise.estimate(row, tile, hardware))
 
 
-def fill(found: RolledParts, hardware: HardwareParams) -> RowTiles:
-    """Return the knobs for a processor, without measuring."""
-    return next(settings(found, hardware))
-
-
 def pays(module: tvm.IRModule, hardware: HardwareParams) -> bool:
     """Tell whether one function of `module` is expected to be faster than one for each reduction.
 
     So it is where the image overflows the second-level cache, but some rows of it do not, nor the
     weights, which are read for each row, and where few rows are computed twice.
     """
-    found = recognize(blank(module)) if hardware.backend.templates() else None
-    if found is None:
+    match = recognize(blank(module)) if hardware.backend.templates() else None
+    if match is None:
         return False
-    row = math.prod(found.image[2:]) * _ELEMENT
-    products = [part for part in (found.first, found.last) if part is not None]
+    row = math.prod(match.image[2:]) * _ELEMENT
+    products = [part for part in (match.first, match.last) if part is not None]
     weights = sum(part.breadth * math.prod(part.terms) * _ELEMENT for part in products)
-    rows = fill(found, hardware).rows
-    again = ((rows - 1) * found.stride + found.height) / (rows * found.stride)
+    rows = ROLLING.fill(match, hardware).rows
+    again = ((rows - 1) * match.stride + match.height) / (rows * match.stride)
     room = hardware.l2 * _FULL
-    held = row * found.height + weights <= room
-    return row * found.image[1] > room and held and again <= _AGAIN
-
-
-def apply(sch: Schedule, found: RolledParts, knobs: RowTiles) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    whole = _Whole([], [])
-    first = _product(blank(found.parts[0]), found.first, knobs.first, whole)
-    windows = _windows(blank(found.parts[1]), found.windows, knobs.windows, whole)
-    last = None
-    if found.last is not None and knobs.last is not None:
-        last = _product(blank(found.parts[2]), found.last, knobs.last, whole)
-    source, passed = (results(part)[0] for part in found.parts[:2])
-    border = border_of(found.parts[1], source)
-    if border is None:
-        raise ScheduleError("the image is not read as it was")
-    loops = RollingLoops(
-        first, border, windows, last, passed, found.height, found.stride, knobs.rows
-    )
-    sums = math.prod(found.image) * math.prod(found.first.terms)
-    whole.nests.append(loops.write(parallel=sums >= PRODUCTS))
-    rewrite(sch, tvm.tirx.stmt_seq(*whole.nests), whole.buffers)
+    held = row * match.height + weights <= room
+    return row * match.image[1] > room and held and again <= _AGAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +209,7 @@ def _windows(sch: Schedule, windows: Windows, tile: WindowTile, whole: _Whole) -
     inline_copies(sch)
     for name in windows.after[:-1]:
         sch.compute_inline(sch.get_sblock(name))
-    window.pack(sch, sch.get_sblock(windows.name), windows, tile.columns)
+    pack(sch, sch.get_sblock(windows.name), windows, tile.columns)
     known = {*windows.before, windows.name, *windows.after}
     blocks = {sch.get(rv).name_hint: rv for rv in sch.get_child_blocks(sch.get_sblock("root"))}
     for name, rv in blocks.items():

@@ -26,6 +26,7 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import For, Stmt, Var
 
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import bits, extents_of, is_spatial
 from autopipe.schedules.analysis.choices import chooses_by_place
 from autopipe.schedules.analysis.product import Product
@@ -44,9 +45,7 @@ from autopipe.schedules.analysis.rows import (
     work,
 )
 from autopipe.schedules.hardware import HardwareParams
-
-NAME: Final = "row_reduction"
-VERSION: Final = 1
+from autopipe.schedules.templates.template import Template
 
 MAX_VECTORS = 8
 """Most vectors of partial results."""
@@ -115,33 +114,93 @@ class RowReduction:
     """Elements of a row for each step of its outermost axis, where it has three and more."""
 
 
-def match(sch: Schedule) -> RowReduction | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    trial = sch.copy()
-    inline(trial)
-    steps = blocks_of(trial)
-    blocks = [trial.get(step) for step in steps]
-    reductions = [block for block in blocks if not is_spatial(block)]
-    if min(map(count, blocks)) < 1 or not one_result(trial) or not all(map(_fits, reductions)):
-        return None
-    shapes = {(math.prod(extents_of(block)), _row(block)) for block in reductions}
-    if len(shapes) != 1:
-        return None
-    ((rows, row),) = shapes
-    loop = row_loop(trial, steps[-1], rows)
-    more = rows == 1 and count(blocks[-1]) > row  # what follows is more work, for all threads
-    if more or row == 1 or loop is None or _is_for_others(blocks, len(reductions), row):
-        return None
-    gather(trial, steps, loop)
-    if any(repeats(trial, step) for step in steps):
-        return None
-    lengths = {count(block) // rows for block in blocks if is_spatial(block)} - {1}
-    whole = any(sums_several(block) or looks_up(block) for block in reductions)
-    if whole and row % _LEAST_WHOLE:
-        return None
-    widest = max(map(bits, reductions))
-    inner = _inner(trial, steps, row)
-    return RowReduction(rows, row, widest, whole, tuple(sorted(lengths)), inner)
+class RowReductionTemplate(Template[RowReduction, Vectors]):
+    """Reductions along rows, and what is done with the result in these rows."""
+
+    name = "row_reduction"
+    version = schedule_version("row_reduction")
+
+    def match(self, sch: Schedule) -> RowReduction | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        trial = sch.copy()
+        inline(trial)
+        steps = blocks_of(trial)
+        blocks = [trial.get(step) for step in steps]
+        reductions = [block for block in blocks if not is_spatial(block)]
+        if min(map(count, blocks)) < 1 or not one_result(trial) or not all(map(_fits, reductions)):
+            return None
+        shapes = {(math.prod(extents_of(block)), _row(block)) for block in reductions}
+        if len(shapes) != 1:
+            return None
+        ((rows, row),) = shapes
+        loop = row_loop(trial, steps[-1], rows)
+        more = rows == 1 and count(blocks[-1]) > row  # what follows is more work, for all threads
+        if more or row == 1 or loop is None or _is_for_others(blocks, len(reductions), row):
+            return None
+        gather(trial, steps, loop)
+        if any(repeats(trial, step) for step in steps):
+            return None
+        lengths = {count(block) // rows for block in blocks if is_spatial(block)} - {1}
+        whole = any(sums_several(block) or looks_up(block) for block in reductions)
+        if whole and row % _LEAST_WHOLE:
+            return None
+        widest = max(map(bits, reductions))
+        inner = _inner(trial, steps, row)
+        return RowReduction(rows, row, widest, whole, tuple(sorted(lengths)), inner)
+
+    def settings(self, reduction: RowReduction, hardware: HardwareParams) -> Iterator[Vectors]:
+        """Yield every setting: powers of two up to `MAX_VECTORS` and 2 registers."""
+        lanes = hardware.lanes(reduction.bits)
+        for partial in _powers(min(reduction.row // 2, MAX_VECTORS * lanes)):
+            if reduction.whole and reduction.row % partial:
+                break
+            for width in _powers(2 * lanes if reduction.widths else 1):
+                if all(length % width == 0 for length in reduction.widths):
+                    yield Vectors(partial, width)
+                    if reduction.inner and reduction.inner % max(partial, width) == 0:
+                        yield Vectors(partial, width, nested=True)
+
+    def fill(self, reduction: RowReduction, hardware: HardwareParams) -> Vectors:
+        """Return the knobs for a processor, without measuring.
+
+        Four vectors of partial results hide the latency of an addition, if they divide the row or
+        the row is long.
+        """
+        lanes = hardware.lanes(reduction.bits)
+        even = math.gcd(reduction.inner, 4 * lanes)
+        if reduction.inner and even >= lanes:
+            return Vectors(even, math.gcd(even, lanes) if reduction.widths else 1, nested=True)
+        half = max(_powers(reduction.row // 2))
+        exact = min(half, math.gcd(reduction.row, 4 * lanes))
+        most = min(half, 4 * lanes if reduction.row >= _LONG * lanes else lanes)
+        width = math.gcd(lanes, *reduction.widths) if reduction.widths else 1
+        return Vectors(
+            partial=exact if reduction.whole or 2 * exact >= most else most,
+            width=width if 2 * width >= lanes else 1,
+        )
+
+    def apply(self, sch: Schedule, reduction: RowReduction, knobs: Vectors) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        inline(sch)
+        vectors, steps = [], []
+        for block in blocks_of(sch):
+            partial = _partial(sch, block, knobs)
+            vectors += partial
+            steps += [*partial, block]
+        loop = row_loop(sch, steps[-1], reduction.rows)
+        if loop is None:
+            raise ScheduleError("the rows are no loops around the last block")
+        if reduction.rows > 1 and sum(work(sch.get(step)) for step in steps) >= LEAST_WORK:
+            sch.parallel(loop)
+        gather(sch, steps, loop)
+        for step in steps:
+            if any(step.same_as(vector) for vector in vectors):
+                _sum_vectors(sch, step, reduction.row)
+            else:
+                _go_along(sch, step, knobs)
+
+
+ROW_REDUCTION: Final = RowReductionTemplate()
 
 
 def _inner(sch: Schedule, steps: Sequence[SBlockRV], row: int) -> int:
@@ -149,10 +208,10 @@ def _inner(sch: Schedule, steps: Sequence[SBlockRV], row: int) -> int:
     axes = [extents_of(sch.get(step), spatial=False) for step in steps]
     loops = [tuple(int(sch.get(loop).extent) for loop in sch.get_loops(step)[1:]) for step in steps]
     wanted = {own or along for own, along in zip(axes, loops, strict=True) if own or along}
-    (found, *others) = [tuple(n for n in extents if n > 1) for extents in wanted]
-    if len(found) <= _SEEN or any(math.prod(one) != row or one[:1] != found[:1] for one in others):
+    (first, *others) = [tuple(n for n in extents if n > 1) for extents in wanted]
+    if len(first) <= _SEEN or any(math.prod(one) != row or one[:1] != first[:1] for one in others):
         return 0
-    return row // found[0]
+    return row // first[0]
 
 
 def _is_for_others(blocks: Sequence[SBlock], reductions: int, row: int) -> bool:
@@ -166,60 +225,6 @@ def _is_for_others(blocks: Sequence[SBlock], reductions: int, row: int) -> bool:
     if any(map(_reads_often, blocks)):
         return True
     return len(blocks) == 1 and row >= _REST and row % _EVEN > 0 and reduces_one(blocks[0])
-
-
-def settings(reduction: RowReduction, hardware: HardwareParams) -> Iterator[Vectors]:
-    """Yield every setting: powers of two up to `MAX_VECTORS` and 2 registers."""
-    lanes = hardware.lanes(reduction.bits)
-    for partial in _powers(min(reduction.row // 2, MAX_VECTORS * lanes)):
-        if reduction.whole and reduction.row % partial:
-            break
-        for width in _powers(2 * lanes if reduction.widths else 1):
-            if all(length % width == 0 for length in reduction.widths):
-                yield Vectors(partial, width)
-                if reduction.inner and reduction.inner % max(partial, width) == 0:
-                    yield Vectors(partial, width, nested=True)
-
-
-def fill(reduction: RowReduction, hardware: HardwareParams) -> Vectors:
-    """Return the knobs for a processor, without measuring.
-
-    Four vectors of partial results hide the latency of an addition, if they divide the row or the
-    row is long.
-    """
-    lanes = hardware.lanes(reduction.bits)
-    even = math.gcd(reduction.inner, 4 * lanes)
-    if reduction.inner and even >= lanes:
-        return Vectors(even, math.gcd(even, lanes) if reduction.widths else 1, nested=True)
-    half = max(_powers(reduction.row // 2))
-    exact = min(half, math.gcd(reduction.row, 4 * lanes))
-    most = min(half, 4 * lanes if reduction.row >= _LONG * lanes else lanes)
-    width = math.gcd(lanes, *reduction.widths) if reduction.widths else 1
-    return Vectors(
-        partial=exact if reduction.whole or 2 * exact >= most else most,
-        width=width if 2 * width >= lanes else 1,
-    )
-
-
-def apply(sch: Schedule, reduction: RowReduction, knobs: Vectors) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    inline(sch)
-    vectors, steps = [], []
-    for block in blocks_of(sch):
-        partial = _partial(sch, block, knobs)
-        vectors += partial
-        steps += [*partial, block]
-    loop = row_loop(sch, steps[-1], reduction.rows)
-    if loop is None:
-        raise ScheduleError("the rows are no loops around the last block")
-    if reduction.rows > 1 and sum(work(sch.get(step)) for step in steps) >= LEAST_WORK:
-        sch.parallel(loop)
-    gather(sch, steps, loop)
-    for step in steps:
-        if any(step.same_as(vector) for vector in vectors):
-            _sum_vectors(sch, step, reduction.row)
-        else:
-            _go_along(sch, step, knobs)
 
 
 def _partial(sch: Schedule, block: SBlockRV, knobs: Vectors) -> list[SBlockRV]:

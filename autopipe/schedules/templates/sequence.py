@@ -25,15 +25,13 @@ import tvm
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.tirx import FloatImm, IntImm, PrimFunc
 
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import rows
 from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.lifted import lifted
-from autopipe.schedules.templates.template import Template, asked_last, blank
-
-NAME: Final = "sequence"
-VERSION: Final = 2
+from autopipe.schedules.templates.template import AnyTemplate, Template, blank
 
 AS_IT_IS: Final = "loops"
 """What stands in the place of a template where a part stays as it is."""
@@ -50,9 +48,9 @@ class ServedPart:
     """A part of a function, and the template that serves it."""
 
     module: tvm.IRModule
-    template: Template | None
+    template: AnyTemplate | None
     """None leaves the loops as they are."""
-    found: Any
+    match: Any
     """What `template.match` returned for the part."""
 
 
@@ -83,9 +81,33 @@ class SequenceKnobs:
     parts: tuple[Setting, ...]
 
 
-def match(sch: Schedule) -> ServedParts | None:
-    """Return the parts of a function, or None if no template serves any block of it."""
-    return cut(plain(sch).mod["main"])
+class SequenceTemplate(Template[ServedParts, SequenceKnobs]):
+    """Functions of several parts, each of which another template serves."""
+
+    name = "sequence"
+    version = schedule_version("sequence")
+
+    def match(self, sch: Schedule) -> ServedParts | None:
+        """Return the parts of a function, or None if no template serves any block of it."""
+        return cut(plain(sch).mod["main"])
+
+    def settings(self, match: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
+        """Yield the only setting, that of `fill`: there are too many combinations to search."""
+        yield self.fill(match, hardware)
+
+    def fill(self, match: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
+        """Return for each part the knobs that its template takes without measuring."""
+        return SequenceKnobs(tuple(_filled(part, hardware) for part in match.parts))
+
+    def apply(self, sch: Schedule, match: ServedParts, knobs: SequenceKnobs) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        done = []
+        for part, setting in zip(match.parts, knobs.parts, strict=True):
+            done.append(_scheduled(part, setting))
+        sch.state.replace(sch.get_sref(sch.get_sblock("root")), match.steps.join(done))
+
+
+SEQUENCE: Final = SequenceTemplate()
 
 
 def plain(sch: Schedule) -> Schedule:
@@ -140,29 +162,11 @@ def cut(function: PrimFunc) -> ServedParts | None:
     return ServedParts(steps, tuple(parts)) if served and len(parts) > 1 else None
 
 
-def settings(found: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
-    """Yield the only setting, that of `fill`; all combinations would be too many to search here."""
-    yield fill(found, hardware)
-
-
-def fill(found: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
-    """Return for each part the knobs that its template takes without measuring."""
-    return SequenceKnobs(tuple(_filled(part, hardware) for part in found.parts))
-
-
 def _filled(part: ServedPart, hardware: HardwareParams) -> Setting:
     template = part.template
     if template is None:
         return Setting(AS_IT_IS, 1, None)
-    return Setting(template.NAME, template.VERSION, template.fill(part.found, hardware))
-
-
-def apply(sch: Schedule, found: ServedParts, knobs: SequenceKnobs) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    done = []
-    for part, setting in zip(found.parts, knobs.parts, strict=True):
-        done.append(_scheduled(part, setting))
-    sch.state.replace(sch.get_sref(sch.get_sblock("root")), found.steps.join(done))
+    return Setting(template.name, template.version, template.fill(part.match, hardware))
 
 
 def _scheduled(part: ServedPart, setting: Setting) -> tvm.IRModule:
@@ -171,7 +175,7 @@ def _scheduled(part: ServedPart, setting: Setting) -> tvm.IRModule:
     if part.template is None:
         return part.module
     try:
-        part.template.apply(schedule, part.found, setting.knobs)
+        part.template.apply(schedule, part.match, setting.knobs)
     except ScheduleError:
         return part.module
     return schedule.mod
@@ -181,15 +185,9 @@ def _serve(module: tvm.IRModule) -> ServedPart | None:
     """Return a part with the first template that serves it, or None."""
     # Imported late: these modules import this one.
     from autopipe.schedules.templates import templates
-    from autopipe.schedules.templates.serve import attempt
+    from autopipe.schedules.templates.serve import find_matches
 
     schedule = blank(module)
-    later: list[ServedPart] = []
-    for template in templates():
-        if template.NAME == NAME or not getattr(template, "STATIC", True):
-            continue
-        matched = attempt(template, lambda template: template.match(schedule))
-        if matched is not None and not asked_last(template, matched):
-            return ServedPart(module, template, matched)
-        later += [ServedPart(module, template, matched)] if matched is not None else []
-    return later[0] if later else None
+    others = (one for one in templates() if one.serves_static and one.name != SEQUENCE.name)
+    matches = find_matches(others, lambda template: template.match(schedule))
+    return next((ServedPart(module, template, match) for template, match in matches), None)

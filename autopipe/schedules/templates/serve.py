@@ -1,81 +1,112 @@
 """Finds the template of a function: the first one that serves it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Final, TypeVar
+from functools import cache, partial
+from typing import Any, Final, Generic, TypeVar
 
 import tvm
 from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.template import Template, asked_last, fitting
+from autopipe.schedules.templates.template import (
+    AnyTemplate,
+    Knobs,
+    Match,
+    Matcher,
+    Template,
+    blank,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
-Complaint = Callable[[Template, Exception], None]
+Complaint = Callable[[AnyTemplate, Exception], None]
 """Called with a template and the unexpected error that it raised."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Served(Generic[Match, Knobs]):
     """A function with its template and first schedule."""
 
-    template: Template
-    found: Any
+    template: Template[Match, Knobs]
+    match: Match
     """What `template.match` returned for the function."""
-    knobs: Any
+    knobs: Knobs
     """The setting that `template.fill` returned."""
     schedule: Schedule
     """The schedule of that setting."""
 
 
-def _logged(template: Template, _error: Exception) -> None:
-    _LOG.exception("template %s failed", template.NAME)
+AnyServed = Served[Any, Any]
+"""A function with any template of the table."""
 
 
-_COMPLAINT: Final[ContextVar[Complaint]] = ContextVar("complaint", default=_logged)
+def _log_failure(template: AnyTemplate, _error: Exception) -> None:
+    _LOG.exception("template %s failed", template.name)
+
+
+_COMPLAINT: Final[ContextVar[Complaint]] = ContextVar("complaint", default=_log_failure)
 
 
 def serve(
-    module: tvm.IRModule, hardware: HardwareParams, failed: Complaint = _logged
-) -> Served | None:
+    module: tvm.IRModule, hardware: HardwareParams, failed: Complaint = _log_failure
+) -> AnyServed | None:
     """Return the first template that serves `main` of a module, or None if none does.
 
     A backend may have no templates. A template whose schedule TVM refuses passes the function on.
     If it raises another error, `failed` is called, and the next template is asked.
     """
-    first = hardware.backend.templates()
-    later: list[Template] = []
-    fresh: tuple[Schedule, Callable[[Template], Any]] | None = None
+    matcher = cache(lambda: Matcher.of(module))
 
-    def schedule(template: Template) -> Served | None:
-        nonlocal fresh
-        sch, matched = fresh = fresh or fitting(module)
-        found = matched(template)
-        if found is None:
-            return None
-        if template not in later and asked_last(template, found):
-            later.append(template)
-            return None
-        fresh = None  # it may be half scheduled when TVM refuses
-        knobs = template.fill(found, hardware)
-        template.apply(sch, found, knobs)
-        return Served(template, found, knobs, sch)
+    def schedule(template: Template[Match, Knobs], match: Match) -> Served[Match, Knobs]:
+        sch = blank(module)  # of its own: it may be half scheduled when TVM refuses
+        knobs = template.fill(match, hardware)
+        template.apply(sch, match, knobs)
+        return Served(template, match, knobs, sch)
 
     before = _COMPLAINT.set(failed)
     try:
-        answers = (attempt(template, schedule) for template in chain(first, later))
-        return next((served for served in answers if served is not None), None)
+        pairs = find_matches(
+            hardware.backend.templates(), lambda template: matcher().match(template)
+        )
+        for template, match in pairs:
+            served = attempt(template, partial(schedule, match=match))
+            if served is not None:
+                return served
     finally:
         _COMPLAINT.reset(before)
+    return None
 
 
-def attempt(template: Template, act: Callable[[Template], _Answer]) -> _Answer | None:
+def find_matches(
+    templates: Iterable[AnyTemplate], match_function: Callable[[AnyTemplate], Any]
+) -> Iterator[tuple[AnyTemplate, Any]]:
+    """Yield the templates that serve a function and their matches, in the order they are asked.
+
+    A template that is asked last for this function comes behind all others.
+    """
+
+    def ask(template: AnyTemplate) -> tuple[Any, bool] | None:
+        match = match_function(template)
+        return None if match is None else (match, template.is_asked_last(match))
+
+    postponed = []
+    for template in templates:
+        answer = attempt(template, ask)
+        if answer is not None:
+            match, last = answer
+            if last:
+                postponed.append((template, match))
+            else:
+                yield template, match
+    yield from postponed
+
+
+def attempt(template: AnyTemplate, act: Callable[[AnyTemplate], _Answer]) -> _Answer | None:
     """Return the result of asking a template, or None if TVM refuses or the template fails.
 
     A failure is reported to who asked `serve`.

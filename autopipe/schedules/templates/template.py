@@ -1,20 +1,21 @@
 """What a template is: a schedule for a family of functions, with named knobs.
 
 This is AutoTVM's idea (Chen et al., "Learning to Optimize Tensor Programs", NeurIPS 2018) on TIR
-schedules. A template is a module of `templates/` that defines the names of `Template`. Engine
+schedules. A template is an instance of a class of `templates/` that derives from `Template`. Engine
 `static` fills its knobs from hardware parameters, engine `autotvm` searches them. A record of a
-schedule holds the template's name, its version and the values of the knobs; `make` builds the same
-schedule from it again.
+schedule holds the template's name, its version and the values of the knobs; `replay_setting` builds
+the same schedule from it again.
 
-    found = template.match(sch)                  # None: another template's function
-    for knobs in template.settings(found, hw):   # every setting; template.fill picks one
-        template.apply(sch, found, knobs)
+    match = template.match(sch)                  # None: another template's function
+    for knobs in template.settings(match, hw):   # every setting; template.fill picks one
+        template.apply(sch, match, knobs)
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, asdict, fields
-from typing import Any, Final, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import tvm
 from tvm.s_tir import Schedule
@@ -28,58 +29,80 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.one_thread import without_threads
 from autopipe.traces.reading import THREADS
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-class Template(Protocol):
-    """A module that schedules a family of functions.
+Match = TypeVar("Match")
+"""What the knobs of a template depend on: a frozen dataclass. It names blocks and holds no random
+variables, as `apply` gets another schedule than `match`."""
 
-    `Found` is a frozen dataclass of the template's own: all that the knobs depend on. A template
-    may also define `estimate`, `(Found, Knobs, HardwareParams) -> float`: the time of a setting in
-    any unit, which tells engine `autotvm` where to begin. One that defines `OPEN` as True serves
-    functions with open sizes: `apply` then gets their schedule, and a `Found` at likely sizes.
-    Where that has more in it than numbers, `at_every_size`, `(Schedule, Found) -> Found | None`,
-    proves it on the schedule of the function for every size. One that defines `STATIC` as False
-    serves nothing else. One that defines `gives_way`, `(Found) -> bool`, is asked last for
-    functions of which that is true: others that serve them are faster.
-    """
+Knobs = TypeVar("Knobs", bound="DataclassInstance")
+"""A setting of a template: a frozen dataclass of JSON values."""
 
-    @property
-    def NAME(self) -> str:  # noqa: N802 - a constant of a module
-        """Name in records and reports."""
 
-    @property
-    def VERSION(self) -> int:  # noqa: N802 - a constant of a module
-        """Version of the template; raise it when the same knobs make another schedule."""
+class Template(ABC, Generic[Match, Knobs]):
+    """Schedules a family of functions."""
 
-    @property
-    def match(self) -> Any:  # noqa: ANN401 - `(Schedule) -> Found | None`
+    name: ClassVar[str]
+    """Name in records and reports."""
+    version: ClassVar[int]
+    """Version of the template; raise it when the same knobs make another schedule."""
+    serves_static: ClassVar[bool] = True
+    """Whether it serves functions all of whose sizes are numbers."""
+    serves_dynamic: ClassVar[bool] = False
+    """Whether it serves functions with dynamic sizes: `match` gets the function at its specialized
+    sizes, `apply` the schedule of the function for every size."""
+
+    @abstractmethod
+    def match(self, sch: Schedule, /) -> Match | None:
         """Return what the knobs depend on, or None if the function is for another template."""
 
-    @property
-    def settings(self) -> Any:  # noqa: ANN401 - `(Found, HardwareParams) -> Iterator[Knobs]`
-        """Yield every possible setting of the knobs, a frozen dataclass of JSON values."""
+    @abstractmethod
+    def settings(self, match: Match, hardware: HardwareParams, /) -> Iterator[Knobs]:
+        """Yield every possible setting of the knobs."""
 
-    @property
-    def fill(self) -> Any:  # noqa: ANN401 - `(Found, HardwareParams) -> Knobs`
+    @abstractmethod
+    def fill(self, match: Match, hardware: HardwareParams, /) -> Knobs:
         """Return the setting that is expected to be fast, without measuring."""
 
-    @property
-    def apply(self) -> Any:  # noqa: ANN401 - `(Schedule, Found, Knobs) -> None`
-        """Schedule the function; raises ScheduleError where TVM refuses."""
+    @abstractmethod
+    def apply(self, sch: Schedule, match: Match, knobs: Knobs, /) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+
+    def estimate(self, _match: Match, _knobs: Knobs, _hardware: HardwareParams, /) -> float | None:
+        """Return the time of a setting in any unit, which tells engine `autotvm` where to begin.
+
+        None if the template has no estimate.
+        """
+        return None
+
+    def prove_at_every_size(self, _sch: Schedule, match: Match, /) -> Match | None:
+        """Return what holds of a match at every size, or None if the template can not serve it.
+
+        Takes the schedule of the function for every size, and the match at specialized sizes. An
+        axis of one element there may have more elements at other sizes.
+        """
+        return match
+
+    def is_asked_last(self, _match: Match, /) -> bool:
+        """Tell whether templates further down the table that serve the function are faster.
+
+        A place in the table can not say it: it holds for some functions of a template only.
+        """
+        return False
 
 
-def asked_last(template: Template, found: Any) -> bool:  # noqa: ANN401 - the template's own
-    """Tell whether a template is asked last for a function."""
-    told = getattr(template, "gives_way", None)
-    return told is not None and bool(told(found))
+AnyTemplate = Template[Any, Any]
+"""A template of a table, whose types of matches and knobs are its own."""
 
 
-def dump(template: Template, knobs: Any) -> str:  # noqa: ANN401 - the template's own dataclass
-    """Return a setting as JSON text, which `make` reads after parsing."""
-    named = {"template": template.NAME, "version": template.VERSION}
-    return json.dumps({**named, "knobs": told(knobs)}, sort_keys=True)
+def dump(template: Template[Match, Knobs], knobs: Knobs) -> str:
+    """Return a setting as JSON text, which `replay_setting` reads after parsing."""
+    named = {"template": template.name, "version": template.version}
+    return json.dumps({**named, "knobs": knob_values(knobs)}, sort_keys=True)
 
 
-def told(knobs: Any) -> dict[str, Any]:  # noqa: ANN401 - the template's own dataclass
+def knob_values(knobs: "DataclassInstance") -> dict[str, Any]:
     """Return the knobs as a record has them: those that are at a default are left out.
 
     So a knob that is added later, with the default that was always so, leaves older records true.
@@ -92,8 +115,8 @@ def told(knobs: Any) -> dict[str, Any]:  # noqa: ANN401 - the template's own dat
     }
 
 
-def serves_open(schedule: str) -> bool:
-    """Tell whether a recorded schedule is of a template that serves functions with open sizes."""
+def serves_dynamic(schedule: str) -> bool:
+    """Tell whether a recorded schedule is of a template that serves functions of dynamic sizes."""
     from autopipe.schedules.templates import templates  # they import this module
 
     try:
@@ -101,7 +124,7 @@ def serves_open(schedule: str) -> bool:
     except ValueError:
         return False
     name = document.get("template") if isinstance(document, dict) else None
-    return any(getattr(one, "OPEN", False) for one in templates() if name == one.NAME)
+    return any(template.serves_dynamic for template in templates() if name == template.name)
 
 
 _SHOWN: Final = 400
@@ -113,41 +136,57 @@ def blank(module: tvm.IRModule) -> Schedule:
     return Schedule(module, debug_mask="none", error_render_level="none")
 
 
-def fitted(module: tvm.IRModule, template: Template) -> tuple[Schedule, Any]:
-    """Return an empty schedule of a function, and what the template's knobs depend on.
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """Empty schedules of a function, which templates are shown.
 
-    None if the function is for another template. With open sizes, the knobs depend on those that
-    are likely, and the schedule is of the function for every size.
+    To match changes no schedule, so all templates are shown the same ones.
     """
-    sch, matched = fitting(module)
-    return sch, matched(template)
+
+    schedule: Schedule
+    """Of the function itself."""
+    specialized: Schedule | None
+    """Of the function at its specialized sizes; None if all of its sizes are numbers."""
+    serves: bool
+    """Whether any template may serve it: all count on axes that begin at zero."""
+
+    @classmethod
+    def of(cls, module: tvm.IRModule) -> "Matcher":
+        """Return the schedules of the function `main` of a module."""
+        if not begin_at_zero(module["main"]):
+            return cls(blank(module), None, serves=False)
+        instance = likely_instance(module)
+        specialized = None if instance is None else blank(instance)
+        return cls(blank(module), specialized, serves=True)
+
+    def match(self, template: Template[Match, Knobs]) -> Match | None:
+        """Return what the knobs of a template depend on, or None if it does not serve it."""
+        if not self.serves:
+            return None
+        if self.specialized is None:
+            return template.match(self.schedule) if template.serves_static else None
+        match = template.match(self.specialized) if template.serves_dynamic else None
+        return None if match is None else template.prove_at_every_size(self.schedule, match)
 
 
-def fitting(module: tvm.IRModule) -> tuple[Schedule, Callable[[Template], Any]]:
-    """Return an empty schedule of a function, and what tells whether a template is for it.
+def match_function(
+    module: tvm.IRModule, template: Template[Match, Knobs]
+) -> tuple[Schedule, Match]:
+    """Return an empty schedule of a function, and what the knobs of a template depend on.
 
-    To match changes no schedule, so all templates are shown the same one. They count from zero, so
-    that none is for a function with other axes.
+    With dynamic sizes the latter is of the specialized ones, and the schedule is of the function
+    for every size. Raises StageError if the function is for another template.
     """
-    if not begin_at_zero(module["main"]):
-        return blank(module), lambda _: None
-    instance = likely_instance(module)
-    sch = blank(module)
-    if instance is None:
-        return sch, lambda one: one.match(sch) if getattr(one, "STATIC", True) else None
-    likely = blank(instance)
-
-    def matched(one: Template) -> Any:  # noqa: ANN401 - the template's own
-        found = one.match(likely) if getattr(one, "OPEN", False) else None
-        proved = getattr(one, "at_every_size", None)
-        return found if found is None or proved is None else proved(sch, found)
-
-    return sch, matched
+    matcher = Matcher.of(module)
+    match = matcher.match(template)
+    if match is None:
+        raise StageError(f"template {template.name} does not serve this function")
+    return matcher.schedule, match
 
 
-def make(
+def replay_setting(
     module: tvm.IRModule,
-    template: Template,
+    template: Template[Match, Knobs],
     document: Mapping[str, Any],
     hardware: HardwareParams,
 ) -> Schedule:
@@ -157,26 +196,24 @@ def make(
     are none of its settings here, or the number of threads is not 1.
     """
     if not hardware.backend.templates():
-        raise StageError(f"template {template.NAME} is not for {hardware.backend}")
-    if type(document.get("version")) is not int or document["version"] != template.VERSION:
+        raise StageError(f"template {template.name} is not for {hardware.backend}")
+    if type(document.get("version")) is not int or document["version"] != template.version:
         raise StageError(
-            f"template {template.NAME} has version {template.VERSION},"
+            f"template {template.name} has version {template.version},"
             f" the record has {shown(repr(document.get('version')))}"
         )
-    sch, found = fitted(module, template)
-    if found is None:
-        raise StageError(f"template {template.NAME} does not serve this function")
-    knobs = _setting(template.settings(found, hardware), document.get("knobs"))
+    sch, match = match_function(module, template)
+    knobs = _find_setting(template.settings(match, hardware), document.get("knobs"))
     if knobs is None:
         raise StageError(
-            f"template {template.NAME} has no setting"
+            f"template {template.name} has no setting"
             f" {shown(json.dumps(document.get('knobs')), _SHOWN)} here"
         )
-    template.apply(sch, found, knobs)
-    return sch if THREADS not in document else _alone(sch, document[THREADS])
+    template.apply(sch, match, knobs)
+    return sch if THREADS not in document else _drop_threads(sch, document[THREADS])
 
 
-def _alone(sch: Schedule, threads: object) -> Schedule:
+def _drop_threads(sch: Schedule, threads: object) -> Schedule:
     """Return a schedule on one thread."""
     if type(threads) is not int or threads != 1:
         raise StageError(
@@ -186,7 +223,7 @@ def _alone(sch: Schedule, threads: object) -> Schedule:
     return blank(alone) if alone is not None else sch
 
 
-def _setting(settings: Iterator[Any], wanted: object) -> Any:  # noqa: ANN401 - as above
+def _find_setting(settings: Iterator[Knobs], wanted: object) -> Knobs | None:
     """Return the setting with exactly these values, or None; in JSON, 1 and true differ."""
     if not isinstance(wanted, dict):
         return None
@@ -195,6 +232,6 @@ def _setting(settings: Iterator[Any], wanted: object) -> Any:  # noqa: ANN401 - 
     for knobs in settings:
         # Comparing plain values first is fast; Python's 1 == True, so the text decides.
         likely = all(getattr(knobs, name, None) == value for name, value in plain.items())
-        if likely and json.dumps(told(knobs), sort_keys=True) == text:
+        if likely and json.dumps(knob_values(knobs), sort_keys=True) == text:
             return knobs
     return None

@@ -28,6 +28,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.sym import detect_linear_equation
 
 from autopipe.compiler.codegen.keep_in_registers import MOST
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.blocks import is_copy
 from autopipe.schedules.analysis.simple_indices import simplified
@@ -40,6 +41,8 @@ from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, put, spread
 from autopipe.schedules.templates.contraction import prepared
+from autopipe.schedules.templates.template import Template
+from autopipe.schedules.tiling import tile_blocks
 from autopipe.schedules.tiling.tile_blocks import (
     PAYS,
     SUM,
@@ -49,7 +52,6 @@ from autopipe.schedules.tiling.tile_blocks import (
     chained,
     cycles,
     divides_rows,
-    estimate,
     places_of,
     registers_of,
     step_of,
@@ -59,9 +61,6 @@ from autopipe.schedules.tiling.tile_kernel import TileKernel
 from autopipe.schedules.tiling.tile_pipeline import TilePipeline
 from autopipe.schedules.tiling.tile_places import PackedTiles
 from autopipe.schedules.tiling.tile_registers import Registers, strips
-
-NAME: Final = "tile_product"
-VERSION: Final = 3
 
 _LINE: Final = 64
 """Bytes of a cache line."""
@@ -78,35 +77,106 @@ _RESULT: Final = 5
 """Cycles of a vector of results behind such instructions."""
 
 
-def match(sch: Schedule) -> Tiled | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    found = short_sums.match(sch)
-    if found is None or found.operands not in TILE_PRODUCTS:
-        return None
-    block = sch.get(sch.get_sblock(found.name))
-    spatial, reduced = short_sums.axes_of(block)
-    lined = len(spatial) >= _VOLUME
-    line = [spatial[-3].var] if lined else []
-    moving = [*line, spatial[-2].var, *(axis.var for axis in reduced)]
-    given = _moves(block, 1 - found.weights, moving)
-    weights = _moves(block, found.weights, moving)
-    if given is None or weights is None:
-        return None
-    if not lined:
-        given, weights = (tuple((0, *moves) for moves in each) for each in (given, weights))
-    rest = [moves for axis, moves in enumerate(weights) if axis not in found.axes]
-    pixel = [moves[1] for moves in given]
-    turned = any(moves[-1] for moves in (*given[:-1], *rest))
-    if turned or not any(pixel) or any(moves[1] for moves in weights):
-        return None
-    tiled = Tiled(
-        found, found.depth, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
-        tuple(moves[:-1] for moves in given), tuple(moves[2:-1] for moves in rest),
-        lined=lined and any(moves[0] for moves in given) and not any(w[0] for w in weights),
-        pitch=_pitch(block, 1 - found.weights, given),
-    )  # fmt: skip
-    channels = int(block.reads[1 - found.weights].source.shape[-1])
-    return _joined(tiled) if channels == found.depth else tiled
+class TileProductTemplate(Template[Tiled, Block]):
+    """Matrix products of int8 or bfloat16 in AMX tiles."""
+
+    name = "tile_product"
+    version = schedule_version("tile_product")
+
+    def match(self, sch: Schedule) -> Tiled | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        match = short_sums.match(sch)
+        if match is None or match.operands not in TILE_PRODUCTS:
+            return None
+        block = sch.get(sch.get_sblock(match.name))
+        spatial, reduced = short_sums.axes_of(block)
+        lined = len(spatial) >= _VOLUME
+        line = [spatial[-3].var] if lined else []
+        moving = [*line, spatial[-2].var, *(axis.var for axis in reduced)]
+        given = _moves(block, 1 - match.weights, moving)
+        weights = _moves(block, match.weights, moving)
+        if given is None or weights is None:
+            return None
+        if not lined:
+            given, weights = (tuple((0, *moves) for moves in each) for each in (given, weights))
+        rest = [moves for axis, moves in enumerate(weights) if axis not in match.axes]
+        pixel = [moves[1] for moves in given]
+        turned = any(moves[-1] for moves in (*given[:-1], *rest))
+        if turned or not any(pixel) or any(moves[1] for moves in weights):
+            return None
+        tiled = Tiled(
+            match, match.depth, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
+            tuple(moves[:-1] for moves in given), tuple(moves[2:-1] for moves in rest),
+            lined=lined and any(moves[0] for moves in given) and not any(w[0] for w in weights),
+            pitch=_pitch(block, 1 - match.weights, given),
+        )  # fmt: skip
+        channels = int(block.reads[1 - match.weights].source.shape[-1])
+        return _joined(tiled) if channels == match.depth else tiled
+
+    def settings(self, tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
+        """Yield every block that fits, in both orders, with what makes it faster and without."""
+        for block in _shapes(tiled, hardware):
+            orders = _ORDERS if min(blocks_of(tiled, block)) > 1 else _ORDERS[:1]
+            far = sorted({0, steps_ahead(tiled, block.vectors, hardware)})
+            chains = sorted({1, chained(tiled, block, hardware)})
+            for outer, ahead, chain in product(orders, far, chains):
+                yield replace(block, outer=outer, ahead=ahead, chain=chain)
+
+    def fill(self, tiled: Tiled, hardware: HardwareParams) -> Block:
+        """Return the block of the least estimated time, without measuring.
+
+        Raises ScheduleError if the processor has no such instruction, or is faster by vectors.
+        """
+        blocks = list(_shapes(tiled, hardware))
+        if not blocks:
+            raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
+        best = min(blocks, key=lambda block: self.estimate(tiled, block, hardware))
+        work = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
+        cores = hardware.cores if work >= PRODUCTS else 1
+        vectors = (work / _PRODUCTS + math.prod(tiled.found.extents) / COLUMNS * _RESULT) / cores
+        words = step_of(tiled) // TILE_PRODUCTS[tiled.found.operands].group
+        if words < _FEWEST or self.estimate(tiled, best, hardware) > vectors:
+            raise ScheduleError("vectors are faster than tiles that are not full")
+        ahead, chain = steps_ahead(tiled, best.vectors, hardware), chained(tiled, best, hardware)
+        best = replace(best, ahead=ahead, chain=chain)
+        by_rows = min(blocks_of(tiled, best)) > 1 and divides_rows(tiled, hardware)
+        return replace(best, outer="rows") if by_rows else best
+
+    def estimate(self, tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
+        """Return the time of a setting, in cycles."""
+        return tile_blocks.estimate(tiled, block, hardware)
+
+    def apply(self, sch: Schedule, tiled: Tiled, block: Block) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        match, instruction, step = tiled.found, TILE_PRODUCTS[tiled.found.operands], step_of(tiled)
+        places = places_of(tiled, block)
+        if places.blocks % block.chain:
+            raise ScheduleError(f"{block} has no whole chains")
+        for name in match.after[:-1]:
+            sch.compute_inline(sch.get_sblock(name))
+        copies = [name for name in match.before if is_copy(sch.get(sch.get_sblock(name)))]
+        for name in copies:
+            sch.compute_inline(sch.get_sblock(name))
+        before = [name for name in match.before if name not in copies]
+        operands = prepared(sch, match.name, before, _LINE)
+        sums = sch.get(sch.get_sblock(match.name))
+        last = simplified(sch.get(sch.get_sblock(match.after[-1]))) if match.after else None
+        packed = PackedTiles.of(places, match, sums, instruction.group)
+        kernel = TileKernel(
+            instruction, registers_of(tiled, block), step, (*tiled.reduced, tiled.depth // step),
+            tiled.given, tiled.weights, block.ahead,
+        )  # fmt: skip
+        pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
+        parallel = cycles(tiled, block, 1) >= PAYS
+        tiles = TilePipeline(kernel, places, packed, last, block.chain, pitch, parallel)
+        nests = [*operands, packed.write(), tiles.write()]
+        put(sch, nests, [sums.writes[0].source], last, [packed.buffer])
+        if not match.free:
+            copy = sch.get_sblock(packed.name)
+            spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
+
+
+TILE_PRODUCT: Final = TileProductTemplate()
 
 
 def _joined(tiled: Tiled) -> Tiled:
@@ -127,16 +197,6 @@ def _joined(tiled: Tiled) -> Tiled:
         weights=tuple(moves[:-1] for moves in tiled.weights),
     )  # fmt: skip
     return joined if step_of(joined) > step_of(tiled) else tiled
-
-
-def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
-    """Yield every block that fits, in both orders, with what makes it faster and without."""
-    for block in _shapes(tiled, hardware):
-        orders = _ORDERS if min(blocks_of(tiled, block)) > 1 else _ORDERS[:1]
-        far = sorted({0, steps_ahead(tiled, block.vectors, hardware)})
-        chains = sorted({1, chained(tiled, block, hardware)})
-        for outer, ahead, chain in product(orders, far, chains):
-            yield replace(block, outer=outer, ahead=ahead, chain=chain)
 
 
 def _shapes(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
@@ -164,57 +224,6 @@ def _vectors(columns: int) -> Iterator[int]:
             yield vectors
 
 
-def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
-    """Return the knobs for a processor, without measuring: the block of the least estimated time.
-
-    Raises ScheduleError if the processor has no such instruction, or is faster by vectors.
-    """
-    blocks = list(_shapes(tiled, hardware))
-    if not blocks:
-        raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
-    best = min(blocks, key=lambda block: estimate(tiled, block, hardware))
-    work = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
-    cores = hardware.cores if work >= PRODUCTS else 1
-    vectors = (work / _PRODUCTS + math.prod(tiled.found.extents) / COLUMNS * _RESULT) / cores
-    words = step_of(tiled) // TILE_PRODUCTS[tiled.found.operands].group
-    if words < _FEWEST or estimate(tiled, best, hardware) > vectors:
-        raise ScheduleError("vectors are faster than tiles that are not full")
-    ahead, chain = steps_ahead(tiled, best.vectors, hardware), chained(tiled, best, hardware)
-    best = replace(best, ahead=ahead, chain=chain)
-    by_rows = min(blocks_of(tiled, best)) > 1 and divides_rows(tiled, hardware)
-    return replace(best, outer="rows") if by_rows else best
-
-
-def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    found, instruction, step = tiled.found, TILE_PRODUCTS[tiled.found.operands], step_of(tiled)
-    places = places_of(tiled, block)
-    if places.blocks % block.chain:
-        raise ScheduleError(f"{block} has no whole chains")
-    for name in found.after[:-1]:
-        sch.compute_inline(sch.get_sblock(name))
-    copies = [name for name in found.before if is_copy(sch.get(sch.get_sblock(name)))]
-    for name in copies:
-        sch.compute_inline(sch.get_sblock(name))
-    before = [name for name in found.before if name not in copies]
-    operands = prepared(sch, found.name, before, _LINE)
-    sums = sch.get(sch.get_sblock(found.name))
-    last = simplified(sch.get(sch.get_sblock(found.after[-1]))) if found.after else None
-    packed = PackedTiles.of(places, found, sums, instruction.group)
-    kernel = TileKernel(
-        instruction, registers_of(tiled, block), step, (*tiled.reduced, tiled.depth // step),
-        tiled.given, tiled.weights, block.ahead,
-    )  # fmt: skip
-    pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
-    parallel = cycles(tiled, block, 1) >= PAYS
-    tiles = TilePipeline(kernel, places, packed, last, block.chain, pitch, parallel)
-    nests = [*operands, packed.write(), tiles.write()]
-    put(sch, nests, [sums.writes[0].source], last, [packed.buffer])
-    if not found.free:
-        copy = sch.get_sblock(packed.name)
-        spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
-
-
 def _may_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:
     return tiled.pitch is not None and lines > 1 and rows == tiled.found.extents[-2]
 
@@ -231,10 +240,10 @@ def _moves(
     """Return how far each axis of an operand moves with variables; None if that is not constant."""
     axes = []
     for part in block.reads[operand].region:
-        found = detect_linear_equation(part.min, moving)
-        if not found or not all(isinstance(move, tvm.tirx.IntImm) for move in found[:-1]):
+        strides = detect_linear_equation(part.min, moving)
+        if not strides or not all(isinstance(move, tvm.tirx.IntImm) for move in strides[:-1]):
             return None
-        axes.append(tuple(map(int, found[:-1])))
+        axes.append(tuple(map(int, strides[:-1])))
     return None if any(move < 0 for moves in axes for move in moves) else tuple(axes)
 
 

@@ -21,18 +21,17 @@ from typing import Final
 
 from tvm.s_tir import SBlock, Schedule
 
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import is_whole
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates.contraction import CONTRACTION, Terms, cut
+from autopipe.schedules.templates.template import Template
+from autopipe.schedules.tiling import promise
 from autopipe.schedules.tiling.form import Contraction, recognize
-from autopipe.schedules.tiling.promise import estimate
 from autopipe.schedules.tiling.tile import Tile
 from autopipe.schedules.tiling.tile import settings as tiles
-
-NAME: Final = "tiled_reduction"
-VERSION: Final = 2
 
 _START: Final = 40_000
 """Cycles of work that pay for a second thread, which takes some microseconds to start."""
@@ -49,30 +48,74 @@ _UNITS: Final = 2
 _FEW: Final = 9
 """Most steps that template `reduction` writes out along a row, sooner than tiles are filled."""
 
-__all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "gives_way", "match", "settings"]
+
+class TiledReductionTemplate(Template[Contraction, Tile]):
+    """Reductions that are no sums of products, in tiles of outputs."""
+
+    name = "tiled_reduction"
+    version = schedule_version("tiled_reduction")
+
+    def match(self, sch: Schedule) -> Contraction | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        match = recognize(sch, _reduced)
+        if (
+            match is None or match.breadth == 1
+        ):  # no vectors: template `reduction` makes some of steps
+            return None
+        if _is_left(sch):
+            return None
+        return match if is_whole(sch, sch.get_sblock(match.name)) else None
+
+    def is_asked_last(self, match: Contraction) -> bool:
+        """Tell whether rows of few steps are faster than tiles, of which there are several rows.
+
+        Columns of several axes, as the pixels of a channel, are longer in tiles: `reduction` knows
+        rows of the last axis alone.
+
+        The mean of 3 x 3 pixels of [3, 225, 225] takes 0.8 of the time so; sums of nine rows of 33
+        that are looked up, and of three bytes each, half.
+        """
+        axes = [axis for axis in match.lines.columns if match.extents[axis] > 1]
+        return match.height > 1 and len(axes) == 1 and math.prod(match.terms) <= _FEW
+
+    def settings(self, match: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
+        """Yield every tile whose results fit the registers, but for those that fetch."""
+        room = replace(hardware, registers=hardware.registers // match.results)
+        return (tile for tile in tiles(match, room) if not tile.fetched and not tile.ahead)
+
+    def fill(self, match: Contraction, hardware: HardwareParams) -> Tile:
+        """Return the tile of the least estimated time on a processor, without measuring.
+
+        All strips of a band come first where each tile reads elements of its own, as windows do:
+        the mean of 3 x 3 pixels of [3, 225, 225] takes 42 us so, and 98 us strip by strip.
+        """
+        lines = match.lines
+        copied = match.breadth * math.prod(match.terms) * math.prod(
+            match.extents[axis] for axis in lines.batch
+        )  # fmt: skip
+
+        def cycles(tile: Tile) -> float:
+            return self.estimate(match, tile, hardware) + _COPIED * copied * tile.packed
+
+        tile = min(self.settings(match, hardware), key=cycles)
+        own = lines.alone and bool(lines.rows) and {*lines.rows} <= {*lines.batch}
+        ordered = tile.rows < match.height and tile.columns < match.breadth
+        return replace(tile, outer="rows") if own and ordered else tile
+
+    def estimate(self, match: Contraction, tile: Tile, hardware: HardwareParams) -> float:
+        """Return the time of a setting, in cycles."""
+        return promise.estimate(match, tile, hardware)
+
+    def apply(self, sch: Schedule, match: Contraction, tile: Tile) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        read_once = tile.rows == 1 and not match.lines.rows
+        in_a_cycle = _NEAR * 8 // max(8, match.bits) if read_once else _UNITS * tile.width
+        functions = functions_pay([sch.get(sch.get_sblock(match.name))])
+        least = 0 if functions else _START * in_a_cycle
+        cut(sch, match, tile, Terms(_reduced, least))
 
 
-def match(sch: Schedule) -> Contraction | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    found = recognize(sch, _reduced)
-    if found is None or found.breadth == 1:  # no vectors: template `reduction` makes some of steps
-        return None
-    if _is_left(sch):
-        return None
-    return found if is_whole(sch, sch.get_sblock(found.name)) else None
-
-
-def gives_way(found: Contraction) -> bool:
-    """Tell whether rows of few steps are faster than tiles, of which there are several rows.
-
-    Columns of several axes, as the pixels of a channel, are longer in tiles: `reduction` knows rows
-    of the last axis alone.
-
-    The mean of 3 x 3 pixels of [3, 225, 225] takes 0.8 of the time so; sums of nine rows of 33 that
-    are looked up, and of three bytes each, half.
-    """
-    axes = [axis for axis in found.lines.columns if found.extents[axis] > 1]
-    return found.height > 1 and len(axes) == 1 and math.prod(found.terms) <= _FEW
+TILED_REDUCTION: Final = TiledReductionTemplate()
 
 
 def _is_left(sch: Schedule) -> bool:
@@ -81,8 +124,8 @@ def _is_left(sch: Schedule) -> bool:
     This one would copy as much, or lay short vectors along the few rows: [2, 1000] by the rows of
     [512, 1000] takes 98 us so, and 33 in vectors along rows.
     """
-    product = contraction.match(sch)
-    return product is not None and contraction.gives_way(product)
+    product = CONTRACTION.match(sch)
+    return product is not None and CONTRACTION.is_asked_last(product)
 
 
 def _reduced(block: SBlock) -> Product | None:
@@ -93,38 +136,3 @@ def _reduced(block: SBlock) -> Product | None:
     product = Product.reduced(block)
     dtypes = [str(store.buffer.ty.dtype) for store in product.stores] if product else []
     return None if "bool" in dtypes else product
-
-
-def settings(found: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
-    """Yield every tile whose results fit the registers, but for those that fetch."""
-    room = replace(hardware, registers=hardware.registers // found.results)
-    return (tile for tile in tiles(found, room) if not tile.fetched and not tile.ahead)
-
-
-def fill(found: Contraction, hardware: HardwareParams) -> Tile:
-    """Return the tile of the least estimated time on a processor, without measuring.
-
-    All strips of a band come first where each tile reads elements of its own, as windows do: the
-    mean of 3 x 3 pixels of [3, 225, 225] takes 42 us so, and 98 us strip by strip.
-    """
-    lines = found.lines
-    copied = found.breadth * math.prod(found.terms) * math.prod(
-        found.extents[axis] for axis in lines.batch
-    )  # fmt: skip
-
-    def cycles(tile: Tile) -> float:
-        return estimate(found, tile, hardware) + _COPIED * copied * tile.packed
-
-    tile = min(settings(found, hardware), key=cycles)
-    own = lines.alone and bool(lines.rows) and {*lines.rows} <= {*lines.batch}
-    ordered = tile.rows < found.height and tile.columns < found.breadth
-    return replace(tile, outer="rows") if own and ordered else tile
-
-
-def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    read_once = tile.rows == 1 and not found.lines.rows
-    in_a_cycle = _NEAR * 8 // max(8, found.bits) if read_once else _UNITS * tile.width
-    functions = functions_pay([sch.get(sch.get_sblock(found.name))])
-    least = 0 if functions else _START * in_a_cycle
-    contraction.cut(sch, found, tile, contraction.Terms(_reduced, least))

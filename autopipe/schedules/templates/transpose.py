@@ -25,13 +25,12 @@ from typing import Final
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined, innermost, recognize
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, spread
-
-NAME: Final = "transpose"
-VERSION: Final = 1
+from autopipe.schedules.templates.template import Template
 
 SHORT = 8
 """Longest axis that is unrolled; LLVM interleaves no more than 8 loads or stores."""
@@ -80,58 +79,64 @@ class Crossing:
         return stores or (along <= SHORT and self.inner.stride == along)
 
 
-def match(sch: Schedule) -> Crossing | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    movement = recognize(sch)
-    if movement is None or movement.parts:
-        return None
-    crossings = (_crossing(read, movement) for read in movement.reads if read)
-    return next((crossing for crossing in crossings if crossing is not None), None)
+class TransposeTemplate(Template[Crossing, TransposeTile]):
+    """Copies whose rows are read across: squares are transposed in registers."""
+
+    name = "transpose"
+    version = schedule_version("transpose")
+
+    def match(self, sch: Schedule) -> Crossing | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        movement = recognize(sch)
+        if movement is None or movement.parts:
+            return None
+        crossings = (_crossing(read, movement) for read in movement.reads if read)
+        return next((crossing for crossing in crossings if crossing is not None), None)
+
+    def settings(self, crossing: Crossing, hardware: HardwareParams) -> Iterator[TransposeTile]:  # noqa: ARG002
+        """Yield every tile that divides the axes; only the whole axes if they are interleaved."""
+        if crossing.interleaved:
+            yield TransposeTile(crossing.along.extent, crossing.inner.extent, "none")
+            return
+        for read in divisors(crossing.along.extent, MOST):
+            for written in divisors(crossing.inner.extent, MOST):
+                if _is_vector(read):
+                    yield TransposeTile(read, written, "read")
+                if _is_vector(written):
+                    yield TransposeTile(read, written, "written")
+
+    def fill(self, crossing: Crossing, hardware: HardwareParams) -> TransposeTile:
+        """Return the knobs for a processor, without measuring."""
+        good = "read" if crossing.alone else "written"
+        best = SIDE if crossing.along.extent > SHORT else 1
+
+        def promise(tile: TransposeTile) -> tuple[bool, float]:
+            lengths = (tile.read / best, tile.written / SIDE)
+            return tile.vector == good, -sum(abs(math.log2(length)) for length in lengths)
+
+        return max(self.settings(crossing, hardware), key=promise)
+
+    def apply(self, sch: Schedule, crossing: Crossing, tile: TransposeTile) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        block = combined(sch)
+        outer, along, inner = _sides(sch, sch.get_loops(block), crossing)
+        if crossing.interleaved:
+            short, long = (
+                (inner, along) if crossing.inner.extent <= crossing.along.extent else (along, inner)
+            )
+            sch.reorder(*outer, long, short)
+            sch.unroll(short)
+            spread(sch, block, sch.fuse(*outer) if outer else long, ELEMENTS)
+            return
+        read_tile, read = sch.split(along, [None, tile.read])
+        written_tile, written = sch.split(inner, [None, tile.written])
+        sides = [written, read] if tile.vector == "read" else [read, written]
+        sch.reorder(*outer, read_tile, written_tile, *sides)
+        spread(sch, block, sch.fuse(*outer, read_tile, written_tile), ELEMENTS)
+        sch.vectorize(sides[-1])
 
 
-def settings(crossing: Crossing, hardware: HardwareParams) -> Iterator[TransposeTile]:  # noqa: ARG001
-    """Yield every tile that divides the axes; only the whole axes if they are interleaved."""
-    if crossing.interleaved:
-        yield TransposeTile(crossing.along.extent, crossing.inner.extent, "none")
-        return
-    for read in divisors(crossing.along.extent, MOST):
-        for written in divisors(crossing.inner.extent, MOST):
-            if _is_vector(read):
-                yield TransposeTile(read, written, "read")
-            if _is_vector(written):
-                yield TransposeTile(read, written, "written")
-
-
-def fill(crossing: Crossing, hardware: HardwareParams) -> TransposeTile:
-    """Return the knobs for a processor, without measuring."""
-    good = "read" if crossing.alone else "written"
-    best = SIDE if crossing.along.extent > SHORT else 1
-
-    def promise(tile: TransposeTile) -> tuple[bool, float]:
-        lengths = (tile.read / best, tile.written / SIDE)
-        return tile.vector == good, -sum(abs(math.log2(length)) for length in lengths)
-
-    return max(settings(crossing, hardware), key=promise)
-
-
-def apply(sch: Schedule, crossing: Crossing, tile: TransposeTile) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    block = combined(sch)
-    outer, along, inner = _sides(sch, sch.get_loops(block), crossing)
-    if crossing.interleaved:
-        short, long = (
-            (inner, along) if crossing.inner.extent <= crossing.along.extent else (along, inner)
-        )
-        sch.reorder(*outer, long, short)
-        sch.unroll(short)
-        spread(sch, block, sch.fuse(*outer) if outer else long, ELEMENTS)
-        return
-    read_tile, read = sch.split(along, [None, tile.read])
-    written_tile, written = sch.split(inner, [None, tile.written])
-    sides = [written, read] if tile.vector == "read" else [read, written]
-    sch.reorder(*outer, read_tile, written_tile, *sides)
-    spread(sch, block, sch.fuse(*outer, read_tile, written_tile), ELEMENTS)
-    sch.vectorize(sides[-1])
+TRANSPOSE: Final = TransposeTemplate()
 
 
 def _sides(

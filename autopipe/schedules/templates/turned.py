@@ -31,15 +31,14 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_equal
 
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import substitute, unfold, whole
 from autopipe.schedules.analysis.movement import combined, recognize
 from autopipe.schedules.analysis.strides import StridedLoops, StridedRead, strided
 from autopipe.schedules.effort import pays
 from autopipe.schedules.hardware import HardwareParams
-
-NAME: Final = "turned"
-VERSION: Final = 1
+from autopipe.schedules.templates.template import Template
 
 _GROUP: Final = 128
 """Bits within which processors zip vectors at once; wider ones do so in groups."""
@@ -84,69 +83,77 @@ class TurnedBlock:
     """Whether threads share the tiles."""
 
 
-def match(sch: Schedule) -> Turning | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    if recognize(sch) is None:
-        return None
-    trial = sch.copy()
-    block = trial.get(combined(trial))
-    loops = strided(block)
-    crossed = _crossed(loops) if loops else None
-    bits = _bits(block, loops) if loops else None
-    if loops is None or crossed is None or bits is None:
-        return None
-    rows, columns = loops.extents[-1], loops.extents[crossed]
-    if min(rows, columns) < min(_LEAST, _GROUP // bits):
-        return None
-    return Turning(rows, columns, bits, math.prod(loops.extents))
+class TurnedTemplate(Template[Turning, TurnedBlock]):
+    """Transposes of any sides, block by block in registers, and what is fused with them."""
+
+    name = "turned"
+    version = schedule_version("turned")
+
+    def match(self, sch: Schedule) -> Turning | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        if recognize(sch) is None:
+            return None
+        trial = sch.copy()
+        block = trial.get(combined(trial))
+        loops = strided(block)
+        crossed = _crossed(loops) if loops else None
+        bits = _bits(block, loops) if loops else None
+        if loops is None or crossed is None or bits is None:
+            return None
+        rows, columns = loops.extents[-1], loops.extents[crossed]
+        if min(rows, columns) < min(_LEAST, _GROUP // bits):
+            return None
+        return Turning(rows, columns, bits, math.prod(loops.extents))
+
+    def settings(self, match: Turning, hardware: HardwareParams) -> Iterator[TurnedBlock]:
+        """Yield blocks of a vector and of a half, in tiles of one to eight lines."""
+        group = _group(match)
+        widths = {_width(match, hardware), group}
+        for width in sorted(widths, reverse=True):
+            downs = {
+                _even(match.rows, width, lines * _LINE // match.bits) for lines in (1, 2, 4, 8)
+            }
+            acrosses = {
+                _even(match.columns, group, lines * _LINE // match.bits) for lines in (1, 2, 4, 8)
+            }
+            for down in sorted(downs):
+                for across in sorted(acrosses):
+                    for threads in (True, False):
+                        yield TurnedBlock(width, group, down, across, threads=threads)
+
+    def fill(self, match: Turning, hardware: HardwareParams) -> TurnedBlock:
+        """Return the knobs for a processor, without measuring."""
+        group, width = _group(match), _width(match, hardware)
+        down = _even(match.rows, width, 2 * _LINE // match.bits)
+        across = _even(match.columns, group, 2 * _LINE // match.bits)
+        nanoseconds = match.elements * (_ELEMENT + match.bits * _BIT)
+        return TurnedBlock(width, group, down, across, threads=pays(nanoseconds))
+
+    def apply(self, sch: Schedule, match: Turning, knobs: TurnedBlock) -> None:  # noqa: ARG002
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        block = sch.get(combined(sch))
+        here = sch.get_sblock("root")
+        loops = strided(block)
+        crossed = _crossed(loops) if loops else None
+        if loops is None or crossed is None:
+            raise ScheduleError(f"{block.name_hint} does not move evenly")
+        root = sch.get(here)
+        body = _Writing(block, loops, crossed, knobs).statement()
+        new = SBlock([], [], [], root.name_hint, body, annotations=root.annotations)
+        sch.state.replace(sch.get_sref(here), new, {root: new})
 
 
-def settings(found: Turning, hardware: HardwareParams) -> Iterator[TurnedBlock]:
-    """Yield blocks of a vector and of a half, in tiles of one to eight lines."""
-    group = _group(found)
-    widths = {_width(found, hardware), group}
-    for width in sorted(widths, reverse=True):
-        downs = {_even(found.rows, width, lines * _LINE // found.bits) for lines in (1, 2, 4, 8)}
-        acrosses = {
-            _even(found.columns, group, lines * _LINE // found.bits) for lines in (1, 2, 4, 8)
-        }
-        for down in sorted(downs):
-            for across in sorted(acrosses):
-                for threads in (True, False):
-                    yield TurnedBlock(width, group, down, across, threads=threads)
+TURNED: Final = TurnedTemplate()
 
 
-def fill(found: Turning, hardware: HardwareParams) -> TurnedBlock:
-    """Return the knobs for a processor, without measuring."""
-    group, width = _group(found), _width(found, hardware)
-    down = _even(found.rows, width, 2 * _LINE // found.bits)
-    across = _even(found.columns, group, 2 * _LINE // found.bits)
-    nanoseconds = found.elements * (_ELEMENT + found.bits * _BIT)
-    return TurnedBlock(width, group, down, across, threads=pays(nanoseconds))
-
-
-def apply(sch: Schedule, found: Turning, knobs: TurnedBlock) -> None:  # noqa: ARG001
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    block = sch.get(combined(sch))
-    here = sch.get_sblock("root")
-    loops = strided(block)
-    crossed = _crossed(loops) if loops else None
-    if loops is None or crossed is None:
-        raise ScheduleError(f"{block.name_hint} does not move evenly")
-    root = sch.get(here)
-    body = _Writing(block, loops, crossed, knobs).statement()
-    new = SBlock([], [], [], root.name_hint, body, annotations=root.annotations)
-    sch.state.replace(sch.get_sref(here), new, {root: new})
-
-
-def _group(found: Turning) -> int:
+def _group(match: Turning) -> int:
     """Return how many columns are turned at a time."""
-    return min(_GROUP // found.bits, _power(min(found.rows, found.columns)))
+    return min(_GROUP // match.bits, _power(min(match.rows, match.columns)))
 
 
-def _width(found: Turning, hardware: HardwareParams) -> int:
+def _width(match: Turning, hardware: HardwareParams) -> int:
     """Return how many rows are turned at a time at most."""
-    return min(max(_group(found), hardware.lanes(found.bits)), _power(found.rows))
+    return min(max(_group(match), hardware.lanes(match.bits)), _power(match.rows))
 
 
 def _even(extent: int, block: int, most: int) -> int:

@@ -20,7 +20,7 @@ Example: a depthwise 3x3 convolution of [1, 56, 56, 96] (NHWC), tiles of 4 x 32,
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,20 +30,17 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
 from autopipe.compiler.graph.weights import MARK
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, rewrite, spread
+from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.tile import without_waste
 from autopipe.schedules.tiling.windows import OpenWindows
 from autopipe.schedules.write_out import write_out
-
-NAME: Final = "window"
-VERSION: Final = 1
-OPEN: Final = True
-gives_way = Windows.share_nothing
 
 MAX_VECTORS = 4
 """Most vectors in a row of a tile."""
@@ -93,33 +90,71 @@ class WindowTile:
     """How many of the loops over tiles, from the outermost on, are fused and run in parallel."""
 
 
-def match(sch: Schedule) -> Windows | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    windows = recognize(sch)
-    if windows is None or not windows.wide:
-        return None
-    return None if windows.along and len(windows.extents) <= _PAIR else windows
+class WindowTemplate(Template[Windows, WindowTile]):
+    """Depthwise convolutions and pooling: outputs of one channel share what they read."""
+
+    name = "window"
+    version = schedule_version("window")
+    serves_dynamic = True
+
+    def match(self, sch: Schedule) -> Windows | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        windows = recognize(sch)
+        if windows is None or not windows.wide:
+            return None
+        return None if windows.along and len(windows.extents) <= _PAIR else windows
+
+    def is_asked_last(self, windows: Windows) -> bool:
+        """Tell whether windows share no element, so that rows or planes as such are faster."""
+        return windows.share_nothing()
+
+    def settings(
+        self, windows: Windows, hardware: HardwareParams, *, overlap: bool | None = None
+    ) -> Iterator[WindowTile]:
+        """Yield every tile whose sums, input row and weights for it fit the registers.
+
+        Tiles divide the outputs, or they may `overlap`: unless that is said, where no vector
+        divides the last axis, or no whole one where functions are computed. Others wait.
+        """
+        lanes = hardware.lanes(windows.bits)
+        if overlap is None:
+            overlap = windows.extents[-1] % (lanes if windows.computes else NARROW) != 0
+        planes = max(1, len(windows.extents) - _PAIR)
+        for columns, width in _strips(windows, lanes, overlap=overlap):
+            if columns // width > MAX_VECTORS:
+                continue
+            for rows in _heights(windows, hardware.registers, overlap=overlap):
+                single = columns == width == rows * width
+                if single or _fits(windows, rows, columns, width, hardware):
+                    for shared in range(planes, planes + (1 if windows.along else _PAIR + 1)):
+                        yield WindowTile(rows, columns, width, shared)
+
+    def fill(self, windows: Windows, hardware: HardwareParams) -> WindowTile:
+        """Return the knobs for a processor, without measuring."""
+        tiles = self.settings(windows, hardware)
+        return max(tiles, key=lambda tile: _promise(tile, windows, hardware))
+
+    def estimate(self, windows: Windows, tile: WindowTile, hardware: HardwareParams) -> float:
+        """Estimate the time of a tile, in no unit."""
+        return 1 / _promise(tile, windows, hardware)
+
+    def apply(self, sch: Schedule, windows: Windows, tile: WindowTile) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        inline_copies(sch)
+        for name in (*windows.before[:-1], *windows.after[:-1]):
+            sch.compute_inline(sch.get_sblock(name))
+        block = sch.get_sblock(windows.name)
+        pack(sch, block, windows, tile.columns)
+        known = known_of(sch.mod["main"])
+        if known is None and _overlap(windows, tile):
+            known = OpenSizes({}, {}, {})
+        if known is not None:
+            _write(sch, windows, tile, known)
+        else:
+            _schedule(sch, block, windows, tile)
 
 
-def settings(
-    windows: Windows, hardware: HardwareParams, *, overlap: bool | None = None
-) -> Iterator[WindowTile]:
-    """Yield every tile whose sums, input row and weights for it fit the registers.
-
-    Tiles divide the outputs, or they may `overlap`: unless that is said, where no vector divides
-    the last axis, or no whole one where functions are computed. Others wait for memory.
-    """
-    lanes = hardware.lanes(windows.bits)
-    if overlap is None:
-        overlap = windows.extents[-1] % (lanes if windows.computes else NARROW) != 0
-    planes = max(1, len(windows.extents) - _PAIR)
-    for columns, width in _strips(windows, lanes, overlap=overlap):
-        if columns // width > MAX_VECTORS:
-            continue
-        for rows in _heights(windows, hardware.registers, overlap=overlap):
-            if columns == width == rows * width or _fits(windows, rows, columns, width, hardware):
-                for shared in range(planes, planes + (1 if windows.along else _PAIR + 1)):
-                    yield WindowTile(rows, columns, width, shared)
+WINDOW: Final = WindowTemplate()
 
 
 def _strips(windows: Windows, lanes: int, *, overlap: bool) -> Iterator[tuple[int, int]]:
@@ -149,42 +184,6 @@ def _heights(windows: Windows, most: int, *, overlap: bool) -> list[int]:
     return rows
 
 
-def fill(windows: Windows, hardware: HardwareParams) -> WindowTile:
-    """Return the knobs for a processor, without measuring."""
-    return max(settings(windows, hardware), key=lambda tile: _promise(tile, windows, hardware))
-
-
-def estimate(windows: Windows, tile: WindowTile, hardware: HardwareParams) -> float:
-    """Estimate the time of a tile, in no unit."""
-    return 1 / _promise(tile, windows, hardware)
-
-
-def apply(sch: Schedule, windows: Windows, tile: WindowTile) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    inline_copies(sch)
-    for name in (*windows.before[:-1], *windows.after[:-1]):
-        sch.compute_inline(sch.get_sblock(name))
-    block = sch.get_sblock(windows.name)
-    pack(sch, block, windows, tile.columns)
-    known = known_of(sch.mod["main"])
-    if known is None and _overlap(windows, tile):
-        known = OpenSizes({}, {}, {})
-    if known is not None:
-        _write(sch, windows, tile, known)
-        return
-    result = (
-        sch.get_sblock(windows.after[-1]) if windows.after else sch.cache_write(block, 0, "global")
-    )
-    shared, inner = _tiles(sch, block, result, tile)
-    sch.compute_at(block, inner, preserve_unit_loops=True)
-    vectors, vector = sch.split(sch.get_loops(result)[-1], [None, tile.width])
-    sch.vectorize(vector)
-    sch.unroll(vectors)
-    if windows.before and windows.along:
-        sch.compute_at(sch.get_sblock(windows.before[-1]), shared)
-    _reduce_in_registers(sch, block, windows, tile)
-
-
 def _overlap(windows: Windows, tile: WindowTile) -> bool:
     """Tell whether tiles overlap, which TVM's primitives can not do."""
     return bool(windows.extents[-1] % tile.columns or _extent(windows) % tile.rows)
@@ -205,19 +204,26 @@ def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) 
     )  # fmt: skip
     here = sch.get_sblock("root")
     root = sch.get(here)
-    packed = [
-        sch.get(sch.get_loops(rv)[0])
-        for rv in sch.get_child_blocks(here)
-        if sch.get(rv).name_hint not in done
-    ]
+    others = [rv for rv in sch.get_child_blocks(here) if sch.get(rv).name_hint not in done]
+    packed = [sch.get(sch.get_loops(rv)[0]) for rv in others]
     inside = [blocks[name].body.buffer for name in (*windows.before[-1:], windows.name)]
-    buffers = [
-        buffer
-        for buffer in root.alloc_buffers
-        if not any(buffer.same_as(other) for other in inside)
-    ]
+    buffers = [one for one in root.alloc_buffers if not any(map(one.same_as, inside))]
     written = nest.write(0 if functions_pay(blocks.values()) else LEAST)
     rewrite(sch, tvm.tirx.stmt_seq(*packed, written), buffers)
+
+
+def _schedule(sch: Schedule, block: SBlockRV, windows: Windows, tile: WindowTile) -> None:
+    """Make tiles that divide the outputs, by primitives of TVM."""
+    last = windows.after[-1:]
+    result = sch.get_sblock(last[0]) if last else sch.cache_write(block, 0, "global")
+    shared, inner = _tiles(sch, block, result, tile)
+    sch.compute_at(block, inner, preserve_unit_loops=True)
+    vectors, vector = sch.split(sch.get_loops(result)[-1], [None, tile.width])
+    sch.vectorize(vector)
+    sch.unroll(vectors)
+    if windows.before and windows.along:
+        sch.compute_at(sch.get_sblock(windows.before[-1]), shared)
+    _reduce_in_registers(sch, block, windows, tile)
 
 
 def _tiles(
@@ -250,7 +256,8 @@ def _reduce_in_registers(
     sch.reorder(*others, *across, row, vectors, vector)
     sums = tile.rows * tile.columns // tile.width
     if sums * windows.taps_across <= UNROLLED:
-        _unroll(sch, across)
+        for loop in across:
+            sch.unroll(loop)
     write_out(sch, block, 3)
     start = sch.decompose_reduction(block, [*others, *across][0])
     write_out(sch, start, 3)
@@ -259,7 +266,8 @@ def _reduce_in_registers(
         level = across if sparse or not others else others
         _read_row(sch, sch.get_sblock(windows.before[-1]), level[-1], tile.width)
     if sums * windows.taps <= UNROLLED:
-        _unroll(sch, others)
+        for loop in others:
+            sch.unroll(loop)
 
 
 def _read_row(sch: Schedule, block: SBlockRV, loop: LoopRV, width: int) -> None:
@@ -268,11 +276,6 @@ def _read_row(sch: Schedule, block: SBlockRV, loop: LoopRV, width: int) -> None:
     *_, column = sch.get_loops(block)
     sch.split(column, [None, width])
     write_out(sch, block, 3)
-
-
-def _unroll(sch: Schedule, loops: Sequence[LoopRV]) -> None:
-    for loop in loops:
-        sch.unroll(loop)
 
 
 def pack(sch: Schedule, block: SBlockRV, windows: Windows, columns: int) -> None:
@@ -321,7 +324,7 @@ def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> fl
 
 
 def _extent(windows: Windows) -> int:
-    """Return the extent of the last but one spatial axis, or 1 if there is none."""
+    """Return the extent of the last but one spatial axis, or 1."""
     return windows.extents[-_PAIR] if len(windows.extents) >= _PAIR else 1
 
 

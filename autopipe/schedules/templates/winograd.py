@@ -31,18 +31,16 @@ from tvm_ffi import StructuralMutator, structural_equal, structural_mutate, stru
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
 from autopipe.compiler.loops.copy_loops import renewed
+from autopipe.environment.template_versions import schedule_version
+from autopipe.schedules.analysis import filtering_cost
 from autopipe.schedules.analysis.blocks import enough, parts_of
-from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering, estimate
+from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.guarded import statements
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import Template, blank
 from autopipe.schedules.write_out import write_out
-
-NAME: Final = "winograd"
-VERSION: Final = 1
-OPEN: Final = True
 
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
 _KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
@@ -72,27 +70,58 @@ MAX_CHUNK = 256
 _STAGES = (_PATCH, _ROWS, _INPUT, _KERNEL, _PRODUCT, _COLUMNS, _TILE)
 
 
-def match(sch: Schedule) -> Filtering | None:
-    """Return what the knobs depend on, or None if the function has not the stages of filtering."""
-    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    names = {block.name_hint: block for block in blocks}
-    if not names.keys() >= set(_STAGES):
-        return None
-    rows, columns, tiles, outputs, inputs = (
-        int(axis.dom.extent) for axis in names[_PRODUCT].iter_vars
-    )
-    return Filtering(rows * columns, tiles, inputs, outputs)
+class WinogradTemplate(Template[Filtering, Blocking]):
+    """The transforms and products of a Winograd convolution."""
+
+    name = "winograd"
+    version = schedule_version("winograd")
+    serves_dynamic = True
+
+    def match(self, sch: Schedule) -> Filtering | None:
+        """Return what the knobs depend on, or None for a function without those stages."""
+        blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+        names = {block.name_hint: block for block in blocks}
+        if not names.keys() >= set(_STAGES):
+            return None
+        rows, columns, tiles, outputs, inputs = (
+            int(axis.dom.extent) for axis in names[_PRODUCT].iter_vars
+        )
+        return Filtering(rows * columns, tiles, inputs, outputs)
+
+    def settings(self, filtering: Filtering, hardware: HardwareParams) -> Iterator[Blocking]:
+        """Yield every blocking whose sums fit the registers."""
+        width = math.gcd(filtering.outputs, hardware.lanes(8 * BYTES))
+        for vectors in divisors(filtering.outputs // width, MAX_VECTORS):
+            columns = vectors * width
+            free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
+            for rows in divisors(filtering.tiles, free // vectors):
+                for tiles, parts, chunk in _blocks(filtering, hardware, rows, columns):
+                    yield Blocking(tiles, parts, chunk, rows, columns, width)
+
+    def fill(self, filtering: Filtering, hardware: HardwareParams) -> Blocking:
+        """Return the blocking of the least estimated time."""
+        return min(
+            self.settings(filtering, hardware),
+            key=lambda knobs: self.estimate(filtering, knobs, hardware),
+        )
+
+    def estimate(self, filtering: Filtering, knobs: Blocking, hardware: HardwareParams) -> float:
+        """Return the time of a setting, in cycles."""
+        return filtering_cost.estimate(filtering, knobs, hardware)
+
+    def apply(self, sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        known = known_of(sch.mod["main"])
+        if known is None:
+            _schedule(sch, filtering, knobs)
+            return
+        large, few = (_of_blocks(sch, filtering, knobs, most) for most in (OPEN_TILES, FEW_TILES))
+        large_root, few_root = (one.mod["main"].body.block for one in (large, few))
+        root = _either(large_root, few_root, _is_little(_tiles(sch), filtering, known))
+        sch.state.replace(sch.get_sref(sch.get_sblock("root")), root)
 
 
-def settings(filtering: Filtering, hardware: HardwareParams) -> Iterator[Blocking]:
-    """Yield every blocking whose sums fit the registers."""
-    width = math.gcd(filtering.outputs, hardware.lanes(8 * BYTES))
-    for vectors in divisors(filtering.outputs // width, MAX_VECTORS):
-        columns = vectors * width
-        free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
-        for rows in divisors(filtering.tiles, free // vectors):
-            for tiles, parts, chunk in _blocks(filtering, hardware, rows, columns):
-                yield Blocking(tiles, parts, chunk, rows, columns, width)
+WINOGRAD: Final = WinogradTemplate()
 
 
 def _blocks(
@@ -104,25 +133,6 @@ def _blocks(
             strips = filtering.outputs // parts // columns
             for strips_at_once in divisors(strips, MAX_CHUNK // columns):
                 yield row_groups * rows, parts, strips_at_once * columns
-
-
-def fill(filtering: Filtering, hardware: HardwareParams) -> Blocking:
-    """Return the blocking of the least estimated time."""
-    return min(
-        settings(filtering, hardware), key=lambda knobs: estimate(filtering, knobs, hardware)
-    )
-
-
-def apply(sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    known = known_of(sch.mod["main"])
-    if known is None:
-        _schedule(sch, filtering, knobs)
-        return
-    large, few = (_of_blocks(sch, filtering, knobs, most) for most in (OPEN_TILES, FEW_TILES))
-    large_root, few_root = (one.mod["main"].body.block for one in (large, few))
-    root = _either(large_root, few_root, _is_little(_tiles(sch), filtering, known))
-    sch.state.replace(sch.get_sref(sch.get_sblock("root")), root)
 
 
 def _of_blocks(sch: Schedule, filtering: Filtering, knobs: Blocking, most: int) -> Schedule:
@@ -168,9 +178,9 @@ def _either(large: SBlock, few: SBlock, little: bool | Expr) -> SBlock:  # noqa:
 
 def _written_by(nest: Stmt) -> Var:
     """Return the buffer that the only block of a nest writes."""
-    found: list[SBlock] = []
-    structural_walk(nest, (SBlock, found.append))
-    (block,) = found
+    blocks: list[SBlock] = []
+    structural_walk(nest, (SBlock, blocks.append))
+    (block,) = blocks
     return block.writes[0].source
 
 

@@ -1,6 +1,6 @@
 """Writes an elementwise block as loops over planes, rows and columns, with periods written out.
 
-Template `nested` says why, and has an example.
+Template `elementwise` says why, and has an example.
 """
 
 import math

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from autopipe.artifacts.tuning import OpenSetting
 from autopipe.errors import StageError
 from autopipe.schedules.policy import Contender
-from autopipe.schedules.templates.template import serves_open
+from autopipe.schedules.templates.template import serves_dynamic
 from autopipe.tasks.task import Task
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
@@ -82,7 +82,7 @@ def pick_settings(found: Sequence[Family], journal: Journal) -> dict[str, dict[s
             continue
         every = [times for _, times in timed]
         common = [proposal for proposal in every[0] if all(proposal in times for times in every)]
-        fit = [proposal for proposal in common if serves_open(proposal.schedule)]
+        fit = [proposal for proposal in common if serves_dynamic(proposal.schedule)]
         if not fit:
             continue
         proposal = min(fit, key=lambda one: sum(math.log(times[one]) for times in every))
@@ -116,7 +116,7 @@ def _candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Pr
 def _serving(state: TaskState, journal: Journal) -> list[Proposal]:
     """Return the two fastest schedules of a task that serve every size."""
     ranked = dict.fromkeys(one.proposal for one in journal.ranked(state))
-    return list(islice((one for one in ranked if serves_open(one.schedule)), 2))
+    return list(islice((one for one in ranked if serves_dynamic(one.schedule)), 2))
 
 
 def _fits(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays) -> bool:

@@ -23,7 +23,7 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.policy import Contender
-from autopipe.schedules.templates.serve import Served, serve
+from autopipe.schedules.templates.serve import AnyServed, serve
 from autopipe.schedules.templates.template import dump
 from autopipe.traces.values import integer
 from autopipe.tuning.evidence import Proposal
@@ -143,13 +143,13 @@ def _tiles(value: object) -> bool:
     return isinstance(value, list) and bool(value) and _LENGTH(value[-1])
 
 
-def _last(served: Served) -> int:
+def _last(served: AnyServed) -> int:
     """Return how many outputs lie along the columns."""
-    found = served.found
-    return int(found.breadth if hasattr(found, "breadth") else found.extents[-1])
+    match = served.match
+    return int(match.breadth if hasattr(match, "breadth") else match.extents[-1])
 
 
-def _knobs(served: Served) -> Mapping[str, Any]:
+def _knobs(served: AnyServed) -> Mapping[str, Any]:
     return {name: getattr(served.knobs, name) for name in served.knobs.__slots__}
 
 

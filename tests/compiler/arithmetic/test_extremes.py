@@ -9,7 +9,7 @@ from tvm.relax import op
 from autopipe.compiler.module_io import from_json
 from autopipe.compiler.passes.legalize import legalize
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import fitted
+from autopipe.schedules.templates.template import match_function
 from tests.schedules.computed import compiled
 from tests.schedules.tasks import CONDITIONS, TARGET
 
@@ -43,10 +43,10 @@ def function(name, dtype="float32"):
 def schedules(module):
     served = serve(module, CONDITIONS.hardware)
     assert served is not None
-    first, *_, last = served.template.settings(served.found, CONDITIONS.hardware)
+    first, *_, last = served.template.settings(served.match, CONDITIONS.hardware)
     made = []
     for knobs in (served.knobs, first, last):
-        schedule, found = fitted(module, served.template)
+        schedule, found = match_function(module, served.template)
         served.template.apply(schedule, found, knobs)
         made.append(schedule.mod)
     return made

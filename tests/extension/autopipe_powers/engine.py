@@ -2,7 +2,7 @@
 
 from autopipe.schedules.templates.template import blank, dump
 
-from . import template
+from .template import CHUNKS
 
 
 class Widest:
@@ -15,11 +15,11 @@ class Widest:
 
     def search(self, problem):
         """Begin a search, or return None for a function that is no product."""
-        found = template.match(blank(problem.module))
-        if found is None:
+        match = CHUNKS.match(blank(problem.module))
+        if match is None:
             return None
         known = {each.schedule for each in problem.known}
-        every = [dump(template, knobs) for knobs in template.settings(found, self._hardware)]
+        every = [dump(CHUNKS, knobs) for knobs in CHUNKS.settings(match, self._hardware)]
         return Longest([schedule for schedule in every if schedule not in known])
 
 

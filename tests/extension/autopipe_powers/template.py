@@ -1,12 +1,13 @@
 """Template `chunks`: one elementwise loop, in parallel, so many vectors at a time."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from tvm.s_tir import Schedule
 
-NAME = "chunks"
-VERSION = 1
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates.template import Template
 
 
 @dataclass(frozen=True)
@@ -18,36 +19,42 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Elementwise:
+class ProductBlock:
     """A function that the template serves."""
 
-    block: str
+    name: str
     elements: int
 
 
-def match(sch: Schedule) -> Elementwise | None:
-    """Serve functions of a single block called `product`."""
-    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    if [block.name_hint for block in blocks] != ["product"]:
-        return None
-    return Elementwise("product", prod(int(axis.dom.extent) for axis in blocks[0].iter_vars))
+class ChunksTemplate(Template[ProductBlock, Chunk]):
+    """Functions of a single block called `product`."""
+
+    name = "chunks"
+    version = 1
+
+    def match(self, sch: Schedule) -> ProductBlock | None:
+        """Return the block, or None if there are others."""
+        blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+        if [block.name_hint for block in blocks] != ["product"]:
+            return None
+        return ProductBlock("product", prod(int(axis.dom.extent) for axis in blocks[0].iter_vars))
+
+    def settings(self, match: ProductBlock, hardware: HardwareParams) -> Iterator[Chunk]:
+        """Yield one to four vectors."""
+        for vectors in (1, 2, 4):
+            if match.elements % (elements := vectors * hardware.lanes(32)) == 0:
+                yield Chunk(elements)
+
+    def fill(self, match: ProductBlock, hardware: HardwareParams) -> Chunk:
+        """Return the shortest loop."""
+        return next(self.settings(match, hardware))
+
+    def apply(self, sch: Schedule, match: ProductBlock, knobs: Chunk) -> None:
+        """Schedule the function."""
+        loop = sch.fuse(*sch.get_loops(sch.get_sblock(match.name)))
+        outer, inner = sch.split(loop, [None, knobs.elements])
+        sch.parallel(outer)
+        sch.vectorize(inner)
 
 
-def settings(found, hardware):
-    """Yield one to four vectors."""
-    for vectors in (1, 2, 4):
-        if found.elements % (elements := vectors * hardware.lanes(32)) == 0:
-            yield Chunk(elements)
-
-
-def fill(found, hardware):
-    """Return the shortest loop."""
-    return next(settings(found, hardware))
-
-
-def apply(sch, found, knobs):
-    """Schedule the function."""
-    loop = sch.fuse(*sch.get_loops(sch.get_sblock(found.block)))
-    outer, inner = sch.split(loop, [None, knobs.elements])
-    sch.parallel(outer)
-    sch.vectorize(inner)
+CHUNKS = ChunksTemplate()

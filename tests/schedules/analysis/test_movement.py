@@ -1,4 +1,7 @@
 import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import tvm
@@ -9,7 +12,9 @@ from autopipe.measure.check import checked
 from autopipe.schedules.analysis import movement
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import elementwise, templates, transpose
-from autopipe.schedules.templates.template import blank, dump, make
+from autopipe.schedules.templates.elementwise import ELEMENTWISE
+from autopipe.schedules.templates.template import AnyTemplate, blank, dump, replay_setting
+from autopipe.schedules.templates.transpose import TRANSPOSE
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
@@ -157,9 +162,11 @@ CROSSING = {
     "bytes": lambda: transposed((24, 40), (1, 0), "int8"),
     "wide": lambda: transposed((24, 40), (1, 0), "int64"),
 }
-CASES = [*((elementwise, IN_ORDER, case) for case in IN_ORDER)]
-CASES += [(transpose, CROSSING, case) for case in CROSSING]
-NAMES = [f"{template.NAME}-{case}" for template, _, case in CASES]
+CASES: list[tuple[AnyTemplate, Mapping[str, Callable[[], Any]], str]] = [
+    *((ELEMENTWISE, IN_ORDER, case) for case in IN_ORDER),
+    *((TRANSPOSE, CROSSING, case) for case in CROSSING),
+]
+NAMES = [f"{template.name}-{case}" for template, _, case in CASES]
 
 
 def module_of(tensors):
@@ -169,7 +176,7 @@ def module_of(tensors):
 def serving(module):
     """Return the first of the two templates that serves a function, and what it found."""
     for template in templates():
-        if template in (transpose, elementwise):
+        if template in (TRANSPOSE, ELEMENTWISE):
             found = template.match(Schedule(module))
             if found is not None:
                 return template, found
@@ -184,7 +191,7 @@ def moved(tensors):
 
 @pytest.mark.parametrize(("template", "cases", "case"), CASES, ids=NAMES)
 def test_every_setting_of_the_knobs_is_right(template, cases, case, monkeypatch):
-    monkeypatch.setattr(template, "ELEMENTS", 1)
+    monkeypatch.setattr(sys.modules[type(template).__module__], "ELEMENTS", 1)
     module = module_of(cases[case]())
     served = serving(module)
     assert served is not None
@@ -194,7 +201,7 @@ def test_every_setting_of_the_knobs_is_right(template, cases, case, monkeypatch)
     assert template.fill(found, WIDE) in every
     some = {template.fill(found, WIDE), every[0], every[-1], every[len(every) // 2]}
     documents = [json.loads(dump(template, knobs)) for knobs in some]
-    made = [make(module, template, document, WIDE).mod for document in documents]
+    made = [replay_setting(module, template, document, WIDE).mod for document in documents]
     assert_same(module, *made, inputs=[normal], rtol=1e-6)
 
 
@@ -202,9 +209,9 @@ def test_every_setting_of_the_knobs_is_right(template, cases, case, monkeypatch)
 def test_it_passes_the_check_that_winners_have_to_pass(case):
     module = module_of(IN_ORDER[case]())
     sch = blank(module)
-    found = elementwise.match(sch)
+    found = ELEMENTWISE.match(sch)
     assert found is not None
-    elementwise.apply(sch, found, elementwise.fill(found, WIDE))
+    ELEMENTWISE.apply(sch, found, ELEMENTWISE.fill(found, WIDE))
     checked(module, sch.mod, TARGET)
 
 
@@ -242,24 +249,24 @@ def test_axes_that_are_walked_as_one_are_known(case, tail):
 @pytest.mark.parametrize("case", ["concat", "odd_concat", "pad_channels", "short_concat"])
 def test_the_last_axis_is_written_out_where_conditions_change(case):
     sch = blank(module_of(IN_ORDER[case]()))
-    found = elementwise.match(sch)
+    found = ELEMENTWISE.match(sch)
     assert found is not None
-    elementwise.apply(sch, found, elementwise.fill(found, WIDE))
+    ELEMENTWISE.apply(sch, found, ELEMENTWISE.fill(found, WIDE))
     assert "T.unroll" in sch.mod.script()
 
 
 def test_short_sides_are_interleaved_and_others_tiled():
     def crossing(case):
-        found = transpose.match(Schedule(module_of(CROSSING[case]())))
+        found = TRANSPOSE.match(Schedule(module_of(CROSSING[case]())))
         assert found is not None
         return found
 
     assert crossing("shuffle").interleaved
     assert crossing("colours_to_planes").interleaved
     assert not crossing("transpose").interleaved
-    assert transpose.fill(crossing("transpose"), WIDE) == transpose.TransposeTile(8, 8, "read")
-    assert transpose.fill(crossing("with_another"), WIDE).vector == "written"
-    assert transpose.fill(crossing("odd_columns"), WIDE).vector == "written"
+    assert TRANSPOSE.fill(crossing("transpose"), WIDE) == transpose.TransposeTile(8, 8, "read")
+    assert TRANSPOSE.fill(crossing("with_another"), WIDE).vector == "written"
+    assert TRANSPOSE.fill(crossing("odd_columns"), WIDE).vector == "written"
 
 
 def test_axes_of_open_sizes_stay_where_the_first_axis_has_one_element():
@@ -279,15 +286,15 @@ def test_a_tensor_without_axes_may_be_read_beside_a_division():
     wide = te.compute((4, 12), lambda i, j: x[i, j // 2] * scale[()])
     module = module_of([x, scale, wide])
     sch = blank(module)
-    found = elementwise.match(sch)
+    found = ELEMENTWISE.match(sch)
     assert found is not None
-    elementwise.apply(sch, found, elementwise.fill(found, WIDE))
+    ELEMENTWISE.apply(sch, found, ELEMENTWISE.fill(found, WIDE))
     assert_same(module, sch.mod, inputs=[normal], rtol=0)
 
 
 def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
     def shared(tensors):
-        return elementwise.fill(moved(tensors), WIDE).threads
+        return ELEMENTWISE.fill(moved(tensors), WIDE).threads
 
     x, y = tensor(256, 256), tensor(256, 256)
     assert shared([x, y, topi.add(x, y)])  # 9 us on one thread
@@ -311,7 +318,7 @@ def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
 def test_what_is_read_again_takes_less(index, threads):
     x, rows = tensor(1 << 16), tensor(1 << 16, dtype="int32")
     y = te.compute(x.shape, lambda i: x[index(rows, i)] * 2.0)
-    assert elementwise.fill(moved([x, rows, y]), WIDE).threads == threads
+    assert ELEMENTWISE.fill(moved([x, rows, y]), WIDE).threads == threads
 
 
 @each_row(
@@ -326,7 +333,7 @@ def test_what_is_read_again_takes_less(index, threads):
 def test_neighbours_at_borders_are_no_lookup(index, threads):
     x, rows = tensor(40000), tensor(40000, dtype="int32")
     y = te.compute(x.shape, lambda i: x[index(rows, i)] * 2.0)
-    assert elementwise.fill(moved([x, rows, y]), WIDE).threads == threads
+    assert ELEMENTWISE.fill(moved([x, rows, y]), WIDE).threads == threads
 
 
 def test_threads_share_parts_of_a_row_that_is_left_to_llvm():
@@ -344,17 +351,17 @@ def test_an_odd_row_is_one_vector(columns):
     unit = te.compute((80, columns), lambda i, j: tirx.Select(i == j, 1.0, 0.0))
     assert f"T.vectorized({columns})" in filled([unit]).script()
     x, y = tensor(80, columns), tensor(columns)
-    assert elementwise.fill(moved([x, y, topi.add(x, y)]), WIDE).width == columns
-    assert elementwise.fill(moved([x, topi.tanh(x)]), WIDE).width != columns  # all is one row
+    assert ELEMENTWISE.fill(moved([x, y, topi.add(x, y)]), WIDE).width == columns
+    assert ELEMENTWISE.fill(moved([x, topi.tanh(x)]), WIDE).width != columns  # all is one row
 
 
 @pytest.mark.parametrize(("columns", "width"), [(4, 4), (8, 8), (7, 1)])
 def test_a_short_row_that_is_looked_up_is_one_vector(columns, width):
     x, at = tensor(50, columns), tensor(64, dtype="int32")
     rows = te.compute((64, columns), lambda i, j: x[at[i], j])
-    assert elementwise.fill(moved([x, at, rows]), WIDE).width == width
+    assert ELEMENTWISE.fill(moved([x, at, rows]), WIDE).width == width
     crossed = te.compute((64, columns), lambda i, j: x[at[(i + j) % 64], j])
-    assert elementwise.fill(moved([x, at, crossed]), WIDE).width == 1
+    assert ELEMENTWISE.fill(moved([x, at, crossed]), WIDE).width == 1
 
 
 def test_few_threads_do_not_share_what_is_looked_up_under_conditions():
@@ -367,30 +374,30 @@ def test_few_threads_do_not_share_what_is_looked_up_under_conditions():
 
     found = moved([image, at, te.compute((64, 1000), value)])
     many = HardwareParams(vector_bits=512, registers=32, cores=16)
-    assert [elementwise.fill(found, each).threads for each in (WIDE, many)] == [False, True]
+    assert [ELEMENTWISE.fill(found, each).threads for each in (WIDE, many)] == [False, True]
     plain = te.compute((64, 1000), lambda i, j: tirx.exp(image[i // 4, at[i, j]]))
-    assert elementwise.fill(moved([image, at, plain]), WIDE).threads
+    assert ELEMENTWISE.fill(moved([image, at, plain]), WIDE).threads
 
 
 def test_rows_that_wrap_around_are_left_to_llvm():
     """TVM's vectors load each element by itself: four times as long."""
-    assert elementwise.fill(moved(wrapped()), WIDE).width == 1
+    assert ELEMENTWISE.fill(moved(wrapped()), WIDE).width == 1
 
 
 def test_the_copy_of_an_image_to_a_row_is_a_row():
     x = tensor(4, 8, 6, 8)
     module = module_of([x, topi.reshape(x, (4, 384))])
     sch = blank(module)
-    found = elementwise.match(sch)
+    found = ELEMENTWISE.match(sch)
     assert found is not None
-    elementwise.apply(sch, found, elementwise.Run(8))
+    ELEMENTWISE.apply(sch, found, elementwise.Run(8))
     assert "//" not in sch.mod.script()
     assert_same(module, sch.mod, inputs=[normal], rtol=0)
 
 
 def test_what_is_made_of_its_own_index_is_left_to_llvm():
     numbers = te.compute((64, 64), lambda i, j: j.astype("float32"), name="y")
-    assert elementwise.fill(moved([numbers]), WIDE).width == 1
+    assert ELEMENTWISE.fill(moved([numbers]), WIDE).width == 1
 
 
 @pytest.mark.parametrize("branch", [tirx.Select, tirx.if_then_else])
@@ -412,17 +419,17 @@ def test_both_sides_of_a_choice_are_read_first_where_they_are_inside_of_their_te
 
 
 def test_rows_that_a_condition_leaves_out_stay_a_loop():
-    assert elementwise.fill(moved(IN_ORDER["zeros_between"]()), WIDE).apart
+    assert ELEMENTWISE.fill(moved(IN_ORDER["zeros_between"]()), WIDE).apart
 
 
 def test_single_elements_are_not_written_out_where_rows_differ():
-    assert elementwise.fill(moved(IN_ORDER["some_shifted"]()), WIDE).undivided
+    assert ELEMENTWISE.fill(moved(IN_ORDER["some_shifted"]()), WIDE).undivided
 
 
 def filled(tensors):
     """Return a function with the setting that is taken without measuring."""
     sch = blank(module_of(tensors))
-    found = elementwise.match(sch)
+    found = ELEMENTWISE.match(sch)
     assert found is not None
-    elementwise.apply(sch, found, elementwise.fill(found, WIDE))
+    ELEMENTWISE.apply(sch, found, ELEMENTWISE.fill(found, WIDE))
     return sch.mod

@@ -60,12 +60,12 @@ def every(_found=None, _hardware=None):
                     yield Knobs(rows, columns, order, split)
 
 
-TOY = SimpleNamespace(NAME="toy", VERSION=3, settings=every)
+TOY = SimpleNamespace(name="toy", version=3, settings=every, estimate=lambda *_: None)
 FILLED = Knobs(1, 64, "ji", (2, 1))
 
 
 def toy(size=64, seed=0):
-    served = SimpleNamespace(template=TOY, found=Found("a", (size, 7)), knobs=FILLED)
+    served = SimpleNamespace(template=TOY, match=Found("a", (size, 7)), knobs=FILLED)
     return Space.of(served, CONDITIONS.hardware, seed)  # type: ignore[arg-type]
 
 
@@ -163,7 +163,7 @@ def test_the_tuner_is_the_one_that_was_asked_for():
     assert len({tuple(order) for order in orders}) == 3
     served = serve(module, CONDITIONS.hardware)
     assert served is not None
-    every_one = served.template.settings(served.found, CONDITIONS.hardware)
+    every_one = served.template.settings(served.match, CONDITIONS.hardware)
     in_order = [dump(served.template, knobs) for knobs in every_one]
     assert orders[0][1:] == [each for each in in_order if each != orders[0][0]][:11]
 
@@ -195,8 +195,8 @@ def test_where_the_template_estimates_its_best_guesses_come_first():
     def estimate(found, knobs, _hardware):
         return 3 * (1 + abs(knobs.rows - 16) + found.extents[-1] * abs(knobs.columns - 2))
 
-    template = SimpleNamespace(**vars(TOY), estimate=estimate)
-    served = SimpleNamespace(template=template, found=Found("a", (64, 7)), knobs=FILLED)
+    template = SimpleNamespace(**{**vars(TOY), "estimate": estimate})
+    served = SimpleNamespace(template=template, match=Found("a", (64, 7)), knobs=FILLED)
     space = Space.of(served, CONDITIONS.hardware, 0)  # type: ignore[arg-type]
     chosen = ModelGuided(space, 0, CostModel()).choose(16, ())
     tiles = [(space.settings[index].rows, space.settings[index].columns) for index in chosen]
@@ -210,8 +210,8 @@ def test_a_template_without_a_choice_has_one_proposal():
     class Nothing(SimpleNamespace):
         settings = staticmethod(lambda *_: [Fixed()])
 
-    template = Nothing(NAME="fixed", VERSION=1)
-    served = SimpleNamespace(template=template, found=None, knobs=Fixed())
+    template = Nothing(name="fixed", version=1, estimate=lambda *_: None)
+    served = SimpleNamespace(template=template, match=None, knobs=Fixed())
     space = Space.of(served, CONDITIONS.hardware, 0)  # type: ignore[arg-type]
     tuner = AutoTVM(CONDITIONS)._tuner(space, Problem(task(), None, CONDITIONS, (), 8, 0))  # type: ignore[arg-type]
     found = KnobSearch(space, tuner, ())
@@ -283,10 +283,10 @@ def test_features_are_knobs_extents_and_how_they_divide():
     row = {name: float(column[place]) for name, column in found.items()}
     assert row["knobs.rows"] == 4
     assert row["knobs.columns*knobs.rows"] == 64
-    assert row["found.extents.-2/knobs.columns"] == 4
+    assert row["function.extents.-2/knobs.columns"] == 4
     assert (row["knobs.order=ij"], row["knobs.order=ji"]) == (1, 0)
     assert row["knobs.split.-1"] == 4
-    assert not any(name.startswith("found.name") for name in row)
+    assert not any(name.startswith("function.name") for name in row)
 
 
 def record(**changes):

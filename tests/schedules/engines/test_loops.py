@@ -7,7 +7,7 @@ from tvm import te
 from autopipe.api.compute import declared
 from autopipe.schedules.engines import default, loops
 from autopipe.schedules.replay import replay
-from autopipe.schedules.templates import elementwise
+from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.template import blank
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
@@ -63,10 +63,10 @@ def test_a_gpu_and_a_single_number_have_no_loops_to_share():
     ],
 )
 def test_vectors_of_what_no_stride_leads_to_are_left_to_llvm(index):
-    found = elementwise.match(blank(read_at(index)))
+    found = ELEMENTWISE.match(blank(read_at(index)))
     assert found is not None
     assert found.scattered
-    assert elementwise.fill(found, CONDITIONS.hardware).width == 1
+    assert ELEMENTWISE.fill(found, CONDITIONS.hardware).width == 1
     planned = default.plan(read_at(index), CONDITIONS)
     assert planned is not None
     assert "T.vectorized" not in planned.module.script()
@@ -92,6 +92,6 @@ def test_a_table_of_any_size_is_no_obstacle():
     ],
 )
 def test_axes_along_which_an_index_wraps_are_not_fused(index, axes):
-    found = elementwise.match(blank(read_at(index)))
+    found = ELEMENTWISE.match(blank(read_at(index)))
     assert found is not None
     assert found.tail == axes

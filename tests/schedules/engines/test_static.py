@@ -12,7 +12,7 @@ from autopipe.schedules.engines import static
 from autopipe.schedules.engines.fallback import UNSCHEDULED, fall
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
-from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates.contraction import CONTRACTION
 from tests.schedules.computed import CHECKED, assert_same, positive
 from tests.schedules.engines.test_default import argmax, pool
 from tests.schedules.tasks import CONDITIONS, TARGET
@@ -77,7 +77,7 @@ def planned(module):
 
 
 def found(case):
-    return contraction.match(Schedule(module_of(*SERVED[case]())))
+    return CONTRACTION.match(Schedule(module_of(*SERVED[case]())))
 
 
 @each_row("case", SERVED)
@@ -91,7 +91,7 @@ def test_a_scheduled_function_computes_the_same(case):
 def test_what_is_no_sum_of_products_is_left_to_other_templates(case):
     make, template = OTHERS[case]
     module = module_of(make())
-    assert contraction.match(Schedule(module)) is None
+    assert CONTRACTION.match(Schedule(module)) is None
     found = static.plan(module, CONDITIONS)
     assert found is not None
     assert json.loads(found.schedule)["template"] == template
@@ -108,7 +108,7 @@ def test_weights_are_packed_and_activations_are_not():
     scheduled = planned(module_of(*conv()))
     kernel = without_weights(scheduled.module)
     shapes = [[int(d) for d in p.shape] for p in kernel["main"].params]
-    tile = contraction.fill(found("conv"), HardwareParams.of(TARGET))
+    tile = CONTRACTION.fill(found("conv"), HardwareParams.of(TARGET))
     assert shapes[1] == [32 // tile.columns, 3, 3, 4, tile.columns]
 
 

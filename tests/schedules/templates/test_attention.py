@@ -13,9 +13,9 @@ from autopipe.compiler.graph import elementary
 from autopipe.compiler.target.target import host
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import attention
+from autopipe.schedules.templates.attention import ATTENTION
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import blank, dump, make
+from autopipe.schedules.templates.template import blank, dump, replay_setting
 from autopipe.schedules.tiling.bands import Attended, QueryBand
 from tests.schedules.loops import extents
 from tests.support.table import each_row
@@ -89,7 +89,7 @@ def test_attention_is_what_its_definition_says(case):
     expected = wanted(form, *arrays)
     served = serve(module, WIDE)
     assert served is not None
-    assert served.template.NAME == "attention"
+    assert served.template.name == "attention"
     for written in (module, served.schedule.mod):
         np.testing.assert_allclose(computed(written, arrays, expected.shape), expected, 1e-4, 1e-5)
 
@@ -97,15 +97,15 @@ def test_attention_is_what_its_definition_says(case):
 def test_every_setting_is_right_and_can_be_made_from_its_record():
     form, shapes, mask = CASES["sizes that nothing divides"]
     module = workload(form, shapes, mask)
-    found = attention.match(blank(module))
+    found = ATTENTION.match(blank(module))
     assert found is not None
-    settings = list(attention.settings(found, WIDE))
+    settings = list(ATTENTION.settings(found, WIDE))
     assert len(settings) > 10
     for knobs in settings[:: len(settings) // 4]:
         sch = blank(module)
-        attention.apply(sch, found, knobs)
+        ATTENTION.apply(sch, found, knobs)
         checked(module, sch.mod, TARGET)
-    again = make(module, attention, json.loads(dump(attention, knobs)), WIDE)
+    again = replay_setting(module, ATTENTION, json.loads(dump(ATTENTION, knobs)), WIDE)
     tvm.ir.assert_structural_equal(again.mod, sch.mod)
 
 
@@ -128,11 +128,11 @@ def test_hidden_keys_have_no_share_and_what_is_no_number_is_not_hidden():
 
 def test_the_loops_are_those_of_the_example():
     module = workload(HEADS, [(1, 128, 12, 32)] * 3, (1, 1, 1, 128))
-    found = attention.match(blank(module))
+    found = ATTENTION.match(blank(module))
     assert found == Attended(HEADS, (1, 12), 128, 128, 32, 32)
     knobs = QueryBand(32, 8, 32, 16, 8, 32, 16)
     sch = blank(module)
-    attention.apply(sch, found, knobs)
+    ATTENTION.apply(sch, found, knobs)
     script = re.sub(r"T\.int64\((\d+)\)", r"\1", sch.mod.script())
     band, scores, results = [48, 4, 32, 8], [16, 1, 8, 2, 16, 32], [1, 4, 8, 2, 16, 128]
     assert extents(script)[:4] == band
@@ -150,11 +150,11 @@ def test_the_loops_are_those_of_the_example():
     ],
 )  # fmt: skip
 def test_an_attribute_that_tells_something_else_is_not_believed(made):
-    assert attention.match(blank(made)) is None
+    assert ATTENTION.match(blank(made)) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"query": [0]}', "x" * 100])
 def test_a_text_that_is_no_form_is_none(text):
     module = workload(PLAIN, [(8, 8)] * 3, None)
     function = module["main"].with_attr("autopipe.attention", text)
-    assert attention.match(blank(tvm.IRModule({"main": function}))) is None
+    assert ATTENTION.match(blank(tvm.IRModule({"main": function}))) is None

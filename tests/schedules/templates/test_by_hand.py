@@ -9,15 +9,15 @@ from tvm import te, topi
 from autopipe.measure.check import PlainLoops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import by_hand
-from autopipe.schedules.templates.by_hand import StepsBeside
-from autopipe.schedules.templates.template import blank, dump, make
+from autopipe.schedules.templates.by_hand import BY_HAND, StepsBeside
+from autopipe.schedules.templates.template import blank, dump, replay_setting
 from tests.schedules.tasks import TARGET
 
 HARDWARE = HardwareParams(vector_bits=256, registers=16, cores=2)
 
 
 def matched(module):
-    found = by_hand.match(blank(module))
+    found = BY_HAND.match(blank(module))
     assert found is not None
     return found
 
@@ -81,17 +81,17 @@ def test_every_setting_computes_the_same_and_can_be_made_again(case, monkeypatch
     monkeypatch.setattr(by_hand, "_PAYS", 100)
     module = CASES[case]()
     found = matched(module)
-    loops, every = PlainLoops(module, TARGET), list(by_hand.settings(found, HARDWARE))
-    assert by_hand.fill(found, HARDWARE) in every
+    loops, every = PlainLoops(module, TARGET), list(BY_HAND.settings(found, HARDWARE))
+    assert BY_HAND.fill(found, HARDWARE) in every
     for knobs in every:
-        document = json.loads(dump(by_hand, knobs))
-        loops.check(make(module, by_hand, document, HARDWARE).mod)
+        document = json.loads(dump(BY_HAND, knobs))
+        loops.check(replay_setting(module, BY_HAND, document, HARDWARE).mod)
 
 
 def test_columns_are_summed_in_vectors_and_rows_in_chains():
     columns, rows = (matched(summed((64, 64), axis)) for axis in (0, 1))
-    assert by_hand.fill(columns, HARDWARE) == StepsBeside(32, 8, threads=True)
-    assert by_hand.fill(rows, HARDWARE) == StepsBeside(4, 1, threads=True)
+    assert BY_HAND.fill(columns, HARDWARE) == StepsBeside(32, 8, threads=True)
+    assert BY_HAND.fill(rows, HARDWARE) == StepsBeside(4, 1, threads=True)
 
 
 def test_steps_that_hang_on_each_other_stay_in_order():
@@ -104,11 +104,11 @@ def test_steps_that_hang_on_each_other_stay_in_order():
 def test_few_steps_start_no_threads():
     module = summed((13, 21), 1)
     sch, found = blank(module), matched(module)
-    by_hand.apply(sch, found, by_hand.fill(found, HARDWARE))
+    BY_HAND.apply(sch, found, BY_HAND.fill(found, HARDWARE))
     assert "T.parallel" not in sch.mod.script()
 
 
 def test_what_calls_other_functions_is_left_alone():
     x = te.placeholder((4, 9), "float32")
-    assert by_hand.match(blank(module_of([x, topi.sort(x)]))) is None
-    assert by_hand.match(blank(module_of([x, topi.exp(x)]))) is None
+    assert BY_HAND.match(blank(module_of([x, topi.sort(x)]))) is None
+    assert BY_HAND.match(blank(module_of([x, topi.exp(x)]))) is None

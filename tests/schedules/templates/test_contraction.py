@@ -18,6 +18,7 @@ from autopipe.schedules import primitives
 from autopipe.schedules.analysis.expressions import occurrences
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.tiling import padding
 from autopipe.schedules.tiling.lines import Lines
 from tests.schedules.computed import assert_same
@@ -176,7 +177,7 @@ def module(case):
 
 
 def served(sch):
-    found = contraction.match(sch)
+    found = CONTRACTION.match(sch)
     assert found is not None
     return found
 
@@ -188,18 +189,18 @@ def recognized(case):
 
 def tiled(what, tile):
     sch = Schedule(what)
-    contraction.apply(sch, served(sch), tile)
+    CONTRACTION.apply(sch, served(sch), tile)
     return sch.mod
 
 
 def sample(case, hardware, count):
-    every = list(contraction.settings(recognized(case), hardware))
+    every = list(CONTRACTION.settings(recognized(case), hardware))
     return random.Random(case).sample(every, min(count, len(every)))
 
 
 @each_row("case", CASES)
 def test_static_and_other_settings_compute_the_same(case):
-    filled = contraction.fill(recognized(case), WIDE)
+    filled = CONTRACTION.fill(recognized(case), WIDE)
     filled = replace(filled, fetched=recognized(case).ordered)
     tiles = {filled, *sample(case, WIDE, 1), *sample(case, SMALL, 1)}
     assert_same(module(case), *(tiled(module(case), tile) for tile in tiles))
@@ -208,9 +209,9 @@ def test_static_and_other_settings_compute_the_same(case):
 @each_row("hardware, case", product([WIDE, NARROW, SMALL], CASES))
 def test_every_setting_fits_the_registers(case, hardware):
     found = recognized(case)
-    every = list(contraction.settings(found, hardware))
+    every = list(CONTRACTION.settings(found, hardware))
     assert len(set(every)) == len(every) > 0
-    assert contraction.fill(found, hardware) in every
+    assert CONTRACTION.fill(found, hardware) in every
     for tile in every:
         vectors = tile.columns // tile.width
         assert tile.columns % tile.width == 0
@@ -234,8 +235,8 @@ def test_convolutions_of_any_size_are_right(size, channels, kernel, data):
     what = module_of(*conv(size, channels, kernel=kernel, stride=stride, groups=groups))
     found = served(Schedule(what))
     hardware = data.draw(st.sampled_from([WIDE, NARROW, SMALL]))
-    every = list(contraction.settings(found, hardware))
-    tile = data.draw(st.sampled_from([contraction.fill(found, hardware), *every]))
+    every = list(CONTRACTION.settings(found, hardware))
+    tile = data.draw(st.sampled_from([CONTRACTION.fill(found, hardware), *every]))
     assert_same(what, tiled(what, tile))
 
 
@@ -259,7 +260,7 @@ def test_rows_and_columns_follow_memory(case):
 
 
 def test_an_odd_number_of_channels_is_summed_in_whole_vectors():
-    assert contraction.fill(recognized("wide_groups"), WIDE).columns == 48
+    assert CONTRACTION.fill(recognized("wide_groups"), WIDE).columns == 48
 
 
 def test_the_last_tile_overlaps_the_one_before():
@@ -274,7 +275,7 @@ def test_what_is_written_and_what_is_as_large_is_fetched_once_a_line():
     assert script.count("llvm.prefetch") == 2  # of each of 4 rows: the residual and the result
     assert "llvm.prefetch" not in _scheduled("two_inputs_after", fetched=False).mod.script()
     assert not any(
-        tile.fetched for tile in contraction.settings(recognized("channels_first_short"), WIDE)
+        tile.fetched for tile in CONTRACTION.settings(recognized("channels_first_short"), WIDE)
     )
 
 
@@ -317,9 +318,9 @@ def test_many_threads_compute_the_same(case, monkeypatch):
     for where in (primitives, padding, contraction):
         monkeypatch.setattr(where, "ELEMENTS", 1)
     monkeypatch.setattr(contraction, "PRODUCTS", 1)
-    tile = contraction.fill(recognized(case), SMALL)
+    tile = CONTRACTION.fill(recognized(case), SMALL)
     sch = Schedule(module(case))
-    contraction.apply(sch, recognized(case), tile)
+    CONTRACTION.apply(sch, recognized(case), tile)
     assert sch.mod.script().count("T.parallel") == 2
     assert_same(module(case), sch.mod)
 
@@ -330,9 +331,9 @@ def test_many_weights_are_read_by_all_threads_even_for_one_row(steps, threads):
     w = te.placeholder((steps, 1376), "float32", "w")
     function = te.create_prim_func([x, w, topi.matmul(x, w)])
     sch = Schedule(tvm.IRModule({"main": function.with_attr("layout_free_buffers", [1])}))
-    found = contraction.match(sch)
+    found = CONTRACTION.match(sch)
     assert found is not None
-    contraction.apply(sch, found, contraction.fill(found, NARROW))
+    CONTRACTION.apply(sch, found, CONTRACTION.fill(found, NARROW))
     assert sch.mod.script().count("T.parallel") == threads
 
 
@@ -344,7 +345,7 @@ def test_columns_that_fill_no_vector_are_others_that_can_be_copied():
 def test_only_whole_lines_are_tested_for_being_border():
     sch = Schedule(module("activated_before"))
     found = recognized("activated_before")
-    contraction.apply(sch, found, contraction.fill(found, WIDE))
+    CONTRACTION.apply(sch, found, CONTRACTION.fill(found, WIDE))
     script = sch.mod.script()
     assert script.count("if ") == 1
     assert "if_then_else" not in script
@@ -356,15 +357,15 @@ def test_a_sum_that_is_an_output_too_is_refused():
     sch = Schedule(module_of([x, w, y, topi.tanh(y)], [1]))
     found = served(sch)
     with pytest.raises(tvm.s_tir.ScheduleError, match="output too"):
-        contraction.apply(sch, found, contraction.fill(found, WIDE))
+        CONTRACTION.apply(sch, found, CONTRACTION.fill(found, WIDE))
 
 
 def _scheduled(case, **knobs):
     tile = next(
         tile
-        for tile in contraction.settings(recognized(case), WIDE)
+        for tile in CONTRACTION.settings(recognized(case), WIDE)
         if all(getattr(tile, name) == value for name, value in knobs.items())
     )
     sch = Schedule(module(case))
-    contraction.apply(sch, recognized(case), tile)
+    CONTRACTION.apply(sch, recognized(case), tile)
     return sch

@@ -15,7 +15,7 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import static
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
-from autopipe.schedules.templates import dot_product
+from autopipe.schedules.templates.dot_product import DOT_PRODUCT
 from autopipe.schedules.templates.template import blank
 from tests.schedules import emulated
 from tests.schedules.computed import assert_same
@@ -123,7 +123,7 @@ def planned(module, made):
 
 def served(module, made):
     found = planned(module, made)
-    return dot_product.NAME in found.schedule, found.module
+    return DOT_PRODUCT.name in found.schedule, found.module
 
 
 @pytest.mark.parametrize("signs", SIGNS, ids="-".join)
@@ -231,24 +231,24 @@ def test_a_processor_without_one_gets_another_template():
 def test_settings_are_exact(case):
     inputs, sums, weights = case
     module, made = module_of(inputs, sums, weights, requantized), conditions(VNNI)
-    found = dot_product.match(Schedule(module))
+    found = DOT_PRODUCT.match(Schedule(module))
     assert found is not None
-    every = list(dot_product.settings(found, made.hardware))
+    every = list(DOT_PRODUCT.settings(found, made.hardware))
     assert len(set(every)) == len(every)
-    assert dot_product.fill(found, made.hardware) in every
+    assert DOT_PRODUCT.fill(found, made.hardware) in every
     scheduled: list[tvm.IRModule] = []
     for knobs in random.Random(0).sample(every, 6):
         sch = blank(module)
-        dot_product.apply(sch, found, knobs)
+        DOT_PRODUCT.apply(sch, found, knobs)
         scheduled.append(sch.mod)
     assert_exact(module, *scheduled, target=made.target)
 
 
 def test_settings_fit_the_registers_and_no_vector_is_empty():
-    found = dot_product.match(Schedule(module_of(*conv(columns=40))))
+    found = DOT_PRODUCT.match(Schedule(module_of(*conv(columns=40))))
     assert found is not None
     hardware = conditions(VNNI).hardware
-    tiles = list(dot_product.settings(found, hardware))
+    tiles = list(DOT_PRODUCT.settings(found, hardware))
     assert {16, 48} <= {tile.columns for tile in tiles}
     for tile in tiles:
         assert tile.rows * tile.vectors + tile.vectors + 1 <= hardware.registers
@@ -259,9 +259,9 @@ def test_settings_fit_the_registers_and_no_vector_is_empty():
 @pytest.mark.parametrize("columns", [24, 104, 1000])
 def test_columns_that_no_vector_divides_have_whole_vectors(columns):
     """1000 channels were summed in vectors of 8 of 16, which took twice the time."""
-    found = dot_product.match(Schedule(module_of(*conv(kernel=1, columns=columns))))
+    found = DOT_PRODUCT.match(Schedule(module_of(*conv(kernel=1, columns=columns))))
     assert found is not None
-    assert dot_product.fill(found, conditions(VNNI).hardware).lanes == 16
+    assert DOT_PRODUCT.fill(found, conditions(VNNI).hardware).lanes == 16
 
 
 def test_a_record_makes_the_schedule_again():
@@ -295,7 +295,7 @@ def channels_first():
 
 @pytest.mark.parametrize("case", [float_matmul, grouped, channels_first])
 def test_other_functions_are_for_another_template(case):
-    assert dot_product.match(Schedule(module_of(*case()))) is None
+    assert DOT_PRODUCT.match(Schedule(module_of(*case()))) is None
 
 
 def bytes_added(sums):
@@ -312,7 +312,7 @@ def test_what_is_added_to_sums_is_made_where_it_is_read(first):
     module, made = module_of(inputs, sums, weights, bytes_added), conditions(VNNI)
     if first:
         module = with_sums_last(module)
-    found = dot_product.match(Schedule(module))
+    found = DOT_PRODUCT.match(Schedule(module))
     assert found is not None
     assert found.sums.before == ("pad_temp",)
     ours, scheduled = served(module, made)

@@ -16,9 +16,11 @@ from autopipe.measure.cases import instances
 from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer, checked
 from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import TEMPLATES, contraction, open_rows
+from autopipe.schedules.templates import TEMPLATES, rows
+from autopipe.schedules.templates.contraction import CONTRACTION
+from autopipe.schedules.templates.rows import ROWS
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import fitted
+from autopipe.schedules.templates.template import Matcher, match_function
 from tests.schedules.dynamic_functions import FAMILIES, drawn
 from tests.support.seeds import fuzz_seeds
 
@@ -31,22 +33,22 @@ SEEDS = fuzz_seeds(100, 130)
 def schedules(workload, seed):
     """Yield a label and a schedule: of each template, with two settings, and without one."""
     for template in TEMPLATES:
-        if not getattr(template, "OPEN", False):
+        if not template.serves_dynamic:
             continue
         try:
-            _, found = fitted(workload, template)
+            found = Matcher.of(workload).match(template)
             every = list(template.settings(found, HARDWARE)) if found is not None else []
             drawn_ones = Random(seed).sample(every, min(1, len(every)))
             knobs = [template.fill(found, HARDWARE), *drawn_ones] if every else []
         except RuntimeError:
             continue
         for setting in knobs:
-            sch, found = fitted(workload, template)
+            sch, found = match_function(workload, template)
             try:
                 template.apply(sch, found, setting)
             except RuntimeError:  # what TVM refuses is for the next template
                 continue
-            yield f"{template.NAME} {setting}", sch.mod
+            yield f"{template.name} {setting}", sch.mod
     yield "default", default.schedule(workload, TARGET)
 
 
@@ -118,9 +120,9 @@ def test_rows_of_which_one_is_likely_are_all_computed(made, monkeypatch):
     workload = made()
     served = serve(workload, HARDWARE)
     assert served is not None
-    assert served.template is open_rows
+    assert served.template is ROWS
     checked(workload, served.schedule.mod, TARGET)
-    monkeypatch.delattr(open_rows, "at_every_size")
+    monkeypatch.delattr(rows.RowsTemplate, "prove_at_every_size")
     wrong = serve(workload, HARDWARE)
     assert wrong is not None
     with pytest.raises(WrongAnswer, match="random inputs"):
@@ -133,7 +135,7 @@ def test_a_row_that_reads_another_row_is_for_another_template():
     total = topi.sum(x, 1)
     y = te.compute((n, 40), lambda i, j: x[i, j] - total[n - 1 - i])
     workload = module([x, y], [[1, 1, 40]])
-    assert fitted(workload, open_rows)[1] is None
+    assert Matcher.of(workload).match(ROWS) is None
 
 
 def test_an_operand_that_is_copied_may_have_no_elements():
@@ -143,10 +145,10 @@ def test_an_operand_that_is_copied_may_have_no_elements():
     k = te.reduce_axis((0, n * 8), "k")
     y = te.compute((9, n, m * 9 - 1), lambda b, i, j: te.sum(x[b, i, k] * w[b, k, j], k))
     workload = module([x, w, m, topi.nn.relu(y)], [[0, 3, 9], [2, 3, 9]])
-    _, found = fitted(workload, contraction)
-    packed = next(each for each in contraction.settings(found, HARDWARE) if each.packed)
-    sch, found = fitted(workload, contraction)
-    contraction.apply(sch, found, packed)
+    _, found = match_function(workload, CONTRACTION)
+    packed = next(each for each in CONTRACTION.settings(found, HARDWARE) if each.packed)
+    sch, found = match_function(workload, CONTRACTION)
+    CONTRACTION.apply(sch, found, packed)
     checked(workload, sch.mod, TARGET)
 
 

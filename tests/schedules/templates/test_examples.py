@@ -4,14 +4,13 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import (
-    dot_product,
-    elementwise,
-    row_reduction,
-    sequence,
-    transpose,
-    window,
-)
+from autopipe.schedules.templates import row_reduction
+from autopipe.schedules.templates.dot_product import DOT_PRODUCT
+from autopipe.schedules.templates.elementwise import ELEMENTWISE
+from autopipe.schedules.templates.row_reduction import ROW_REDUCTION
+from autopipe.schedules.templates.sequence import SEQUENCE
+from autopipe.schedules.templates.transpose import TRANSPOSE
+from autopipe.schedules.templates.window import WINDOW
 from tests.schedules.engines.test_static import module_of
 from tests.schedules.loops import extents
 
@@ -35,7 +34,7 @@ def placeholder(*shape, dtype="float32"):
 
 def test_a_concatenation_is_written_in_parts_without_conditions():
     x, y = placeholder(4, 32), placeholder(4, 64)
-    found, knobs, script = scheduled(elementwise, [x, y, topi.concatenate([x, y], 1)])
+    found, knobs, script = scheduled(ELEMENTWISE, [x, y, topi.concatenate([x, y], 1)])
     assert (found.parts, knobs.width) == ((32, 64), 32)
     assert extents(script) == [4, 3, 1, 32]
     assert "in T.unroll(3)" in script
@@ -43,14 +42,14 @@ def test_a_concatenation_is_written_in_parts_without_conditions():
 
 def test_a_transpose_is_written_in_tiles():
     x = placeholder(64, 128)
-    _, knobs, script = scheduled(transpose, [x, topi.transpose(x)])
+    _, knobs, script = scheduled(TRANSPOSE, [x, topi.transpose(x)])
     assert (knobs.read, knobs.written, knobs.vector) == (8, 8, "read")
     assert extents(script) == [128, 8, 8]
 
 
 def test_three_channels_are_unrolled_in_a_change_of_layout():
     x = placeholder(1, 56, 56, 3)
-    found, _, script = scheduled(transpose, [x, topi.transpose(x, (0, 3, 1, 2))])
+    found, _, script = scheduled(TRANSPOSE, [x, topi.transpose(x, (0, 3, 1, 2))])
     assert found.interleaved
     assert extents(script) == [56, 56, 3]
     assert "in T.unroll(3)" in script
@@ -58,7 +57,7 @@ def test_three_channels_are_unrolled_in_a_change_of_layout():
 
 def test_a_softmax_reduces_partial_results_to_a_quarter():
     x = placeholder(8, 1000)
-    found, knobs, script = scheduled(row_reduction, [x, topi.nn.softmax(x)])
+    found, knobs, script = scheduled(ROW_REDUCTION, [x, topi.nn.softmax(x)])
     assert (found.rows, found.row, knobs.partial, knobs.width) == (8, 1000, 8, 8)
     maximum, exponent = [8, 125, 8, 4, 2, 4, 4], [125, 8]
     assert extents(script) == [8, *maximum, *exponent, *maximum, *exponent]
@@ -75,7 +74,7 @@ def test_partial_results_of_a_long_row_are_reduced_in_steps():
 def test_windows_read_each_row_of_the_input_once():
     x, w = placeholder(1, 56, 56, 96), placeholder(3, 3, 96, 1)
     y = topi.nn.depthwise_conv2d_nhwc(x, w, 1, 1, 1)
-    _, knobs, script = scheduled(window, [x, w, y], [1])
+    _, knobs, script = scheduled(WINDOW, [x, w, y], [1])
     assert (knobs.rows, knobs.columns, knobs.width) == (4, 32, 16)
     assert "_global = T.sblock_alloc_buffer((3, 3, 3, 1, 32))" in script
     tiles, sums, line, steps = [56, 3, 14], [4, 2, 16], [6, 2, 16], [3, 4, 2, 16]
@@ -89,7 +88,7 @@ def test_four_products_of_bytes_are_summed_by_an_instruction():
     y = te.compute(
         (28, 32), lambda i, j: te.sum(x[i, k].astype("int32") * w[k, j].astype("int32"), k)
     )
-    _, knobs, script = scheduled(dot_product, [x, w, y], [1])
+    _, knobs, script = scheduled(DOT_PRODUCT, [x, w, y], [1])
     assert (knobs.rows, knobs.vectors, knobs.instruction) == (14, 2, "vpdpbusd")
     assert 'T.sblock_alloc_buffer((1, 16, 128), "int8")' in script
     loops = [extent for extent in extents(script) if extent > 1]
@@ -101,9 +100,9 @@ def test_two_convolutions_are_two_parts():
     second, other = placeholder(3, 3, 4, 4), placeholder(1, 8, 8, 4)
     y = topi.nn.relu(topi.nn.conv2d_nhwc(x, first, 1, 1, 1))
     y = topi.nn.relu(topi.add(topi.nn.conv2d_nhwc(y, second, 1, 1, 1), other))
-    found, _, _ = scheduled(sequence, [x, first, second, other, y], [1, 2])
+    found, _, _ = scheduled(SEQUENCE, [x, first, second, other, y], [1, 2])
     assert len(found.steps.blocks) == 7
-    assert [part.template.NAME for part in found.parts] == ["contraction", "contraction"]
+    assert [part.template.name for part in found.parts] == ["contraction", "contraction"]
     schedules = [Schedule(part.module) for part in found.parts]
     blocks = [sch.get_child_blocks(sch.get_sblock("root")) for sch in schedules]
     assert list(map(len, blocks)) == [3, 4]

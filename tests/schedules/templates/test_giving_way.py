@@ -6,8 +6,8 @@ from tvm import te, topi
 from autopipe.api.compute import declared
 from autopipe.measure.check import checked
 from autopipe.schedules.engines.fallback import fall
-from autopipe.schedules.templates import window
 from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.window import WINDOW
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
 
@@ -25,7 +25,7 @@ def chosen(tensors):
 def test_windows_give_way_to_tiles_where_outputs_share_nothing():
     x = tensor(30, 40)
     assert '"tiled_reduction"' in chosen([x, topi.sum(x, axis=0)]).schedule
-    assert window.match(blank(declared([x, topi.sum(x, axis=0)]))) is not None
+    assert WINDOW.match(blank(declared([x, topi.sum(x, axis=0)]))) is not None
     image = tensor(1, 3, 16, 16)
     pooled = topi.nn.pool2d(image, [3, 3], [1, 1], [1, 1], [1] * 4, "avg")
     assert '"window"' in chosen([image, pooled]).schedule

@@ -4,7 +4,7 @@ from tvm import te, topi
 
 from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.replay import replay
-from autopipe.schedules.templates import long_rows
+from autopipe.schedules.templates.long_rows import LONG_ROWS
 from autopipe.schedules.templates.template import blank
 from tests.schedules.computed import assert_same, positive
 from tests.schedules.tasks import CONDITIONS
@@ -45,7 +45,7 @@ def test_pieces_of_a_row_are_divided_among_threads(tensors):
 
 @pytest.mark.parametrize("length", [LONG // 2, 131071])  # too short; a prime
 def test_other_rows_are_for_other_templates(length):
-    assert long_rows.match(blank(module_of(squares(length)))) is None
+    assert LONG_ROWS.match(blank(module_of(squares(length)))) is None
 
 
 @pytest.mark.parametrize(("length", "pieces"), [(255744, 12), (LONG, 16)])

@@ -6,9 +6,9 @@ import tvm
 from tvm import te, tirx, topi
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import nested
+from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import blank, dump, make
+from autopipe.schedules.templates.template import blank, dump, replay_setting
 from tests.schedules.computed import assert_same, normal
 from tests.support.table import each_row
 
@@ -57,10 +57,12 @@ def served_by(module):
 def test_periods_are_written_out_and_the_same_is_computed(tensors):
     module = module_of(tensors)
     served = served_by(module)
-    assert served.template is nested
-    found = served.found
-    documents = [json.loads(dump(nested, knobs)) for knobs in nested.settings(found, WIDE)]
-    made = [make(module, nested, document, WIDE).mod for document in documents]
+    assert served.template is ELEMENTWISE
+    assert served.knobs.planes
+    found = served.match
+    nested = [knobs for knobs in ELEMENTWISE.settings(found, WIDE) if knobs.planes]
+    documents = [json.loads(dump(ELEMENTWISE, knobs)) for knobs in nested]
+    made = [replay_setting(module, ELEMENTWISE, document, WIDE).mod for document in documents]
     assert [text.count("T.parallel") for text in (one.script() for one in made)] == [1, 0]
     assert "if_then_else" not in made[0].script()  # conditions on rests are known
     assert_same(module, *made, inputs=[normal], rtol=0)
@@ -75,8 +77,10 @@ def test_periods_are_written_out_and_the_same_is_computed(tensors):
         of(lambda x: te.compute((90, 64), lambda i, j: x[i // 2, j]), 45, 64),  # whole rows
     ],
 )
-def test_others_are_for_other_templates(tensors):
-    assert nested.match(blank(module_of(tensors))) is None
+def test_other_rows_have_no_nested_loops(tensors):
+    match = ELEMENTWISE.match(blank(module_of(tensors)))
+    assert match is not None
+    assert not any(knobs.planes for knobs in ELEMENTWISE.settings(match, WIDE))
 
 
 def test_a_second_thread_takes_part_where_that_pays():

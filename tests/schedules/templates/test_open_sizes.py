@@ -16,9 +16,17 @@ from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.implementation import implementations
 from autopipe.schedules.implementations.winograd import winograd4
-from autopipe.schedules.templates import contraction, elementwise, open_movement, winograd
-from autopipe.schedules.templates.serve import Served, serve
-from autopipe.schedules.templates.template import dump, fitted, make, serves_open
+from autopipe.schedules.templates import open_movement, winograd
+from autopipe.schedules.templates.contraction import CONTRACTION
+from autopipe.schedules.templates.elementwise import ELEMENTWISE
+from autopipe.schedules.templates.open_movement import OPEN_MOVEMENT
+from autopipe.schedules.templates.serve import AnyServed, serve
+from autopipe.schedules.templates.template import (
+    Matcher,
+    dump,
+    replay_setting,
+    serves_dynamic,
+)
 from autopipe.schedules.tiling import nest, windows
 from tests.support.table import each_row
 
@@ -198,8 +206,8 @@ def joined():
         (image, "contraction"),
         (bands, "contraction"),
         (frames, "contraction"),
-        (softmax, "open_rows"),
-        (mean, "open_rows"),
+        (softmax, "rows"),
+        (mean, "rows"),
         (depthwise, "window"),
         (strided, "window"),
         (pooled, "window"),
@@ -214,9 +222,9 @@ def joined():
 def test_a_function_of_open_sizes_is_right_around_whole_tiles(made, template):
     workload = made()
     served = _served(workload)
-    assert template == served.template.NAME
+    assert template == served.template.name
     checked(workload, served.schedule.mod, TARGET)
-    again = make(workload, served.template, _document(served), HARDWARE)
+    again = replay_setting(workload, served.template, _document(served), HARDWARE)
     tvm.ir.assert_structural_equal(again.mod, served.schedule.mod)
     wide = serve(workload, WIDE)
     assert wide is not None
@@ -227,7 +235,7 @@ def _document(served):
     return json.loads(dump(served.template, served.knobs))
 
 
-def _served(workload) -> Served:
+def _served(workload) -> AnyServed:
     found = serve(workload, HARDWARE)
     assert found is not None
     return found
@@ -253,7 +261,7 @@ def test_minimal_filtering_is_right_where_blocks_of_tiles_are_not_whole():
     workload = filtered_image()
     rewritten = winograd4.rewrite(workload)
     served = _served(rewritten)
-    assert served.template.NAME == "winograd"
+    assert served.template.name == "winograd"
     checked(workload, served.schedule.mod, TARGET)
     instance = kernel_sizes.likely_instance(workload)
     closed = _served(winograd4.rewrite(instance))  # type: ignore[arg-type]
@@ -316,13 +324,13 @@ def test_open_and_static_functions_have_the_same_knobs_and_packing():
 def test_templates_for_static_functions_leave_open_ones_alone():
     x = te.placeholder((size(), 64), name="x")
     workload = module([x, topi.nn.relu(x)])
-    assert fitted(workload, elementwise)[1] is None
-    assert fitted(kernel_sizes.likely_instance(workload), open_movement)[1] is None  # type: ignore[arg-type]
-    assert fitted(kernel_sizes.likely_instance(rows()), contraction)[1] is not None  # type: ignore[arg-type]
-    assert serves_open(dump(contraction, _served(rows()).knobs))
-    assert not serves_open('{"template": "elementwise"}')
-    assert not serves_open("[]")
-    assert not serves_open("{")
+    assert Matcher.of(workload).match(ELEMENTWISE) is None
+    assert Matcher.of(kernel_sizes.likely_instance(workload)).match(OPEN_MOVEMENT) is None  # type: ignore[arg-type]
+    assert Matcher.of(kernel_sizes.likely_instance(rows())).match(CONTRACTION) is not None  # type: ignore[arg-type]
+    assert serves_dynamic(dump(CONTRACTION, _served(rows()).knobs))
+    assert not serves_dynamic('{"template": "elementwise"}')
+    assert not serves_dynamic("[]")
+    assert not serves_dynamic("{")
 
 
 @each_row(

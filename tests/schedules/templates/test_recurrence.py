@@ -19,9 +19,9 @@ from autopipe.measure.check import WrongAnswer, checked
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
-from autopipe.schedules.templates import recurrence
+from autopipe.schedules.templates.recurrence import RECURRENCE
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import blank, dump, fitted, make
+from autopipe.schedules.templates.template import blank, dump, match_function, replay_setting
 from tests.schedules import emulated
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
@@ -48,7 +48,7 @@ def module(form, *, free=True):
 
 
 def found_in(workload):
-    found = recurrence.match(blank(workload))
+    found = RECURRENCE.match(blank(workload))
     assert found is not None
     return found
 
@@ -86,11 +86,11 @@ def test_schedules_are_right(form, threads, parts):
     found = found_in(workload)
     fit = [
         knobs
-        for knobs in recurrence.settings(found, HARDWARE)
+        for knobs in RECURRENCE.settings(found, HARDWARE)
         if (knobs.threads, knobs.parts) == (threads, parts)
     ]
     sch = blank(workload)
-    recurrence.apply(sch, found, fit[len(fit) // 2])
+    RECURRENCE.apply(sch, found, fit[len(fit) // 2])
     checked(workload, sch.mod, TARGET)
 
 
@@ -106,7 +106,7 @@ def test_schedules_are_right(form, threads, parts):
 def test_two_steps_write_outputs_at_the_indices_of_their_states(form, knobs):
     workload = module(form)
     sch = blank(workload)
-    recurrence.apply(sch, found_in(workload), knobs)
+    RECURRENCE.apply(sch, found_in(workload), knobs)
     checked(workload, sch.mod, TARGET)
 
 
@@ -130,14 +130,14 @@ def opened(form, free_batch, likely):
 )
 def test_schedules_of_open_sizes_are_right(form, free_batch, threads, parts):
     workload = opened(form, free_batch, likely=3)
-    sch, found = fitted(workload, recurrence)
+    sch, found = match_function(workload, RECURRENCE)
     assert found.form == form
     fit = [
         knobs
-        for knobs in recurrence.settings(found, HARDWARE)
+        for knobs in RECURRENCE.settings(found, HARDWARE)
         if (knobs.threads, knobs.parts) == (threads, parts)
     ]
-    recurrence.apply(sch, found, max(fit, key=lambda knobs: knobs.rows))
+    RECURRENCE.apply(sch, found, max(fit, key=lambda knobs: knobs.rows))
     checked(workload, sch.mod, TARGET)
 
 
@@ -146,10 +146,10 @@ def test_instructions_add_products_of_bytes(monkeypatch):
     hardware = HardwareParams.of(target)
     workload = module(layer(batch=2, hidden=20, reverse=BOTH, rounded=True, initial=True))
     found = found_in(workload)
-    by_instruction = [s for s in recurrence.settings(found, hardware) if s.instruction]
+    by_instruction = [s for s in RECURRENCE.settings(found, hardware) if s.instruction]
     assert {(s.instruction, s.lanes) for s in by_instruction} == {("vpdpbusd", 16)}
     sch = blank(workload)
-    recurrence.apply(sch, found, recurrence.fill(found, hardware))
+    RECURRENCE.apply(sch, found, RECURRENCE.fill(found, hardware))
     assert "vpdpbusd" in compiled(sch.mod, target).inspect_source("asm")
     monkeypatch.setattr(check, "compile_kernel", emulated.kernel)
     checked(workload, sch.mod, target)
@@ -159,7 +159,7 @@ def test_weights_are_packed_by_the_build_only_if_they_are_weights():
     for free in BOTH:
         served = serve(module(layer(), free=free), HARDWARE)
         assert served is not None
-        assert served.template is recurrence
+        assert served.template is RECURRENCE
         assert ("layout_rewrite_preproc" in served.schedule.mod.script()) == free
 
 
@@ -175,7 +175,7 @@ def test_functions_of_gates_fill_vectors_and_pass_on_what_is_no_number():
     found = found_in(workload)
     assert found.fast
     sch = blank(workload)
-    recurrence.apply(sch, found, recurrence.fill(found, HARDWARE))
+    RECURRENCE.apply(sch, found, RECURRENCE.fill(found, HARDWARE))
     text = sch.mod.script()
     assert not [word for word in ("T.sigmoid", "T.tanh", "isnan") if word in text]
     library = compiled(sch.mod, TARGET)
@@ -247,7 +247,7 @@ def test_threads_that_work_together_keep_their_tiles_and_turn_around():
     found = found_in(workload)
     five_tiles = UnitBlocking(width=8, rows=1, gates=4, threads=TOGETHER, parts=2)
     sch = blank(workload)
-    recurrence.apply(sch, found, five_tiles)
+    RECURRENCE.apply(sch, found, five_tiles)
     checked(workload, sch.mod, TARGET)
     assert "T.parallel(T.int64(2))" in sch.mod.script()
 
@@ -255,14 +255,14 @@ def test_threads_that_work_together_keep_their_tiles_and_turn_around():
 def test_every_setting_fits_the_registers_and_can_be_made_again():
     workload = module(layer("GRU", batch=2, hidden=16))
     found = found_in(workload)
-    every = list(recurrence.settings(found, HARDWARE))
+    every = list(RECURRENCE.settings(found, HARDWARE))
     assert len(set(every)) == len(every) > 20
     for knobs in every:
         assert knobs.rows * knobs.gates * -(-knobs.width // 4) < HARDWARE.registers
     sch = blank(workload)
-    recurrence.apply(sch, found, every[-1])
-    text = dump(recurrence, every[-1])
-    again = make(workload, recurrence, json.loads(text), HARDWARE)
+    RECURRENCE.apply(sch, found, every[-1])
+    text = dump(RECURRENCE, every[-1])
+    again = replay_setting(workload, RECURRENCE, json.loads(text), HARDWARE)
     tvm.ir.assert_structural_equal(sch.mod, again.mod, map_free_vars=True)
 
 
@@ -279,7 +279,7 @@ def test_every_setting_fits_the_registers_and_can_be_made_again():
     ],
 )
 def test_threads_are_used_where_they_pay(form, threads, parts):
-    knobs = recurrence.fill(found_in(module(form)), WIDE)
+    knobs = RECURRENCE.fill(found_in(module(form)), WIDE)
     assert (knobs.threads, knobs.parts) == (threads, parts)
 
 
@@ -302,13 +302,13 @@ def changed(function, text):
 )
 def test_a_function_that_is_not_what_it_says_is_not_served(text):
     function = module(layer())["main"]
-    assert recurrence.match(blank(changed(function, text))) is None
-    assert recurrence.match(blank(changed(function, layer().model_dump_json()))) is not None
+    assert RECURRENCE.match(blank(changed(function, text))) is None
+    assert RECURRENCE.match(blank(changed(function, layer().model_dump_json()))) is not None
 
 
 def test_no_other_template_takes_a_recurrent_layer():
     from autopipe.schedules.templates import TEMPLATES
 
     for template, kind in itertools.product(TEMPLATES, USUAL):
-        if template is not recurrence:
-            assert template.match(blank(module(layer(kind)))) is None, template.NAME
+        if template is not RECURRENCE:
+            assert template.match(blank(module(layer(kind)))) is None, template.name

@@ -16,8 +16,10 @@ from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
-from autopipe.schedules.templates import reduction, tiled_reduction
+from autopipe.schedules.templates import reduction
+from autopipe.schedules.templates.reduction import REDUCTION
 from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.tiled_reduction import TILED_REDUCTION
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
 from tests.support.table import each_row
@@ -211,10 +213,10 @@ TILED = {
 @pytest.mark.parametrize("name", TILED)
 def test_tiles_of_every_kind_compute_the_same(name):
     module = declared(TILED[name]())
-    found = guess(module, tiled_reduction)
-    every = list(tiled_reduction.settings(found, SMALL))
-    chosen = [*islice(every, 0, None, max(1, len(every) // 5)), tiled_reduction.fill(found, SMALL)]
-    schedules = [made(module, tiled_reduction, tile) for tile in chosen]
+    found = guess(module, TILED_REDUCTION)
+    every = list(TILED_REDUCTION.settings(found, SMALL))
+    chosen = [*islice(every, 0, None, max(1, len(every) // 5)), TILED_REDUCTION.fill(found, SMALL)]
+    schedules = [made(module, TILED_REDUCTION, tile) for tile in chosen]
     assert_same(module, *schedules, inputs=(normal, few), of_largest=1e-5)
 
 
@@ -235,20 +237,20 @@ def test_tiles_of_every_kind_compute_the_same(name):
 )
 def test_every_form_computes_the_same(make, forms):
     module = declared(make())
-    found = guess(module, reduction)
-    every = list(reduction.settings(found, SMALL))
+    found = guess(module, REDUCTION)
+    every = list(REDUCTION.settings(found, SMALL))
     assert {knobs.form for knobs in every} == forms
-    assert reduction.fill(found, SMALL) in every
+    assert REDUCTION.fill(found, SMALL) in every
     chosen = {(knobs.form, knobs.count, knobs.threads): knobs for knobs in every}
-    schedules = [made(module, reduction, knobs) for knobs in chosen.values()]
+    schedules = [made(module, REDUCTION, knobs) for knobs in chosen.values()]
     assert_same(module, *schedules, inputs=(normal, few), of_largest=1e-5)
 
 
 @each_row("size, is_written_out", [(3, True), (4, False), (5, False)])
 def test_few_steps_with_branches_are_written_out(size, is_written_out):
     """TVM takes a minute to compile 25 of them."""
-    found = guess(declared(first_of_windows(size)), reduction)
-    forms = {knobs.form for knobs in reduction.settings(found, SMALL)}
+    found = guess(declared(first_of_windows(size)), REDUCTION)
+    forms = {knobs.form for knobs in REDUCTION.settings(found, SMALL)}
     assert ("rows" in forms) == is_written_out
 
 
@@ -330,10 +332,10 @@ def windows(size, window, stride):
 @each_row("size, window, stride", [(29, 3, 2), (20, 2, 3), (34, 6, 4), (17, 3, 1)])
 def test_vectors_of_windows_are_read_whole_and_none_behind_the_image(size, window, stride):
     module = declared(windows(size, window, stride))
-    found = guess(module, reduction)
-    every = [one for one in reduction.settings(found, SMALL) if one.form == "rows"]
+    found = guess(module, REDUCTION)
+    every = [one for one in REDUCTION.settings(found, SMALL) if one.form == "rows"]
     assert {one.width for one in every} == {4}
-    schedules = [made(module, reduction, one) for one in every]
+    schedules = [made(module, REDUCTION, one) for one in every]
     assert ("Shuffle" in schedules[0].script()) == (stride > 1)
     assert_same(module, *schedules, inputs=(normal,))
 
@@ -371,7 +373,7 @@ USUAL = {"columns": 32, "rows": 20, "row": "k", "where": "True", "start": "-1e30
 )
 def test_loops_that_leave_something_out_are_left_alone(change, served):
     module = declared(tvm.script.from_source(PARTLY.format(**USUAL | change)))
-    for template in (tiled_reduction, reduction):
+    for template in (TILED_REDUCTION, REDUCTION):
         assert (template.match(blank(module)) is not None) == served
 
 
@@ -398,32 +400,32 @@ def test_strips_of_a_band_follow_each_other_where_tiles_share_no_operand():
     own, shared = sums_of_windows(70, 113), OWN["distances"][0](70, 113, 9)
     orders = []
     for tensors in (own, shared):
-        found = tiled_reduction.match(blank(declared(tensors)))
+        found = TILED_REDUCTION.match(blank(declared(tensors)))
         assert found is not None
-        orders.append(tiled_reduction.fill(found, SMALL).outer)
+        orders.append(TILED_REDUCTION.fill(found, SMALL).outer)
     assert orders == ["rows", "columns"]
 
 
 def test_a_single_column_is_left_to_vectors_of_steps():
     x, k = tensor(64, 100), te.reduce_axis((0, 100))
     module = declared([x, te.compute((64, 1), lambda i, j: te.sum(x[i, k] + j, axis=k))])
-    assert tiled_reduction.match(blank(module)) is None
-    found = reduction.match(blank(module))
+    assert TILED_REDUCTION.match(blank(module)) is None
+    found = REDUCTION.match(blank(module))
     assert found is not None
-    assert reduction.fill(found, SMALL).form == "lanes"
+    assert REDUCTION.fill(found, SMALL).form == "lanes"
 
 
 @pytest.mark.parametrize(("shape", "alone"), [((8, 5000), True), ((512, 300), False)])
 def test_long_rows_of_truths_are_read_one_after_the_other(shape, alone):
     """LLVM takes vectors of steps, and hides their latency itself."""
     x = tensor(*shape, dtype="bool")
-    found = reduction.match(blank(declared([x, topi.all(x, axis=1)])))
+    found = REDUCTION.match(blank(declared([x, topi.all(x, axis=1)])))
     assert found is not None
-    assert (reduction.fill(found, SMALL).count == 1) == alone
+    assert (REDUCTION.fill(found, SMALL).count == 1) == alone
 
 
 def test_positions_of_columns_are_counted_in_32_bits():
-    found = guess(declared(first_of_wide(down=True)), tiled_reduction)
+    found = guess(declared(first_of_wide(down=True)), TILED_REDUCTION)
     assert found.bits == 32
 
 
@@ -432,9 +434,9 @@ def test_a_border_of_few_planes_is_asked_for_where_it_is_read(planes, jobs):
     x = tensor(1, planes, 40, 30)
     module = declared([x, topi.nn.pool2d(x, [3, 3], [1, 1], [1, 1], [1, 1, 1, 1], "max")])
     sch = blank(module)
-    found = reduction.match(sch)
+    found = REDUCTION.match(sch)
     assert found is not None
-    reduction.apply(sch, found, reduction.SideBySide("rows", 3, 1, 1, threads=True))
+    REDUCTION.apply(sch, found, reduction.SideBySide("rows", 3, 1, 1, threads=True))
     script = sch.mod.script()
     assert f"T.parallel({jobs})" in script
     assert ("pad_temp" in script) == (planes > 1)

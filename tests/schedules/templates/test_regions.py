@@ -12,7 +12,7 @@ from autopipe.compiler.roi_align import RegionForm, parse, plain
 from autopipe.compiler.target.target import host
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import regions
+from autopipe.schedules.templates.regions import REGIONS
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import blank
 from tests.support.table import each_row
@@ -101,7 +101,7 @@ def test_regions_are_what_onnxruntime_makes_of_them(of):
     assert np.abs(wanted).max() > 0.5
     served = serve(module, HARDWARE)
     assert served is not None
-    assert served.template.NAME == "regions"
+    assert served.template.name == "regions"
     for written in (module, served.schedule.mod):
         np.testing.assert_allclose(computed(written, of, *given), wanted, 1e-4, 1e-5)
 
@@ -112,7 +112,7 @@ def test_any_number_of_regions_is_right_and_none_is_a_number():
     module = tvm.IRModule({"main": made})
     served = serve(module, HARDWARE)
     assert served is not None
-    assert served.template.NAME == "regions"
+    assert served.template.name == "regions"
     checked(module, served.schedule.mod, TARGET)
     data, corners, images = drawn(MEAN)
     wanted = by_onnxruntime(MEAN, data, corners, images)
@@ -145,7 +145,7 @@ def test_numbers_of_images_and_corners_that_make_no_sense_read_nothing_beside_th
     ],
 )
 def test_an_attribute_is_believed_only_where_the_loops_are_what_it_says(made):
-    assert regions.match(blank(made())) is None
+    assert REGIONS.match(blank(made())) is None
 
 
 def test_what_is_no_form_is_none():

@@ -6,8 +6,9 @@ from dataclasses import replace
 from tvm import te, topi
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import rolling, serve
-from autopipe.schedules.templates.template import blank, dump, make
+from autopipe.schedules.templates import serve
+from autopipe.schedules.templates.rolling import ROLLING
+from autopipe.schedules.templates.template import blank, dump, replay_setting
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.engines.test_static import module_of
 from tests.support.table import each_row
@@ -58,7 +59,7 @@ def test_the_rows_together_are_the_image(case):
     module = module_of(*SERVED[case]())
     served = serve.serve(module, SEVERAL)
     assert served is not None
-    assert served.template is rolling
+    assert served.template is ROLLING
     assert_same(module, served.schedule.mod, inputs=[normal], rtol=1e-4, of_largest=1e-5)
 
 
@@ -82,20 +83,20 @@ def test_what_needs_the_whole_image_is_left_to_other_templates():
         [x, w, deep, inner, seen],
         [x, w, deep, wide, behind],
     ):
-        assert rolling.match(blank(module_of(tensors, [1, 2, 3][: len(tensors) - 2]))) is None
+        assert ROLLING.match(blank(module_of(tensors, [1, 2, 3][: len(tensors) - 2]))) is None
     served = module_of([x, w, deep, last, product], [1, 2, 3])
-    assert rolling.match(blank(served)) is not None
+    assert ROLLING.match(blank(served)) is not None
 
 
 def test_all_settings_compute_the_same():
     module = module_of(*block((7, 9), (3, 8, 8), stride=2))
-    found = rolling.match(blank(module))
+    found = ROLLING.match(blank(module))
     assert found is not None
-    settings = list(rolling.settings(found, SEVERAL))
-    made = [make(module, rolling, dump_of(one), SEVERAL).mod for one in settings[::11]]
+    settings = list(ROLLING.settings(found, SEVERAL))
+    made = [replay_setting(module, ROLLING, dump_of(one), SEVERAL).mod for one in settings[::11]]
     assert len(set(settings)) == len(settings) > 11
     assert_same(module, *made, inputs=[normal], rtol=1e-4, of_largest=1e-5)
 
 
 def dump_of(knobs):
-    return json.loads(dump(rolling, knobs))
+    return json.loads(dump(ROLLING, knobs))

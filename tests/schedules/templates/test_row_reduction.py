@@ -11,9 +11,8 @@ import autopipe
 from autopipe.compiler.graph import elementary
 from autopipe.measure.check import PlainLoops
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import row_reduction
-from autopipe.schedules.templates.row_reduction import Vectors
-from autopipe.schedules.templates.template import blank, dump, make
+from autopipe.schedules.templates.row_reduction import ROW_REDUCTION, Vectors
+from autopipe.schedules.templates.template import blank, dump, replay_setting
 from tests.schedules.engines.test_default import argmax, pool, transpose_and_concat
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
@@ -142,14 +141,14 @@ def module_of(tensors):
 
 
 def served(module):
-    found = row_reduction.match(blank(module))
+    found = ROW_REDUCTION.match(blank(module))
     assert found is not None
     return found
 
 
 def scheduled(module, knobs=None, hardware=WIDE):
     sch, found = blank(module), served(module)
-    row_reduction.apply(sch, found, knobs or row_reduction.fill(found, hardware))
+    ROW_REDUCTION.apply(sch, found, knobs or ROW_REDUCTION.fill(found, hardware))
     return sch
 
 
@@ -157,13 +156,13 @@ def scheduled(module, knobs=None, hardware=WIDE):
 def test_a_scheduled_function_computes_the_same(case):
     module = module_of(SERVED[case]())
     loops, found = PlainLoops(module, TARGET), served(module)
-    for knobs in {row_reduction.fill(found, hardware) for hardware in (WIDE, NARROW)}:
+    for knobs in {ROW_REDUCTION.fill(found, hardware) for hardware in (WIDE, NARROW)}:
         loops.check(scheduled(module, knobs).mod)
 
 
 @each_row("case", NOT_SERVED)
 def test_other_functions_are_left_to_others(case):
-    assert row_reduction.match(blank(module_of(NOT_SERVED[case]()))) is None
+    assert ROW_REDUCTION.match(blank(module_of(NOT_SERVED[case]()))) is None
 
 
 @pytest.mark.parametrize(
@@ -172,7 +171,7 @@ def test_other_functions_are_left_to_others(case):
 def test_every_setting_is_right(case):
     module = module_of(SERVED[case]())
     found = served(module)
-    every = list(row_reduction.settings(found, NARROW))
+    every = list(ROW_REDUCTION.settings(found, NARROW))
     assert len(every) > 1
     loops = PlainLoops(module, TARGET)
     for knobs in itertools.islice(every, 0, None, 3):
@@ -183,8 +182,8 @@ def test_every_setting_is_right(case):
 def test_what_is_filled_in_is_a_setting(case):
     found = served(module_of(SERVED[case]()))
     for hardware in (WIDE, NARROW):
-        every = list(row_reduction.settings(found, hardware))
-        assert row_reduction.fill(found, hardware) in every
+        every = list(ROW_REDUCTION.settings(found, hardware))
+        assert ROW_REDUCTION.fill(found, hardware) in every
         assert len(set(every)) == len(every)
         for knobs in every:
             assert knobs.partial <= found.row // 2
@@ -215,8 +214,8 @@ def test_a_reduction_goes_a_vector_at_a_time_and_then_in_halves():
 def test_the_channels_of_a_group_stay_a_loop():
     grouped, alone = (served(module_of(make())) for make in (group_norm, instance_norm))
     assert (grouped.inner, alone.inner) == (64, 0)
-    assert row_reduction.fill(grouped, NARROW).nested
-    assert not row_reduction.fill(alone, NARROW).nested
+    assert ROW_REDUCTION.fill(grouped, NARROW).nested
+    assert not ROW_REDUCTION.fill(alone, NARROW).nested
 
 
 def test_only_much_work_is_done_in_parallel():
@@ -239,10 +238,10 @@ def test_nothing_is_called_in_the_loops(case):
 def test_the_record_gives_the_schedule_again():
     module = module_of(softmax())
     sch = scheduled(module)
-    knobs = row_reduction.fill(served(module), WIDE)
+    knobs = ROW_REDUCTION.fill(served(module), WIDE)
     document = {"version": 1, "knobs": {"partial": knobs.partial, "width": knobs.width}}
-    assert dump(row_reduction, knobs).startswith('{"knobs": {"partial"')
-    again = make(module, row_reduction, document, WIDE)
+    assert dump(ROW_REDUCTION, knobs).startswith('{"knobs": {"partial"')
+    again = replay_setting(module, ROW_REDUCTION, document, WIDE)
     assert tvm_ffi.structural_equal(again.mod, sch.mod)
 
 
@@ -259,7 +258,7 @@ def test_rows_keep_their_own_values():
 def test_matching_changes_nothing():
     module = module_of(masked_softmax())
     sch = Schedule(module)
-    row_reduction.match(sch)
+    ROW_REDUCTION.match(sch)
     assert tvm_ffi.structural_equal(sch.mod, module)
 
 

@@ -9,6 +9,7 @@ from autopipe.measure.check import PlainLoops, checked
 from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import sequence
+from autopipe.schedules.templates.sequence import SEQUENCE
 from autopipe.schedules.templates.template import blank
 from tests.schedules.computed import assert_same
 from tests.schedules.engines.test_static import PLAIN, conv, module_of, planned
@@ -85,7 +86,7 @@ SERVED = {
 
 
 def matched(module):
-    found = sequence.match(blank(module))
+    found = SEQUENCE.match(blank(module))
     assert found is not None
     return found
 
@@ -101,7 +102,7 @@ def test_each_part_is_served_and_the_whole_computes_the_same(case):
     make, names = SERVED[case]
     module = module_of(*make())
     found = matched(module)
-    assert [part.template.NAME for part in found.parts] == names
+    assert [part.template.name for part in found.parts] == names
     made = planned(module)
     assert_same(module, made.module, of_largest=1e-6)
     checked(module, made.module, TARGET)
@@ -148,16 +149,16 @@ def test_weights_of_every_part_may_be_packed():
 
 
 def test_one_reduction_is_for_others_and_so_is_what_no_template_serves():
-    assert sequence.match(blank(module_of(*conv()))) is None
+    assert SEQUENCE.match(blank(module_of(*conv()))) is None
     x = placeholder(4, 6, 6)
     sorted_twice = topi.sort(topi.sort(x, 1), 1)
-    assert sequence.match(blank(module_of([x, sorted_twice]))) is None
+    assert SEQUENCE.match(blank(module_of([x, sorted_twice]))) is None
 
 
 def test_what_says_nothing_of_itself_is_a_part_of_its_own():
     x = placeholder(5, 37)
     module = module_of([x, topi.sum(topi.cumsum(topi.exp(x), 1), axis=1)])
-    assert [part.template.NAME for part in matched(module).parts] == [
+    assert [part.template.name for part in matched(module).parts] == [
         "elementwise", "by_hand", "row_reduction"
     ]  # fmt: skip
     PlainLoops(module, TARGET).check(planned(module).module)
@@ -171,8 +172,8 @@ def test_a_part_that_names_a_buffer_anew_keeps_its_loops_together():
 
 def test_there_is_one_setting():
     found = matched(module_of(*attention()))
-    [only] = sequence.settings(found, PLAIN.hardware)
-    assert only == sequence.fill(found, PLAIN.hardware)
+    [only] = SEQUENCE.settings(found, PLAIN.hardware)
+    assert only == SEQUENCE.fill(found, PLAIN.hardware)
 
 
 SCANNED = """
@@ -208,9 +209,9 @@ class Module:
 
 def test_a_block_that_nothing_serves_leaves_the_templates_of_the_others():
     found = matched(tvm.script.from_source(SCANNED))
-    names = [part.template.NAME if part.template else None for part in found.parts]
+    names = [part.template.name if part.template else None for part in found.parts]
     assert names == ["contraction", None, "contraction"]
-    assert sequence.fill(found, CONDITIONS.hardware).parts[1].template == sequence.AS_IT_IS
+    assert SEQUENCE.fill(found, CONDITIONS.hardware).parts[1].template == sequence.AS_IT_IS
 
 
 def test_numbers_take_the_place_of_tensors_that_hold_one_only():

@@ -12,8 +12,8 @@ from tvm.s_tir import Schedule, ScheduleError
 from autopipe.measure import check
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.engines import static
-from autopipe.schedules.templates import tile_product
 from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.tile_product import TILE_PRODUCT
 from autopipe.schedules.tiling import tile_blocks
 from autopipe.schedules.tiling.tile_blocks import Block
 from tests.schedules import emulated
@@ -67,14 +67,14 @@ def halves():
 
 
 def found_in(module):
-    found = tile_product.match(Schedule(module))
+    found = TILE_PRODUCT.match(Schedule(module))
     assert found is not None
     return found
 
 
 def applied(module, found, block):
     sch = blank(module)
-    tile_product.apply(sch, found, block)
+    TILE_PRODUCT.apply(sch, found, block)
     return sch.mod
 
 
@@ -98,9 +98,9 @@ def test_bytes_of_all_signs_are_exact(signs):
 def test_settings_are_exact(case):
     module, made = module_of(*CASES[case]()), conditions(AMX)
     found = found_in(module)
-    every = list(tile_product.settings(found, made.hardware))
+    every = list(TILE_PRODUCT.settings(found, made.hardware))
     assert len(set(every)) == len(every)
-    assert tile_product.fill(found, made.hardware) in every
+    assert TILE_PRODUCT.fill(found, made.hardware) in every
     flat = [block for block in every if block.flat]
     for block in {*random.Random(0).sample(every, 4), *flat}:
         check.checked(module, applied(module, found, block), made.target)
@@ -110,7 +110,7 @@ def test_cores_share_rows_where_these_are_more_than_weights():
     sizes = [{"rows": 512, "depth": 64, "columns": 64}, {"rows": 64, "depth": 512, "columns": 64}]
     found = [found_in(module_of(*matmul(**size))) for size in sizes]
     hardware = conditions(AMX).hardware
-    assert [tile_product.fill(each, hardware).outer for each in found] == ["rows", "columns"]
+    assert [TILE_PRODUCT.fill(each, hardware).outer for each in found] == ["rows", "columns"]
 
 
 @pytest.mark.parametrize(("rows", "fetched"), [(16, True), (4096, False)])
@@ -118,7 +118,7 @@ def test_weights_that_come_from_far_are_fetched_four_kib_ahead(rows, fetched):
     """A step takes 64 bytes of a row and KiB of weights; 4096 rows take the same ones often."""
     module, made = module_of(*matmul(rows=rows, depth=512, columns=128)), conditions(AMX)
     found = found_in(module)
-    block = tile_product.fill(found, made.hardware)
+    block = TILE_PRODUCT.fill(found, made.hardware)
     assert block.ahead * block.vectors == (4 if fetched else 0)
     written = applied(module, found, block)
     lines = [line for line in written.script().splitlines() if "llvm.prefetch" in line]
@@ -169,7 +169,7 @@ def test_a_step_of_much_work_has_a_piece_behind_each_product():
 def test_both_orders_of_blocks_write_all_of_them(outer):
     module, made = module_of(*CASES["pointwise"]()), conditions(AMX)
     found = found_in(module)
-    block = replace(tile_product.fill(found, made.hardware), lines=1, vectors=1, flat=False)
+    block = replace(TILE_PRODUCT.fill(found, made.hardware), lines=1, vectors=1, flat=False)
     check.checked(module, applied(module, found, replace(block, outer=outer)), made.target)
 
 
@@ -179,14 +179,14 @@ def test_a_second_thread_is_told_of_its_registers_for_work_that_pays():
     for name, tensors in some.items():
         module = module_of(*tensors)
         found = found_in(module)
-        loops = applied(module, found, tile_product.fill(found, made.hardware)).script()
+        loops = applied(module, found, TILE_PRODUCT.fill(found, made.hardware)).script()
         assert ("T.parallel" in loops.partition("tilezero")[0]) == (name == "much")
 
 
 def test_seven_lines_of_seven_pixels_are_flat():
     """A line alone would fill 7 rows of 16; all of them with what pads them are 61."""
     found = found_in(module_of(*conv(**WIDE)))
-    made = tile_product.fill(found, conditions(AMX).hardware)
+    made = TILE_PRODUCT.fill(found, conditions(AMX).hardware)
     assert replace(made, ahead=0, chain=1) == Block(7, 7, 1, flat=True)
 
 
@@ -222,8 +222,8 @@ def test_few_rows_and_odd_extents_are_for_vectors(case):
 
 def test_a_processor_without_tiles_has_no_setting():
     found = found_in(module_of(*CASES["conv"]()))
-    assert not list(tile_product.settings(found, conditions(VNNI).hardware))
-    assert not list(tile_product.settings(found, conditions(AMX, mattr=["-amx-int8"]).hardware))
+    assert not list(TILE_PRODUCT.settings(found, conditions(VNNI).hardware))
+    assert not list(TILE_PRODUCT.settings(found, conditions(AMX, mattr=["-amx-int8"]).hardware))
 
 
 def test_a_square_result_that_is_turned_is_right():
@@ -231,7 +231,7 @@ def test_a_square_result_that_is_turned_is_right():
     turned = te.compute(sums.shape, lambda i, j: sums[j, i] * 2, "turned")
     module, made = module_of(inputs, sums, weights, lambda _: ([], turned)), conditions(AMX)
     found = found_in(module)
-    block = tile_product.fill(found, made.hardware)
+    block = TILE_PRODUCT.fill(found, made.hardware)
     check.checked(module, applied(module, found, block), made.target)
 
 
@@ -241,9 +241,9 @@ def test_sums_that_are_an_output_too_are_refused():
     module = tvm.IRModule({"main": te.create_prim_func([*inputs, sums, twice])})
     found = found_in(module)
     with pytest.raises(ScheduleError, match="an output too"):
-        applied(module, found, tile_product.fill(found, conditions(AMX).hardware))
+        applied(module, found, TILE_PRODUCT.fill(found, conditions(AMX).hardware))
 
 
 @pytest.mark.parametrize("case", [float_matmul, grouped, channels_first])
 def test_other_functions_are_for_another_template(case):
-    assert tile_product.match(Schedule(module_of(*case()))) is None
+    assert TILE_PRODUCT.match(Schedule(module_of(*case()))) is None

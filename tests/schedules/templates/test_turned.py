@@ -7,8 +7,8 @@ from tvm import te, topi
 from autopipe.schedules.analysis.movement import combined
 from autopipe.schedules.analysis.strides import strided
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import turned
 from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.turned import TURNED
 from tests.compiler.graphs import TARGET
 from tests.schedules.computed import assert_same, called, compiled, normal
 from tests.schedules.engines.test_static import module_of
@@ -26,14 +26,14 @@ def strides_of(tensors):
 
 
 def served(module):
-    found = turned.match(blank(module))
+    found = TURNED.match(blank(module))
     assert found is not None
     return found
 
 
 def scheduled(module, knobs=None):
     sch, found = blank(module), served(module)
-    turned.apply(sch, found, knobs or turned.fill(found, HERE))
+    TURNED.apply(sch, found, knobs or TURNED.fill(found, HERE))
     return sch.mod
 
 
@@ -77,9 +77,9 @@ def test_any_order_sides_and_type_are_turned(shape, order, dtype):
 def test_every_setting_turns_alike():
     x = placeholder(37, 21)
     module = module_of([x, topi.transpose(x)])
-    knobs = list(turned.settings(served(module), HERE))
+    knobs = list(TURNED.settings(served(module), HERE))
     assert {one.threads for one in knobs} == {True, False}
-    assert turned.fill(served(module), HERE) in knobs
+    assert TURNED.fill(served(module), HERE) in knobs
     assert_same(module, *(scheduled(module, one) for one in knobs), rtol=0)
 
 
@@ -112,4 +112,4 @@ def test_elementwise_work_is_done_on_what_is_turned(tensors):
     ids=["nothing crosses", "a condition", "truths", "a short side"],
 )
 def test_what_it_does_not_serve(tensors):
-    assert turned.match(blank(module_of(tensors(placeholder(16, 16))))) is None
+    assert TURNED.match(blank(module_of(tensors(placeholder(16, 16))))) is None

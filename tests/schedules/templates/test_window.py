@@ -8,8 +8,8 @@ from tvm.s_tir import Schedule
 from autopipe.measure.build import build
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import templates, window
-from autopipe.schedules.templates.template import blank, dump, make
-from autopipe.schedules.templates.window import WindowTile
+from autopipe.schedules.templates.template import blank, dump, replay_setting
+from autopipe.schedules.templates.window import WINDOW, WindowTile
 from tests.schedules.computed import CHECKED, assert_same, normal
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
@@ -168,7 +168,7 @@ def module_of(case):
 
 
 def found_in(sch):
-    found = window.match(sch)
+    found = WINDOW.match(sch)
     assert found is not None
     return found
 
@@ -176,7 +176,7 @@ def found_in(sch):
 def scheduled(module, tile=None, hardware=WIDE):
     sch = blank(module)
     found = found_in(sch)
-    window.apply(sch, found, tile or window.fill(found, hardware))
+    WINDOW.apply(sch, found, tile or WINDOW.fill(found, hardware))
     return sch.mod
 
 
@@ -189,22 +189,22 @@ def test_a_scheduled_function_computes_the_same(case):
 
 @each_row("case", NOT_SERVED)
 def test_other_functions_are_left_to_others(case):
-    assert window.match(Schedule(module_of(NOT_SERVED[case]()))) is None
+    assert WINDOW.match(Schedule(module_of(NOT_SERVED[case]()))) is None
 
 
 def test_it_comes_before_the_template_of_products():
-    names = [template.NAME for template in templates()]
-    assert names.index(window.NAME) < names.index("contraction")
+    names = [template.name for template in templates()]
+    assert names.index(WINDOW.name) < names.index("contraction")
 
 
 @each_row("hardware, case", product([WIDE, NARROW], SERVED))
 def test_every_tile_fits_the_registers_and_divides_or_overlaps(case, hardware):
     found = found_in(Schedule(module_of(SERVED[case]())))
     dividing, every = (
-        list(window.settings(found, hardware, overlap=overlap)) for overlap in (False, True)
+        list(WINDOW.settings(found, hardware, overlap=overlap)) for overlap in (False, True)
     )
     assert len(set(every)) == len(every)
-    assert window.fill(found, hardware) in every
+    assert WINDOW.fill(found, hardware) in every
     assert all(found.extents[-1] % tile.columns == 0 for tile in dividing)
     assert all(len(found.extents) == 1 or found.extents[-2] % t.rows == 0 for t in dividing)
     for tile in every:
@@ -236,13 +236,13 @@ def test_long_windows_are_not_written_out(monkeypatch):
 
 def test_a_mean_over_an_image_has_several_sums():
     found = found_in(Schedule(module_of(whole())))
-    assert window.fill(found, WIDE).columns == 64
+    assert WINDOW.fill(found, WIDE).columns == 64
 
 
 def test_sums_and_input_rows_are_on_the_stack():
     """TVM asks its runtime for other buffers, for each tile anew."""
     module = module_of(pool("max", 18, 16))
-    tiles = window.settings(found_in(Schedule(module)), WIDE)
+    tiles = WINDOW.settings(found_in(Schedule(module)), WIDE)
     tile = max(tiles, key=lambda tile: tile.rows * tile.columns)
     assert tile.rows > 1
     assert "AllocWorkspace" not in build(scheduled(module, tile), TARGET).library.inspect_source(
@@ -265,6 +265,6 @@ def test_weights_are_packed_in_the_order_of_tiles():
 
 def test_a_record_gives_the_schedule_again():
     module = module_of(pool("max"))
-    document = dump(window, window.fill(found_in(Schedule(module)), WIDE))
-    again = make(module, window, json.loads(document), WIDE)
+    document = dump(WINDOW, WINDOW.fill(found_in(Schedule(module)), WIDE))
+    again = replay_setting(module, WINDOW, json.loads(document), WIDE)
     assert_same(module, again.mod, inputs=[normal], rtol=0.0)

@@ -28,8 +28,8 @@ from autopipe.schedules.implementations.winograd import (
     winograd6,
 )
 from autopipe.schedules.replay import replay
-from autopipe.schedules.templates import winograd
 from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.winograd import WINOGRAD
 from tests.compiler import graphs
 from tests.schedules.computed import called, compiled
 from tests.schedules.tasks import CONDITIONS, TARGET, task
@@ -131,11 +131,11 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def scheduled(module, choose=winograd.fill):
+def scheduled(module, choose=WINOGRAD.fill):
     sch = blank(module)
-    found = winograd.match(sch)
+    found = WINOGRAD.match(sch)
     assert found is not None
-    winograd.apply(sch, found, choose(found, CONDITIONS.hardware))
+    WINOGRAD.apply(sch, found, choose(found, CONDITIONS.hardware))
     return sch.mod
 
 
@@ -271,19 +271,19 @@ def test_a_kernel_is_transformed_before_it_is_measured():
 def test_one_vector_of_channels_leaves_registers_for_two_steps():
     """Tiles of 14 windows and 8 channels took 1.6 times as long as those of 2 and 32."""
     made = winograd4.rewrite(convolution(55, 55, inputs=16, outputs=64))
-    found = winograd.match(blank(made))  # type: ignore[arg-type]
+    found = WINOGRAD.match(blank(made))  # type: ignore[arg-type]
     assert found is not None
-    chosen = winograd.fill(found, HardwareParams(vector_bits=256, registers=16, cores=2))
+    chosen = WINOGRAD.fill(found, HardwareParams(vector_bits=256, registers=16, cores=2))
     assert chosen.rows <= 12 or chosen.columns > chosen.width
 
 
 @pytest.mark.parametrize("hardware", [WIDE, NARROW])
 def test_every_setting_divides_and_fits_the_registers(hardware):
     made = winograd4.rewrite(convolution(28, 28, inputs=24, outputs=72))
-    found = winograd.match(blank(made))  # type: ignore[arg-type]
+    found = WINOGRAD.match(blank(made))  # type: ignore[arg-type]
     assert found is not None
-    every = list(winograd.settings(found, hardware))
-    assert winograd.fill(found, hardware) in every
+    every = list(WINOGRAD.settings(found, hardware))
+    assert WINOGRAD.fill(found, hardware) in every
     for knobs in every:
         vectors = knobs.columns // knobs.width
         assert knobs.rows * vectors + vectors + 1 <= hardware.registers

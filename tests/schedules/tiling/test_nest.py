@@ -6,7 +6,7 @@ from tvm.s_tir import Schedule
 
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.tile import Tile, settings
 from tests.schedules.engines.test_static import module_of
@@ -36,7 +36,7 @@ def test_tiles_are_numbered_as_in_the_example():
 def test_loops_are_those_of_the_example():
     sch, found = dense()
     assert TILE in settings(found, WIDE)
-    contraction.apply(sch, found, TILE)
+    CONTRACTION.apply(sch, found, TILE)
     script = sch.mod.script()
     assert extents(script) == [3, 64, 32, 57, 6, 2, 16, 64, 1, 6, 2, 16, 6, 2, 16]
     assert "T_matmul_packed = T.sblock_alloc_buffer((3, 64, 32))" in script
@@ -50,13 +50,13 @@ def test_weights_of_a_convolution_are_packed_by_strips(kernel, copy):
     sch = Schedule(module_of(*conv((56, 56), (64, 64), kernel=kernel)))
     found = served(sch)
     assert (found.height, found.breadth) == (3136 if kernel == 1 else 56, 64)
-    contraction.apply(sch, found, TILE)
+    CONTRACTION.apply(sch, found, TILE)
     assert f"conv2d_nhwc_packed = T.sblock_alloc_buffer({copy})" in sch.mod.script()
 
 
 def test_a_row_of_a_padded_image_is_written_in_three_parts():
     sch = Schedule(module_of(*conv((56, 56), (64, 64))))
-    contraction.apply(sch, served(sch), TILE)
+    CONTRACTION.apply(sch, served(sch), TILE)
     script = sch.mod.script()
     assert "if v_2 >= 1 and v_2 < 57:" in script
     assert extents(script)[:9] == [58, 4, 16, 224, 16, 4, 16, 232, 16]

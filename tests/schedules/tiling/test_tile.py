@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.template import told
+from autopipe.schedules.templates.template import knob_values
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
 from autopipe.schedules.tiling.promise import estimate, fill
@@ -100,8 +100,8 @@ def test_cores_divide_rows_where_the_weights_are_less_than_what_they_share():
 
 def test_records_leave_out_a_knob_at_its_default():
     tile = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1)
-    assert told(tile).keys().isdisjoint({"fetched", "ahead"})
-    assert told(replace(tile, fetched=True)) == {**told(tile), "fetched": True}
+    assert knob_values(tile).keys().isdisjoint({"fetched", "ahead"})
+    assert knob_values(replace(tile, fetched=True)) == {**knob_values(tile), "fetched": True}
 
 
 @pytest.mark.parametrize(

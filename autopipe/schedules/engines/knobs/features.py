@@ -21,7 +21,7 @@ Features = Mapping[str, Column]
 def features(space: Space) -> Features:
     """Return the features of each setting of a space. They are known before any measurement."""
     knobs, size = values(space), len(space.settings)
-    numbers = [(name, n) for name, n in _numbers("found", space.served.found) if "=" not in name]
+    numbers = [(name, n) for name, n in _numbers("function", space.served.match) if "=" not in name]
     facts = {name: np.full(size, number, np.float32) for name, number in numbers}
     found: dict[str, Column] = {**knobs, **facts}
     if (guesses := estimates(space)) is not None:
@@ -37,10 +37,12 @@ def features(space: Space) -> Features:
 def estimates(space: Space) -> Column | None:
     """Return the template's estimate of each setting, in its own unit; None if it has none."""
     served = space.served
-    estimate = getattr(served.template, "estimate", None)
-    if estimate is None:
-        return None
-    times = [estimate(served.found, knobs, space.hardware) for knobs in space.settings]
+    times = []
+    for knobs in space.settings:
+        time = served.template.estimate(served.match, knobs, space.hardware)
+        if time is None:
+            return None
+        times.append(time)
     return np.array(times, np.float32)
 
 

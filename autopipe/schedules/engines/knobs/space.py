@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.serve import Served
+from autopipe.schedules.templates.serve import AnyServed
 from autopipe.schedules.templates.template import dump
 
 LARGEST: Final = 20_000
@@ -17,15 +17,15 @@ LARGEST: Final = 20_000
 class Space:
     """Settings of one template for one function; a tuner speaks of them by their index."""
 
-    served: Served
+    served: AnyServed
     hardware: HardwareParams
     settings: Sequence[Any]
     """Frozen dataclasses of JSON values; the one that was filled without measuring is the first."""
 
     @classmethod
-    def of(cls, served: Served, hardware: HardwareParams, seed: int) -> "Space":
+    def of(cls, served: AnyServed, hardware: HardwareParams, seed: int) -> "Space":
         """Return the settings of a template for a function."""
-        every = served.template.settings(served.found, hardware)
+        every = served.template.settings(served.match, hardware)
         others = (knobs for knobs in every if knobs != served.knobs)
         some = _some(others, LARGEST - 1, random.Random(seed))  # noqa: S311 - no secret
         return cls(served, hardware, (served.knobs, *some))

@@ -1,7 +1,10 @@
-"""Template for reductions along memory whose sizes are open: softmax, normalizations, means.
+"""Template for reductions along rows of any length: softmax, normalizations, means.
 
-It does what `row_reduction` does to static functions, but writes the loops itself: the length of a
-row may be no multiple of a vector. Each step of a row is done while the row is in the cache.
+Each step of a row is done while the row is in the cache: in whole vectors, then in what is left of
+one. Sizes may be dynamic. Of static functions this is for rows that whole vectors do not divide,
+and for those that sum elementary functions of a row, such as a softmax: it sums as it computes, and
+fewer partial results leave registers to the function. Template `row_reduction` does the others by
+primitives of TVM.
 
 Example: the sum of each row of x [rows, length], with vectors of 16.
 
@@ -11,9 +14,10 @@ Example: the sum of each row of x [rows, length], with vectors of 16.
             partial[0:16] += x[row, 16 * step : 16 * step + 16]
         for rest in range(length % 16):
             partial[rest] += x[row, length // 16 * 16 + rest]
-        y[row] = partial[0] + partial[1] + ... + partial[15]
+        y[row] = partial[0] + partial[1] + ... + partial[15]    # halves of vectors first
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -22,16 +26,17 @@ from typing import Any, Final
 
 import tvm
 from tvm.ir import Expr, TensorLoad
-from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir import SBlock, Schedule
 from tvm.script.ir_builder import IRBuilder
-from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
+from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
     enough,
+    extents_of,
     is_spatial,
     lengths_of,
     number_of,
@@ -44,31 +49,40 @@ from autopipe.schedules.analysis.expressions import (
     either,
     elements,
     lanes,
-    loads_of,
     substitute,
     unfold,
     whole,
 )
-from autopipe.schedules.analysis.row_axes import StoredValue, count_row_axes, stores_of
-from autopipe.schedules.analysis.rows import blocks_of, cost, inline, is_step, one_result
+from autopipe.schedules.analysis.row_axes import (
+    StoredValue,
+    combines_terms,
+    count_row_axes,
+    stores_of,
+)
+from autopipe.schedules.analysis.rows import blocks_of, cost, count, inline, is_step, one_result
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import rewrite
-from autopipe.schedules.templates import row_reduction
-
-NAME: Final = "open_rows"
-VERSION: Final = 1
-OPEN: Final = True
-STATIC: Final = False
-"""Static functions are for `row_reduction` and `odd_rows`."""
+from autopipe.schedules.templates.row_reduction import LEAST_WORK, ROW_REDUCTION
+from autopipe.schedules.templates.template import Template
 
 _FEW: Final = 4
 """Up to so many partial results are combined one by one."""
 
-_COMBINED: Final = (tvm.tirx.Add, tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Mul)
+_VECTOR: Final = 8
+"""Elements by which a row is divided where `row_reduction` makes vectors of all of it."""
+
+_LONG: Final = 1024
+"""Elements of a row from which on `row_reduction` takes as many vectors as hide latency, and guards
+what is left over: LLVM makes no vectors of that loop where indices have 64 bits."""
+_WHOLE: Final = 64
+"""Elements of so many vectors of 512 bits."""
+
+_LEAST: Final = 32
+"""Elements of the shortest row that pays."""
 
 
 @dataclass(frozen=True, slots=True)
-class OpenRows:
+class RowLoops:
     """What the knobs depend on."""
 
     leading: int
@@ -77,6 +91,10 @@ class OpenRows:
     """Size of a result of the reductions, in bits."""
     inlined: tuple[str, ...]
     """Blocks that are computed where they are read."""
+    is_dynamic: bool
+    """Whether sizes are dynamic."""
+    whole: bool
+    """Whether template `row_reduction` makes whole vectors of all rows, and is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,74 +105,86 @@ class RowVectors:
     """Elements in a vector, and partial results of a reduction."""
 
 
-def match(sch: Schedule) -> OpenRows | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
-    reduction = row_reduction.match(sch)
-    if reduction is None:
-        return None
-    trial = sch.copy()
-    names = [trial.get(rv).name_hint for rv in blocks_of(trial)]
-    inline(trial)
-    blocks = [trial.get(rv) for rv in blocks_of(trial)]
-    left = {block.name_hint for block in blocks}
-    if not one_result(trial) or not all(map(_is_combined, blocks)):
-        return None
-    leading = count_row_axes(blocks)
-    if leading is None:
-        return None
-    return OpenRows(leading, reduction.bits, tuple(name for name in names if name not in left))
+class RowsTemplate(Template[RowLoops, RowVectors]):
+    """Reductions along rows of any length."""
+
+    name = "rows"
+    version = schedule_version("rows")
+    serves_dynamic = True
+
+    def match(self, sch: Schedule) -> RowLoops | None:
+        """Return what the knobs depend on, or None if the function is for another template."""
+        reduction = ROW_REDUCTION.match(sch)
+        if reduction is None:
+            return None
+        trial = sch.copy()
+        steps = [trial.get(rv) for rv in blocks_of(trial)]
+        inline(trial)
+        blocks = [trial.get(rv) for rv in blocks_of(trial)]
+        left = {block.name_hint for block in blocks}
+        if not one_result(trial) or not all(map(combines_terms, blocks)):
+            return None
+        leading = count_row_axes(blocks)
+        if leading is None:
+            return None
+        odd = any(map(_is_odd, steps)) or _sums_functions(steps)
+        return RowLoops(
+            leading, reduction.bits,
+            tuple(step.name_hint for step in steps if step.name_hint not in left),
+            is_dynamic=False, whole=not odd or reduction.row < _LEAST or len(steps) == 1,
+        )  # fmt: skip
+
+    def prove_at_every_size(self, sch: Schedule, match: RowLoops) -> RowLoops | None:
+        """Return a match at specialized sizes with the rows of the function for every size.
+
+        An axis that probably has one element may have more: [1, 1, 64] at specialized sizes may be
+        rows of 64 along two axes, [batch, length, 64].
+        """
+        trial = sch.copy()
+        for name in match.inlined:
+            trial.compute_inline(trial.get_sblock(name))
+        leading = count_row_axes([trial.get(rv) for rv in blocks_of(trial)])
+        if leading is None:
+            return None
+        return replace(match, leading=leading, is_dynamic=True, whole=False)
+
+    def is_asked_last(self, match: RowLoops) -> bool:
+        """Tell whether `row_reduction`, whose knobs are more, makes whole vectors of all rows."""
+        return match.whole
+
+    def settings(self, match: RowLoops, hardware: HardwareParams) -> Iterator[RowVectors]:
+        """Yield vectors of several registers, and of half a one where sizes are dynamic."""
+        lanes = hardware.lanes(match.bits)
+        counts = (1, 2, 1 / 2) if match.is_dynamic else (2, 1, 4)
+        widths = (int(count * lanes) for count in counts)
+        yield from (RowVectors(width) for width in widths if width)
+
+    def fill(self, match: RowLoops, hardware: HardwareParams) -> RowVectors:
+        """Return the knobs for a processor, without measuring."""
+        return next(self.settings(match, hardware))
+
+    def apply(self, sch: Schedule, match: RowLoops, knobs: RowVectors) -> None:
+        """Schedule the function. Raises ScheduleError where TVM refuses."""
+        known = known_of(sch.mod["main"])
+        for name in match.inlined:
+            sch.compute_inline(sch.get_sblock(name))
+        if known is None:  # a row that is no longer than a page is then on the stack
+            for rv in blocks_of(sch)[:-1]:
+                sch.set_scope(rv, 0, "local")
+        blocks = [sch.get(rv) for rv in blocks_of(sch)]
+        rewrite(sch, _write(blocks, match, knobs.width, known))
 
 
-def at_every_size(sch: Schedule, found: OpenRows) -> OpenRows | None:
-    """Return a match at likely sizes with the rows of the function for every size.
-
-    An axis that probably has one element may have more: [1, 1, 64] at likely sizes may be rows of
-    64 along two axes, [batch, length, 64].
-    """
-    trial = sch.copy()
-    for name in found.inlined:
-        trial.compute_inline(trial.get_sblock(name))
-    leading = count_row_axes([trial.get(rv) for rv in blocks_of(trial)])
-    return None if leading is None else replace(found, leading=leading)
-
-
-def settings(found: OpenRows, hardware: HardwareParams) -> Iterator[RowVectors]:
-    """Yield the vectors of half, one and two registers."""
-    lanes = hardware.lanes(found.bits)
-    yield from (RowVectors(width) for width in (lanes, 2 * lanes, lanes // 2) if width)
-
-
-def fill(found: OpenRows, hardware: HardwareParams) -> RowVectors:
-    """Return the knobs for a processor, without measuring."""
-    return next(settings(found, hardware))
-
-
-def apply(sch: Schedule, found: OpenRows, knobs: RowVectors) -> None:
-    """Schedule the function. Raises ScheduleError where TVM refuses."""
-    known = known_of(sch.mod["main"])
-    if known is None:
-        raise ScheduleError("no size is open")
-    write(sch, found, knobs.width, known)
-
-
-def write(sch: Schedule, found: OpenRows, width: int, known: OpenSizes | None) -> None:
-    """Make the loop over rows the body of a function; without `known` its sizes are numbers."""
-    for name in found.inlined:
-        sch.compute_inline(sch.get_sblock(name))
-    if known is None:  # a row that is no longer than a page is then on the stack
-        for rv in blocks_of(sch)[:-1]:
-            sch.set_scope(rv, 0, "local")
-    blocks = [sch.get(rv) for rv in blocks_of(sch)]
-    rewrite(sch, _write(blocks, found, width, known))
+ROWS: Final = RowsTemplate()
 
 
 def _write(
-    blocks: Sequence[SBlock], found: OpenRows, width: int, known: OpenSizes | None
+    blocks: Sequence[SBlock], match: RowLoops, width: int, known: OpenSizes | None
 ) -> tvm.tirx.Stmt:
     """Return the loop over all rows, in parallel where that pays."""
     with IRBuilder() as builder:
         for parallel in either(_pays(blocks, known)):
-            _rows(blocks, found, width, T.parallel if parallel else T.serial)
+            _rows(blocks, match, width, T.parallel if parallel else T.serial)
     return builder.get()
 
 
@@ -162,12 +192,12 @@ def _pays(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
     """Tell whether threads pay; a condition if that hangs on open sizes."""
     steps = ([cost(one), *lengths_of(one), *lengths_of(one, spatial=False)] for one in blocks)
     work = [product_of(lengths) for lengths in steps]
-    return enough([sum(work[1:], start=work[0])], row_reduction.LEAST_WORK, known)
+    return enough([sum(work[1:], start=work[0])], LEAST_WORK, known)
 
 
-def _rows(blocks: Sequence[SBlock], found: OpenRows, width: int, loop: Any) -> None:  # noqa: ANN401 - a function of TVM's builder
+def _rows(blocks: Sequence[SBlock], match: RowLoops, width: int, loop: Any) -> None:  # noqa: ANN401 - a function of TVM's builder
     """Write the loop over all rows."""
-    rows = lengths_of(blocks[-1])[: found.leading]
+    rows = lengths_of(blocks[-1])[: match.leading]
     dtype = blocks[-1].iter_vars[0].var.ty.dtype
     number = partial(number_of, dtype=dtype)
     with loop(number(0), number(product_of(rows))) as job, T.sblock("rows"):
@@ -297,25 +327,13 @@ def _combined(
     return values[0]
 
 
-def _is_combined(block: SBlock) -> bool:
-    """Tell whether a block is an assignment, or combines its results with terms by one operator."""
-    if is_spatial(block):
-        return isinstance(block.body, BufferStore)
-    try:
-        stores = stores_of(block.body)
-    except AttributeError:
-        return False
-    totals = [buffer for buffer, _, _ in stores]
-    return all(
-        isinstance(value, _COMBINED) and _adds_to(value, buffer, totals)
-        for buffer, value, _ in stores
-    )
+def _is_odd(block: SBlock) -> bool:
+    """Tell whether a block reduces rows of such a length; that is soon told."""
+    row = math.prod(extents_of(block, spatial=False))
+    return (row >= _LEAST and row % _VECTOR > 0) or (row >= _LONG and row % _WHOLE > 0)
 
 
-def _adds_to(value: tvm.ir.Expr, total: tvm.ir.Var, totals: Sequence[tvm.ir.Var]) -> bool:
-    """Tell whether one side of an operator is the total, and the other one hangs on none."""
-    sides = (value.a, value.b)
-    own = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
-    if own not in ([True, False], [False, True]):
-        return False
-    return not any(among(load.source, totals) for load in loads_of(sides[own.index(False)]))
+def _sums_functions(blocks: Sequence[SBlock]) -> bool:
+    """Tell whether a row of elementary functions, such as exp, is computed and then reduced."""
+    last = max((at for at, block in enumerate(blocks) if not is_spatial(block)), default=-1)
+    return any(count(block) > _LEAST and cost(block) > 1 for block in blocks[: last + 1])

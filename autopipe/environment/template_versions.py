@@ -1,0 +1,40 @@
+"""Names and versions of our schedule templates, for commands that import no TVM.
+
+They are a fact in the keys of the stages that go by templates. The classes in
+`autopipe/schedules/templates/` read the first number here, which is in the records of schedules.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
+    "attention": "1.0",
+    "by_hand": "1.0",
+    "contraction": "2.0",
+    "dot_product": "4.0",
+    "elementwise": "7.1",
+    "library_call": "1.0",
+    "long_rows": "2.0",
+    "open_movement": "1.0",
+    "recurrence": "6.0",
+    "reduction": "4.0",
+    "regions": "1.0",
+    "rolling": "1.0",
+    "row_reduction": "1.0",
+    "rows": "1.0",
+    "sequence": "2.0",
+    "tile_product": "3.0",
+    "tiled_reduction": "2.0",
+    "transpose": "1.0",
+    "turned": "1.0",
+    "window": "1.0",
+    "winograd": "1.0",
+}
+"""Raise the first number of a template when the same knobs make another schedule: records of the
+old one no longer count. Raise the second number when it serves other functions or fills other
+knobs: records still count. Either way the stages run again."""
+
+
+def schedule_version(name: str) -> int:
+    """Return the version of the schedules that a template makes, as records state it."""
+    return int(TEMPLATE_VERSIONS[name].partition(".")[0])

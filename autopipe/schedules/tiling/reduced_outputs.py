@@ -1,0 +1,144 @@
+"""Recognizes reductions over any axes, and what their cost depends on."""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir.schedule import SBlockRV
+
+from autopipe.compiler.loops.count_operations import longest
+from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static, is_whole
+from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.analysis.rows import count
+from autopipe.schedules.analysis.simple_indices import simplified
+from autopipe.schedules.analysis.step_cost import bits_of, joint_steps, stride, together, work
+from autopipe.schedules.tiling.strided import apart
+
+MOST_WRITTEN: Final = 64
+"""Most steps of an output that are written out."""
+
+_MOST_BRANCHES: Final = 9
+"""Most where several results ask whether their operands may be read: TVM takes 48 s for 16."""
+
+_BRANCH: Final = "if_then_else"
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedOutputs:
+    """What the knobs depend on."""
+
+    name: str
+    """Name of the block that reduces."""
+    inlined: tuple[str, ...]
+    """Blocks that only copy an operand, or compute what is read once."""
+    before: tuple[str, ...]
+    """Other blocks that prepare operands."""
+    after: tuple[str, ...]
+    """Elementwise blocks on the result, in order."""
+    extents: tuple[int, ...]
+    steps: int
+    """Most steps of an output."""
+    constant: bool
+    """Whether all outputs have so many."""
+    joint: tuple[int, ...]
+    """Axes along which outputs have equally many steps."""
+    stride: int | None
+    """Elements from what one output reads to what its neighbour along the last axis does, the most
+    of all operands; None where that is not constant."""
+    work: int
+    """Loads and operations of a step."""
+    bits: int
+    """Size of a result, in bits; of the largest one."""
+    joint_steps: int
+    """Last steps that may be in vectors: results can be joined, and neighbours lie in memory one
+    after the other; 0 if not."""
+    most_written: int
+    """Most steps of an output that are written out."""
+    simple: bool
+    """Whether the block has one result and no block in it, as TVM's own primitives want."""
+    apart: bool
+    """Whether what neighbours in a row read is evenly apart, and not far, so that whole vectors
+    are read and shuffled."""
+    together: int
+    """Size in bits of the largest element of a step where LLVM takes a vector of steps at a time,
+    as of truths that lie one after the other; 0 where it takes one."""
+
+
+def recognize(sch: Schedule) -> ReducedOutputs | None:
+    """Return the only reduction of a function, or None if it has none, or several."""
+    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    if not all(map(is_static, blocks)):
+        return None
+    at = next((i for i, block in enumerate(blocks) if _reduces(block)), None)
+    if at is None or any(_reduces(block) for block in blocks[at + 1 :]):
+        return None
+    names = [block.name_hint for block in blocks]
+    copies = tuple(name for name, block in zip(names[:at], blocks, strict=False) if is_copy(block))
+    trial = sch.copy()
+    for name in copies:
+        trial.compute_inline(trial.get_sblock(name))
+    block = trial.get_sblock(names[at])
+    once: tuple[str, ...] = ()
+    while producers := _read_once(trial, block, set(names[:at]) - {*copies, *once}):
+        for name in producers:
+            trial.compute_inline(trial.get_sblock(name))
+        once += producers
+    reduction = Reduction.of(simplified(trial.get(trial.get_sblock(names[at]))))
+    if reduction is None or not is_whole(sch, sch.get_sblock(names[at])):
+        return None
+    reduction = reduction.narrowed()
+    if any(_long(extents_of(b)) != _long(reduction.extents) for b in blocks[at + 1 :]):
+        return None
+    steps = [longest(step, reduction.axes, reduction.extents) for step in reduction.steps]
+    if not all(map(math.isfinite, steps)):
+        return None
+    several, branches = len(reduction.reducer.stores) > 1, reduction.reducer.branches()
+    return ReducedOutputs(
+        name=names[at], inlined=(*copies, *once),
+        before=tuple(name for name in names[:at] if name not in {*copies, *once}),
+        after=tuple(names[at + 1 :]), extents=reduction.extents,
+        steps=math.prod(map(int, steps)),
+        constant=all(isinstance(step, int) for step in reduction.steps),
+        joint=tuple(a for a, _ in enumerate(reduction.extents) if not reduction.hangs_on(a)),
+        stride=stride(reduction), work=work(reduction),
+        bits=max(bits_of(store.buffer) for store in reduction.reducer.stores),
+        joint_steps=joint_steps(reduction),
+        most_written=_MOST_BRANCHES if several and branches else MOST_WRITTEN,
+        simple=not several and not is_spatial(reduction.block),
+        apart=_evenly(reduction), together=together(reduction),
+    )  # fmt: skip
+
+
+def _evenly(reduction: Reduction) -> bool:
+    """Return `apart` of `ReducedOutputs`."""
+    if not reduction.constant or not reduction.axes or reduction.reducer.branches():
+        return False
+    buffers = [load.source for load in reduction.loads]
+    buffers += [store.buffer for store in reduction.reducer.finals]
+    return "bool" not in {str(one.ty.dtype) for one in buffers} and apart(reduction) is not None
+
+
+def _reduces(block: SBlock) -> bool:
+    """Tell whether a block reduces, or has a block in it that does."""
+    return not is_spatial(block) or not hasattr(block.body, "value")
+
+
+def _read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> tuple[str, ...]:
+    """Return the blocks right before a reduction whose elements it reads once, in order.
+
+    A block with a border stays: vectors could not be made of its branches.
+    """
+    runs = count(sch.get(block))
+    names = []
+    for one in sch.get_producers(block):
+        producer = sch.get(one)
+        own = producer.name_hint in before and len(sch.get_consumers(one)) == 1
+        if own and 0 < runs <= count(producer) and _BRANCH not in str(producer.body):
+            names.append(producer.name_hint)
+    return tuple(names)
+
+
+def _long(extents: Sequence[int]) -> tuple[int, ...]:
+    return tuple(extent for extent in extents if extent > 1)
