@@ -16,8 +16,11 @@ from autopipe.backends.cpu import CPU
 from autopipe.compiler.target.target import backend_of, host_of
 from autopipe.errors import TargetError
 
+LINE_BYTES: Final = 64
+"""Bytes of a cache line."""
+
 _LONG: Final = 512
-"""Bits of a line of a cache, and of the longest registers."""
+"""Bits of the longest vector registers."""
 
 BYTE: Final = 0.0112
 """Nanoseconds for a byte that lies in the second-level cache, in vectors."""

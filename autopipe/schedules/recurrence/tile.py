@@ -18,6 +18,7 @@ from autopipe.schedules.analysis.blocks import Extent, number_of
 from autopipe.schedules.analysis.dot_products import instruction
 from autopipe.schedules.analysis.expressions import elements
 from autopipe.schedules.divisors import divisors
+from autopipe.schedules.hardware import LINE_BYTES
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import BYTES, UnitBlocking
 from autopipe.schedules.recurrence.packing import PackedGates, first
@@ -34,9 +35,6 @@ _ROUNDED: Final = frozenset({STATE_BYTES, BYTE_SUMS, RANGE, SPAN})
 
 _LANES: Final = 16
 """Most hidden units in a vector: those of the longest registers there are."""
-
-_LINE: Final = 64
-"""Bytes of a cache line."""
 
 _SOON: Final = (0, 3, 1)
 """How LLVM takes a prefetch: for reading, into the nearest cache, as data."""
@@ -131,7 +129,7 @@ class UnitTile:
 
         It comes from far away: it is larger than a cache, and each number is read once.
         """
-        line = _LINE // np.dtype(self.run.tensors.form.dtype).itemsize
+        line = LINE_BYTES // np.dtype(self.run.tensors.form.dtype).itemsize
         for gate in gates:
             with T.unroll(number(0), number(self.run.knobs.rows)) as row:
                 for unit in range(0, self.run.knobs.width, line):

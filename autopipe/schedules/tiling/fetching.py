@@ -25,7 +25,6 @@ fetch does nothing.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import tvm
 import tvm_ffi
@@ -35,9 +34,7 @@ from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.expressions import loads_of
-
-_LINE: Final = 512
-"""Bits in a line of a cache."""
+from autopipe.schedules.hardware import LINE_BYTES
 
 _TO_READ, _TO_WRITE = (0, 3, 1), (1, 3, 1)
 """How LLVM takes a prefetch: for reading or writing, into the nearest cache, as data."""
@@ -45,7 +42,7 @@ _TO_READ, _TO_WRITE = (0, 3, 1), (1, 3, 1)
 
 def line(bits: int) -> int:
     """Return how many elements of so many bits are in a line."""
-    return _LINE // bits
+    return 8 * LINE_BYTES // bits
 
 
 def residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.hardware import LINE_BYTES, HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings, steps_ahead
@@ -29,9 +29,6 @@ _BAND: Final = 4
 
 _STORE, _TILE = 2, 20
 """Cycles to clear and to write one vector of sums, and further cycles of a tile."""
-
-_LINE: Final = 512
-"""Bits in a line of a cache."""
 
 _WAIT: Final = 10
 """Cycles that a tile waits for each line of the result, unless it was fetched."""
@@ -122,9 +119,8 @@ def _shares_lines(contraction: Contraction, tile: Tile, hardware: HardwareParams
     Example: 28 x 28 pixels of 104 channels, of as many, tiles of 6 x 16: 238 us in place of 279.
     """
     lines = contraction.lines
-    parted = (
-        tile.columns * contraction.bits % _LINE or contraction.breadth * contraction.bits % _LINE
-    )
+    line = 8 * LINE_BYTES
+    parted = tile.columns * contraction.bits % line or contraction.breadth * contraction.bits % line
     held = contraction.breadth * math.prod(contraction.terms) * contraction.bits // 8
     grouped = lines.granule < contraction.breadth
     alone = grouped or sum(term > 1 for term in contraction.terms) <= 1
@@ -154,7 +150,7 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     bands = -(-contraction.height // tile.rows)
     jobs = strips * bands * math.prod(contraction.extents[axis] for axis in contraction.others)
     tile_cycles = math.prod(contraction.terms) * step + sums * _STORE + _TILE
-    lines = tile.rows * -(-tile.columns * contraction.bits // _LINE)
+    lines = tile.rows * -(-tile.columns * contraction.bits // (8 * LINE_BYTES))
     waits = lines * _WAIT if _far(contraction, hardware) and not tile.fetched else 0
     tile_cycles += waits + (lines / _UNITS if tile.fetched else 0)
     cores = hardware.cores if pays_for_threads(contraction) else 1
