@@ -292,7 +292,7 @@ def _onnx(model: str) -> tuple[list[str], _Run]:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(model)
-    return evaluator.output_names, lambda inputs: evaluator.run(None, inputs)
+    return evaluator.output_names, lambda inputs: list(evaluator.run(None, inputs))
 
 
 def _array(name: str, value: object) -> np.ndarray:

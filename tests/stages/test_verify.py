@@ -182,8 +182,8 @@ def test_a_constant_reference_is_reported(context, tmp_path, model):
 
     graph = onnx.load(model / "reference.onnx")
     for tensor in graph.graph.initializer:
-        zeros = np.zeros_like(numpy_helper.to_array(tensor))
-        tensor.CopyFrom(numpy_helper.from_array(zeros, tensor.name))
+        empty = np.zeros_like(numpy_helper.to_array(tensor))
+        tensor.CopyFrom(numpy_helper.from_array(empty, tensor.name))
     save_imported(graph, tmp_path)
     small_build.save_library(tmp_path, "for i, j in T.grid(4, 8):\n    C[i, j] = T.float32(0)")
     from safetensors.numpy import save_file

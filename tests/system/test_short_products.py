@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import Any
 
 import numpy as np
 import onnx
@@ -46,9 +47,11 @@ def write(folder):
     random = np.random.default_rng(0)
     scales = {name: (2 / np.prod(shape[:1] if len(shape) == 2 else shape[1:])) ** 0.5
               for name, shape in SHAPES.items()}  # fmt: skip
-    weights = [numpy_helper.from_array(np.float32(random.standard_normal(shape) * scales[name]),
-                                       name) for name, shape in SHAPES.items()]  # fmt: skip
-    steps: list[tuple[str, tuple[object, ...], dict[str, object]]] = [
+    arrays = {name: random.standard_normal(shape) * scales[name] for name, shape in SHAPES.items()}
+    weights = [
+        numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()
+    ]
+    steps: list[tuple[str, tuple[object, ...], dict[str, Any]]] = [
         ("Conv", ("x", "stem"), {"pads": [1] * 4}), ("Relu", (0,), {}), ("Conv", (1, "point"), {}),
         ("Relu", (2,), {}), ("Conv", (3, "three"), {"pads": [1] * 4}), ("Add", (4, 3), {}),
         ("Relu", (5,), {}), ("Conv", (6, "deep"), {"pads": [1] * 4, "group": 32}),

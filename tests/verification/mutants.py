@@ -110,7 +110,7 @@ def mutants(made) -> Iterator[tuple[str, onnx.ModelProto]]:
                 yield f"{what} of {tensor.name}", other
         if tensor.name == "most":
             other = onnx.ModelProto.FromString(made.SerializeToString())
-            changed = numpy_helper.from_array(np.float32(2.0), tensor.name)
+            changed = numpy_helper.from_array(np.array(2.0, np.float32), tensor.name)
             other.graph.initializer[position].CopyFrom(changed)
             yield "a bound of a clip", other
     for position, node in enumerate(made.graph.node):

@@ -126,8 +126,8 @@ def test_a_model_of_bytes_that_takes_integers_may_round_as_moved_weights_do(tmp_
     random = np.random.default_rng(0)
     table = (random.integers(-100, 100, (9, 6)) + 0.5).astype("f4") * np.float32(1 / 64)
     last = random.standard_normal((6, 4)).astype("f4")
-    steps = [numpy_helper.from_array(np.float32(1 / 64), "s"),
-             numpy_helper.from_array(np.int8(0), "z")]  # fmt: skip
+    steps = [numpy_helper.from_array(np.array(1 / 64, np.float32), "s"),
+             numpy_helper.from_array(np.array(0, np.int8), "z")]  # fmt: skip
     nodes = [
         helper.make_node("Gather", ["table", "x"], ["row"]),
         helper.make_node("QuantizeLinear", ["row", "s", "z"], ["bytes"]),

@@ -161,10 +161,10 @@ def test_a_remainder_of_negative_integers_is_tried(verified):
     graph = helper.make_graph([node], "g", [port], [out], [seven])
     opset = helper.make_opsetid("", 17)
     made = helper.make_model(graph, opset_imports=[opset], ir_version=8)
-    seven = np.int32(7)
-    verified(made, lambda given: [np.mod(given["x"], seven)])
+    divisor = np.int32(7)
+    verified(made, lambda given: [np.mod(given["x"], divisor)])
     with pytest.raises(GateError, match="case 'signed'"):
-        verified(made, lambda given: [np.fmod(given["x"], seven)])
+        verified(made, lambda given: [np.fmod(given["x"], divisor)])
 
 
 def test_an_edge_that_the_reference_refuses_is_skipped(verified):

@@ -49,19 +49,19 @@ STORED = [
     numpy_helper.from_array(np.array([[0.5, 2.0], [1.0, 0.1]], "float32"), "blocks"),
     numpy_helper.from_array(np.array([[100, 3], [0, 9]], "uint8"), "zeros"),
     numpy_helper.from_array(np.full((1, 2, 5, 3), 1e-3, "float32"), "block_scale"),
-    numpy_helper.from_array(np.float32(-INF), "least"),
-    numpy_helper.from_array(np.int64(-1), "last"),
+    numpy_helper.from_array(np.array(-INF, np.float32), "least"),
+    numpy_helper.from_array(np.array(-1, np.int64), "last"),
     numpy_helper.from_array(np.array([[[[5, 7], [13, 15]]]]), "there"),
     ints("batch", 0, 0),
     ints("first_two", 0, 1),
-    numpy_helper.from_array(np.int64(6), "depth"),
+    numpy_helper.from_array(np.array(6, np.int64), "depth"),
     ints("image", 1, 1, 4, 4),
     ints("around", 1, 0, 0, 2),
     ints("no_axes"),
     ints("sizes", 4, 3),
     ints("one", 1),
-    numpy_helper.from_array(np.int64(3), "cube"),
-    numpy_helper.from_array(np.float32(2.0), "square"),
+    numpy_helper.from_array(np.array(3, np.int64), "cube"),
+    numpy_helper.from_array(np.array(2.0, np.float32), "square"),
 ]
 
 CUBIC = {"mode": "cubic"}
@@ -171,7 +171,7 @@ def test_operators_compute_what_onnx_defines(made, tmp_path):
 )
 def test_what_is_not_computed_as_onnx_defines_it_is_refused_by_name(made, said, tmp_path):
     stored = [
-        numpy_helper.from_array(np.float32(0.5), "half"),
+        numpy_helper.from_array(np.array(0.5, np.float32), "half"),
         numpy_helper.from_array(np.ones((), "bool"), "yes"),
         numpy_helper.from_array(np.array([[0, 0, 1, 1]], "float32"), "rois"),
         ints("batch", 0),

@@ -62,6 +62,7 @@ def merged(cases, opset):
             continue
         for field in ("node", "input", "output", "initializer"):
             getattr(whole, field).extend(getattr(part, field))
+    assert whole is not None
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(whole, opset_imports=opsets, ir_version=10), feeds
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from onnx import FunctionProto
+from onnx import FunctionProto, NodeProto, TensorProto
 from tvm.ir import Expr
 
 from autopipe.compiler.frontends.moments import Kind, Moments
@@ -25,7 +25,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
 from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 ONNX: Final = ""
 """The domain of ONNX's own operators."""
@@ -48,7 +48,7 @@ SizeDtype = Callable[[Sequence[str], Attributes], str]
 ControlConverter = Callable[..., Expr]
 """Makes Relax of a node with inner graphs: (`BodyFunctions`, `ControlSite`)."""
 
-Body = Callable[[Proto, list[Operand], int], FunctionProto]
+Body = Callable[[NodeProto, list[Operand], int], FunctionProto]
 """Writes a node as simpler operators: (node, operands, opset)."""
 
 MomentRule = Callable[[list[Moments]], Moments]
@@ -57,24 +57,24 @@ MomentRule = Callable[[list[Moments]], Moments]
 RowMomentRule = Callable[[list[Moments], int], Moments]
 """The same of an operator on rows, which are so long."""
 
-SizeCheck = Callable[[Proto, Mapping[str, Shape], Mapping[str, Proto]], None]
+SizeCheck = Callable[[NodeProto, Mapping[str, Shape], Mapping[str, TensorProto]], None]
 """Raises ModelError for a node that has no place on its input: (node, static shapes by name,
 stored tensors by name)."""
 
-SizeFactor = Callable[[Proto, Mapping[str, Proto], int], Fraction | None]
+SizeFactor = Callable[[NodeProto, Mapping[str, TensorProto], int], Fraction | None]
 """By how much a node makes a side of an image smaller: (node, stored tensors, side). None where it
 is not known."""
 
-TableLimit = Callable[[Proto, set[str], Shape], int | None]
+TableLimit = Callable[[NodeProto, set[str], Shape], int | None]
 """Rows of a constant table of which a node takes a part: (node, names of values made of sizes,
 shape of the table). None where it takes another part."""
 
 
-ProductCount = Callable[[Proto, int, Shape], int]
+ProductCount = Callable[[NodeProto, int, Shape], int]
 """How many products an element of the result sums over: (node, input of the kernel, its shape)."""
 
 
-def count_matrix_products(node: Proto, slot: int, shape: Shape) -> int:
+def count_matrix_products(node: NodeProto, slot: int, shape: Shape) -> int:
     """Return how many products a matrix product sums over, from the shape of one of its factors."""
     flag = "transA" if slot == 0 else "transB"
     flipped = any(field.i for field in node.attribute if field.name == flag)

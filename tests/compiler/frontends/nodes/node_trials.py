@@ -105,7 +105,7 @@ def _has_type(array: Any, output: Any) -> bool:
 
 
 def _evaluated(model: Any, feeds: Mapping[str, Any]) -> list[Any]:
-    return list(ReferenceEvaluator(model).run(None, feeds))
+    return list(ReferenceEvaluator(model).run(None, dict(feeds)))
 
 
 def difference(found: list[Any], wanted: list[Any]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from onnx import ModelProto
 from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions, ControlSite
@@ -19,13 +20,13 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Parameters,
 )
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 HIDDEN_NAMES: Final = {"If": "autopipe_If", "Loop": "autopipe_Loop"}
 """What nodes of control flow are called before TVM sees them."""
 
 
-def hide_control_nodes(model: Proto) -> None:
+def hide_control_nodes(model: ModelProto) -> None:
     """Give the nodes of control flow their hidden names."""
     for graph in list_graphs(model.graph):
         for node in graph.node:

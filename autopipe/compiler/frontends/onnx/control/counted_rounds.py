@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import GraphProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.control.scopes import (
@@ -25,7 +25,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
 from autopipe.compiler.frontends.onnx.control.trips import Known, of_node, read_scalars
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
 from autopipe.compiler.frontends.onnx.reading.shapes import of_value
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, describe_node
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node
 from autopipe.errors import ModelError
 
 _Row = tuple[int, tuple[int, ...]]
@@ -43,7 +43,7 @@ _STATES: Final = 2
 """Inputs of a Loop, and of its body, before the states."""
 
 
-def settle_counted_loops(graph: Proto, opset: int) -> bool:
+def settle_counted_loops(graph: GraphProto, opset: int) -> bool:
     """Give loops that count themselves their number of rounds; tell whether anything was new.
 
     `graph` says what is known of shapes, and its bodies have no tensors of their own. Raises
@@ -64,7 +64,7 @@ def settle_counted_loops(graph: Proto, opset: int) -> bool:
     return changed
 
 
-def _count_rounds(node: Proto, known: Known, opset: int, most: int | None) -> int | None:
+def _count_rounds(node: NodeProto, known: Known, opset: int, most: int | None) -> int | None:
     """Return how often a loop runs that starts, at most `most` times.
 
     None where that is not known, or very often. Raises ModelError for a loop that never ends.
@@ -84,7 +84,7 @@ def _count_rounds(node: Proto, known: Known, opset: int, most: int | None) -> in
     endless = f"{describe_node(node)} never ends: nothing that its condition reads ever changes"
     try:
         for count in range(1, min(MOST if most is None else most, MOST) + 1):
-            go, *after = run.run(None, given)
+            go, *after = map(np.asarray, run.run(None, given))
             if not np.all(go):
                 return count
             if turns and _are_equal(after, [given[name] for name in changing]):
@@ -100,7 +100,7 @@ def _are_equal(one: Sequence[Array], other: Sequence[Array]) -> bool:
     return all(np.array_equal(left, right) for left, right in zip(one, other, strict=True))
 
 
-def _find_condition(node: Proto, known: Known) -> tuple[list[Proto], list[int]] | None:
+def _find_condition(node: NodeProto, known: Known) -> tuple[list[NodeProto], list[int]] | None:
     """Return the nodes that a condition is made of, and the places of the states it reads.
 
     None where it is made of anything that is not known, or of more than single numbers.
@@ -129,7 +129,7 @@ def _find_condition(node: Proto, known: Known) -> tuple[list[Proto], list[int]] 
 
 
 def _make_evaluator(
-    nodes: Sequence[Proto],
+    nodes: Sequence[NodeProto],
     given: Mapping[str, Array],
     wanted: Sequence[str],
     fixed: Mapping[str, Array],
@@ -147,7 +147,7 @@ def _make_evaluator(
     )
 
 
-def _bind_rounds(graph: Proto, node: Proto, count: int, names: Names) -> None:
+def _bind_rounds(graph: GraphProto, node: NodeProto, count: int, names: Names) -> None:
     """Give a loop a number of rounds, in the place of its condition."""
     limit = names.fresh("rounds")
     graph.initializer.append(numpy_helper.from_array(np.asarray(count, np.int64), limit))
@@ -158,7 +158,7 @@ def _bind_rounds(graph: Proto, node: Proto, count: int, names: Names) -> None:
     inner.output[0].name = always
 
 
-def _note_stack_lengths(graph: Proto, node: Proto, count: int, opset: int) -> bool:
+def _note_stack_lengths(graph: GraphProto, node: NodeProto, count: int, opset: int) -> bool:
     """Say how long what a loop stacks is; tell whether that was new."""
     states = len(node.input) - _STATES
     if len(node.output) <= states:
@@ -178,7 +178,7 @@ def _note_stack_lengths(graph: Proto, node: Proto, count: int, opset: int) -> bo
     return changed
 
 
-def _list_row_types(graph: Proto, node: Proto, opset: int) -> list[_Row | None]:
+def _list_row_types(graph: GraphProto, node: NodeProto, opset: int) -> list[_Row | None]:
     """Return dtype and shape of what each round adds to a stack; None where they are not known.
 
     ONNX's inference forgets the shapes of states, since they may change. Here they are those that
@@ -219,6 +219,6 @@ def _list_row_types(graph: Proto, node: Proto, opset: int) -> list[_Row | None]:
     return results[states:] if results[:states] == before else []
 
 
-def _read_row_type(value: Proto) -> _Row | None:
+def _read_row_type(value: ValueInfoProto) -> _Row | None:
     dtype, shape = value.type.tensor_type.elem_type, of_value(value)
     return (dtype, shape) if dtype and shape is not None else None

@@ -3,12 +3,11 @@
 So this comes before shapes are inferred. What depends on shapes is decided later, in `flatten`.
 """
 
-from onnx import helper
+from onnx import GraphProto, NodeProto, helper
 from onnx.numpy_helper import from_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names, has_control
 from autopipe.compiler.frontends.onnx.control.unroll import take_branch
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.compiler.frontends.onnx.rewriting.constants import (
     Values,
     evaluate_short,
@@ -16,7 +15,7 @@ from autopipe.compiler.frontends.onnx.rewriting.constants import (
 )
 
 
-def replace_known_branches(graph: Proto, opset: int) -> None:
+def replace_known_branches(graph: GraphProto, opset: int) -> None:
     """Put the branch that is taken into the place of each If whose condition is known.
 
     What decides on it becomes constants, too. What is wrong with a node is left to the checker.
@@ -43,7 +42,7 @@ def replace_known_branches(graph: Proto, opset: int) -> None:
     graph.node.extend(kept)
 
 
-def _read_condition(node: Proto, known: Values) -> bool | None:
+def _read_condition(node: NodeProto, known: Values) -> bool | None:
     """Return the condition of an If, None where it is not known and for any other node."""
     if node.op_type != "If" or node.domain or len(node.input) != 1:
         return None
@@ -54,7 +53,7 @@ def _read_condition(node: Proto, known: Values) -> bool | None:
     return None if value is None or value.size != 1 else bool(value.reshape(-1)[0])
 
 
-def _make_constants(values: Values) -> list[Proto]:
+def _make_constants(values: Values) -> list[NodeProto]:
     return [
         helper.make_node("Constant", [], [name], value=from_array(array, name))
         for name, array in values.items()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import onnx
+from onnx import ModelProto
 
 from autopipe.compiler.frontends.onnx.control import counted_rounds, move_invariants, scans
 from autopipe.compiler.frontends.onnx.control.lift_tensors import lift_tensors
@@ -10,11 +11,10 @@ from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
 from autopipe.compiler.frontends.onnx.reading import check_operators, memory
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
 
-def flatten_control_flow(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
+def flatten_control_flow(model: ModelProto, simplify: Callable[[ModelProto], None]) -> ModelProto:
     """Return the model with known conditions taken, and short loops unrolled.
 
     `simplify` folds constants, so that inner loops may become known once an outer one is unrolled;
@@ -42,7 +42,7 @@ def flatten_control_flow(model: Proto, simplify: Callable[[Proto], None]) -> Pro
         simplify(model)
 
 
-def _infer_model(model: Proto) -> Proto:
+def _infer_model(model: ModelProto) -> ModelProto:
     try:
         return infer_types(model)
     except onnx.shape_inference.InferenceError as error:

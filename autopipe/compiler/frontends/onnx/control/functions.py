@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm_ffi
+from onnx import GraphProto
 from tvm import relax, tirx
 from tvm.ir import Expr, GenericConst, GlobalVar, IRModule, Type
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -15,7 +16,6 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
 )
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
 # ruff: noqa: SLF001  TVM's importer has no public interface
@@ -39,7 +39,7 @@ class Around:
     """Values that are known, by name."""
 
     @classmethod
-    def of(cls, graphs: Sequence[Proto], nodes: Mapping[str, Expr]) -> "Around":
+    def of(cls, graphs: Sequence[GraphProto], nodes: Mapping[str, Expr]) -> "Around":
         """Find what bodies read, among the values of the graph they stand in."""
         read = dict.fromkeys(name for graph in graphs for name in list_captured(graph))
         missing = [name for name in read if name not in nodes]
@@ -117,7 +117,7 @@ class BodyFunctions:
 
     def body(
         self,
-        graph: Proto,
+        graph: GraphProto,
         params: Sequence[relax.Var],
         given: Mapping[str, Expr],
         opset: int,

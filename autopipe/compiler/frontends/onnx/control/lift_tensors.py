@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from onnx import helper
+from onnx import GraphProto, TensorProto, helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import (
     Names,
@@ -12,14 +12,13 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     rename_captured,
 )
 from autopipe.compiler.frontends.onnx.reading.tensors import (
-    Proto,
     list_bodies,
     list_graphs,
     read_constant,
 )
 
 
-def lift_tensors(graph: Proto) -> None:
+def lift_tensors(graph: GraphProto) -> None:
     """Move all tensors of inner graphs to the outermost graph, equal ones under one name.
 
     A body may read what is around it, so that the model stays the same.
@@ -29,7 +28,7 @@ def lift_tensors(graph: Proto) -> None:
 
 
 class _Lifting:
-    def __init__(self, graph: Proto) -> None:
+    def __init__(self, graph: GraphProto) -> None:
         self._outer = graph
         self._names = Names(graph)
         self._there = {tensor.name: _read_content(tensor) for tensor in graph.initializer}
@@ -49,14 +48,14 @@ class _Lifting:
         }
         self._made: dict[tuple[str, bytes], str] = {}
 
-    def into(self, graph: Proto) -> None:
+    def into(self, graph: GraphProto) -> None:
         """Lift the tensors of the bodies in a graph."""
         for node in graph.node:
             for inner in list_bodies(node):
                 self.into(inner)
                 self._lift(inner)
 
-    def _lift(self, graph: Proto) -> None:
+    def _lift(self, graph: GraphProto) -> None:
         moved = {tensor.name: self._place(tensor) for tensor in _list_tensors(graph)}
         del graph.initializer[:]
         for index, node in reversed(list(enumerate(graph.node))):
@@ -71,7 +70,7 @@ class _Lifting:
             moved[inside] = moved.pop(name)
         rename_captured(graph, moved)
 
-    def _place(self, tensor: Proto) -> str:
+    def _place(self, tensor: TensorProto) -> str:
         """Put a tensor into the outermost graph, if it is not there, and return its name there."""
         content = _read_content(tensor)
         if tensor.name in self._kept:
@@ -88,7 +87,7 @@ class _Lifting:
         return name
 
 
-def _list_tensors(graph: Proto) -> Iterator[Proto]:
+def _list_tensors(graph: GraphProto) -> Iterator[TensorProto]:
     """Yield the tensors of a graph, each under its name there."""
     yield from graph.initializer
     for node in graph.node:
@@ -96,7 +95,7 @@ def _list_tensors(graph: Proto) -> Iterator[Proto]:
             yield tensor
 
 
-def _read_content(tensor: Proto) -> bytes:
+def _read_content(tensor: TensorProto) -> bytes:
     """Return what a tensor holds, without its name."""
     copy = type(tensor)()
     copy.CopyFrom(tensor)

@@ -15,7 +15,7 @@ have no bodies: what moves may be large floats, which are folded where they are 
 from collections.abc import Mapping
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import GraphProto, NodeProto, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import (
     KINDS,
@@ -24,12 +24,12 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     redirect_inputs,
 )
 from autopipe.compiler.frontends.onnx.reading.shapes import of_value
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, list_bodies
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_bodies
 
 _Shapes = Mapping[str, tuple[int, ...]]
 
 
-def fold_inner_constants(graph: Proto) -> bool:
+def fold_inner_constants(graph: GraphProto) -> bool:
     """Move constant work of inner graphs to the outermost one; tell whether there was any.
 
     `graph` says what is known of shapes, and its bodies have no tensors of their own.
@@ -47,14 +47,14 @@ def fold_inner_constants(graph: Proto) -> bool:
 
 
 class _Folding:
-    def __init__(self, graph: Proto) -> None:
+    def __init__(self, graph: GraphProto) -> None:
         self._graph, self._names = graph, Names(graph)
         self._constants = {tensor.name for tensor in graph.initializer}
-        self.moved: list[Proto] = []
+        self.moved: list[NodeProto] = []
         """Nodes for the outermost graph, in order."""
         self.changed = False
 
-    def within(self, graph: Proto, around: _Shapes) -> None:
+    def within(self, graph: GraphProto, around: _Shapes) -> None:
         """Move what is constant out of a graph, and of those inside it.
 
         `around` are shapes outside of it. There are none for the body of a loop: what its states
@@ -62,7 +62,7 @@ class _Folding:
         """
         shapes = {**around, **_read_shapes(graph)} if around else {}
         results = {value.name for value in graph.output}
-        kept: list[Proto] = []
+        kept: list[NodeProto] = []
         names: dict[str, str] = {}
         for node in graph.node:
             redirect_inputs(node, names)
@@ -75,14 +75,14 @@ class _Folding:
         del graph.node[:]
         graph.node.extend(kept)
 
-    def _moves(self, node: Proto, shapes: _Shapes) -> bool:
+    def _moves(self, node: NodeProto, shapes: _Shapes) -> bool:
         if node.op_type in KINDS or node.op_type == "Dropout":  # which may draw
             return False
         return _compute_shape(node, shapes) is not None or self._constants.issuperset(
             filter(None, node.input)
         )
 
-    def _taken(self, node: Proto, shapes: _Shapes) -> list[str]:
+    def _taken(self, node: NodeProto, shapes: _Shapes) -> list[str]:
         """Take a node of a body to the outermost graph; return the new names of its outputs."""
         self.changed = True
         new = [self._names.fresh(name) if name else "" for name in node.output]
@@ -98,7 +98,7 @@ class _Folding:
         return new
 
 
-def _compute_shape(node: Proto, shapes: _Shapes) -> Array | None:
+def _compute_shape(node: NodeProto, shapes: _Shapes) -> Array | None:
     """Return what Shape or Size computes of a tensor of known shape; None for all else."""
     if node.op_type not in {"Shape", "Size"} or node.input[0] not in shapes or node.attribute:
         return None
@@ -108,7 +108,7 @@ def _compute_shape(node: Proto, shapes: _Shapes) -> Array | None:
     return np.array(np.prod(shape, dtype=np.int64))
 
 
-def _read_shapes(graph: Proto) -> _Shapes:
+def _read_shapes(graph: GraphProto) -> _Shapes:
     """Return the shapes of a graph that are known, by name."""
     values = (*graph.input, *graph.value_info)
     return {value.name: shape for value in values if (shape := of_value(value)) is not None}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import (
     Names,
@@ -21,7 +21,6 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
 from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
-    Proto,
     describe_node,
     list_bodies,
     list_graphs,
@@ -32,7 +31,7 @@ _FIRST: Final = 9
 """Before it, Scan had a batch axis, and lengths as an input."""
 
 
-def check_scans(graph: Proto, opset: int) -> None:
+def check_scans(graph: GraphProto, opset: int) -> None:
     """Raise ModelError for a Scan of a version that means something else."""
     for inner in list_graphs(graph):
         for node in inner.node:
@@ -43,14 +42,14 @@ def check_scans(graph: Proto, opset: int) -> None:
                 )
 
 
-def to_loops(graph: Proto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
+def to_loops(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
     """Put Loops in the place of the Scans of a graph and of those inside of it.
 
     `shapes` are known of what the graph reads from outside. Raises ModelError for a Scan that
     contradicts itself, or scans what has no known shape.
     """
     shapes = {**shapes, **read_static_shapes(graph)}
-    nodes: list[Proto] = []
+    nodes: list[NodeProto] = []
     for node in graph.node:
         for inner in list_bodies(node):
             to_loops(inner, shapes, names)
@@ -62,7 +61,9 @@ def to_loops(graph: Proto, shapes: Mapping[str, tuple[int, ...]], names: Names) 
 class _Scan:
     """One Scan; `scanned` are its inputs that are cut into slices."""
 
-    def __init__(self, node: Proto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
+    def __init__(
+        self, node: NodeProto, shapes: Mapping[str, tuple[int, ...]], names: Names
+    ) -> None:
         self._node, self._names, self._body = node, names, find_body(node)
         self._attributes = {
             attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
@@ -79,9 +80,9 @@ class _Scan:
         ):
             raise ModelError(f"{describe_node(node)} and its body differ in inputs or outputs")
         self._shapes = [self._shape(name, shapes) for name in self._scanned]
-        self._nodes: list[Proto] = []
+        self._nodes: list[NodeProto] = []
 
-    def loop(self) -> list[Proto]:
+    def loop(self) -> list[NodeProto]:
         """Return the nodes that compute the same."""
         axes = self._list("scan_input_axes", len(self._scanned))
         axes = [
@@ -101,11 +102,11 @@ class _Scan:
         loop = helper.make_node("Loop", given, results, name=self._node.name, body=inner)
         return [*self._nodes, loop, *arranged]
 
-    def _rounds(self, axes: Sequence[int], length: int) -> Proto:
+    def _rounds(self, axes: Sequence[int], length: int) -> GraphProto:
         """Return the body of the loop."""
         number, goes = self._names.fresh("round"), self._names.fresh("goes_on")
         backwards = self._list("scan_input_directions", len(self._scanned))
-        nodes: list[Proto] = []
+        nodes: list[NodeProto] = []
         at = {0: number, 1: self._names.fresh("round")}
         if 1 in backwards:
             last = self._constant(np.int64(length - 1))
@@ -130,14 +131,14 @@ class _Scan:
             nodes, self._body.name or "body", [*scalars, *given], [*ends, *left]
         )
 
-    def _arranged(self, results: list[str], length: int) -> list[Proto]:
+    def _arranged(self, results: list[str], length: int) -> list[NodeProto]:
         """Return nodes that turn what was stacked to the axes and directions that are asked for.
 
         They compute what is in `results`, which gets the names of what the loop has to compute.
         """
         axes = self._list("scan_output_axes", self._made)
         backwards = self._list("scan_output_directions", self._made)
-        nodes: list[Proto] = []
+        nodes: list[NodeProto] = []
         for index, (given, back) in enumerate(zip(axes, backwards, strict=True)):
             place = len(self._states) + index
             name = results[place]
@@ -177,7 +178,7 @@ class _Scan:
         return shapes[name]
 
 
-def _normalize_axis(axis: int, rank: int, node: Proto) -> int:
+def _normalize_axis(axis: int, rank: int, node: NodeProto) -> int:
     if not -rank <= axis < rank:
         raise ModelError(
             f"{describe_node(node)} has the axis {axis} of a tensor with {rank} dimensions"
@@ -185,11 +186,11 @@ def _normalize_axis(axis: int, rank: int, node: Proto) -> int:
     return axis % rank
 
 
-def _describe_refusal(node: Proto, attribute: str) -> str:
+def _describe_refusal(node: NodeProto, attribute: str) -> str:
     raise ModelError(f"{describe_node(node)} has a wrong attribute {attribute}")
 
 
-def _rename_value(value: Proto, name: str) -> Proto:
+def _rename_value(value: ValueInfoProto, name: str) -> ValueInfoProto:
     copy = type(value)()
     copy.CopyFrom(value)
     copy.name = name

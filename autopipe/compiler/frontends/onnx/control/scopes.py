@@ -2,23 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_bodies, list_graphs
+from onnx import GraphProto, NodeProto
+
+from autopipe.compiler.frontends.onnx.reading.tensors import list_bodies, list_graphs
 
 KINDS = frozenset({"If", "Loop", "Scan"})
 """Operators with graphs inside."""
 
 
-def find_body(node: Proto, name: str = "body") -> Proto:
+def find_body(node: NodeProto, name: str = "body") -> GraphProto:
     """Return the graph of a node that is called `name`."""
     return next(attribute.g for attribute in node.attribute if attribute.name == name)
 
 
-def has_control(graph: Proto) -> bool:
+def has_control(graph: GraphProto) -> bool:
     """Tell whether a node of a graph has graphs inside."""
     return any(node.op_type in KINDS for node in graph.node)
 
 
-def list_captured(graph: Proto) -> list[str]:
+def list_captured(graph: GraphProto) -> list[str]:
     """Return the names that a graph, or one inside it, reads from outside, in order."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     found: dict[str, None] = {}
@@ -33,7 +35,7 @@ def list_captured(graph: Proto) -> list[str]:
     return list(found)
 
 
-def rename_captured(graph: Proto, names: Mapping[str, str]) -> None:
+def rename_captured(graph: GraphProto, names: Mapping[str, str]) -> None:
     """Give other names to what a graph and those inside it read from outside."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own.update(name for node in graph.node for name in node.output)
@@ -49,7 +51,7 @@ def rename_captured(graph: Proto, names: Mapping[str, str]) -> None:
 class Names:
     """Gives names that no graph of a model has."""
 
-    def __init__(self, graph: Proto) -> None:
+    def __init__(self, graph: GraphProto) -> None:
         self._taken: set[str] = set()
         for inner in list_graphs(graph):
             self._taken.update(value.name for value in (*inner.input, *inner.output))
@@ -67,8 +69,8 @@ class Names:
 
 
 def instantiate_body(
-    graph: Proto, inputs: Sequence[str], names: Names
-) -> tuple[list[Proto], list[str]]:
+    graph: GraphProto, inputs: Sequence[str], names: Names
+) -> tuple[list[NodeProto], list[str]]:
     """Return the nodes of a body for the given inputs, and the names of its results.
 
     What the nodes compute has new names. The body has no tensors of its own.
@@ -88,7 +90,7 @@ def instantiate_body(
     return nodes, [known.get(value.name, value.name) for value in graph.output]
 
 
-def redirect_inputs(node: Proto, names: Mapping[str, str]) -> None:
+def redirect_inputs(node: NodeProto, names: Mapping[str, str]) -> None:
     """Have a node, and what is inside it, read under other names."""
     for index, name in enumerate(node.input):
         node.input[index] = names.get(name, name)

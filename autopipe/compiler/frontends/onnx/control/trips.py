@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from onnx import GraphProto, NodeProto, TensorProto
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import find_body
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
-    Proto,
     describe_node,
     read_constant,
 )
@@ -45,7 +45,7 @@ class Trips:
         return self.most if self.starts and self.goes_on else None
 
 
-def of_node(node: Proto, known: Known) -> Trips:
+def of_node(node: NodeProto, known: Known) -> Trips:
     """Return what is known of the rounds of a Loop. Raises ModelError, as `trips` does."""
     limit, condition = (*node.input, "", "")[:2]
     carried, made = len(node.input[2:]), len(find_body(node).output)
@@ -61,7 +61,7 @@ def of_node(node: Proto, known: Known) -> Trips:
 def find_trips(
     what: str,
     limit: tuple[bool, int | None],
-    graph: Proto,
+    graph: GraphProto,
     known: Known,
     *,
     starts: bool | None,
@@ -84,7 +84,7 @@ def find_trips(
     return Trips(bounded, None if most is None else max(most, 0), starts, goes_on)
 
 
-def read_scalars(graph: Proto) -> dict[str, Array]:
+def read_scalars(graph: GraphProto) -> dict[str, Array]:
     """Return the single numbers of a graph that stand in the model."""
     found = {tensor.name: to_array(tensor) for tensor in graph.initializer if _is_scalar(tensor)}
     for node in graph.node:
@@ -99,7 +99,7 @@ def read_truth(known: Known, name: str) -> bool | None:
     return bool(known[name].reshape(-1)[0]) if name in known else None
 
 
-def _find_next_condition(graph: Proto, known: Known, starts: bool | None) -> bool | None:  # noqa: FBT001
+def _find_next_condition(graph: GraphProto, known: Known, starts: bool | None) -> bool | None:  # noqa: FBT001
     """Return the condition that each round leaves behind."""
     name = graph.output[0].name
     made = {node.output[0]: node for node in graph.node if len(node.output) == 1}
@@ -111,5 +111,5 @@ def _find_next_condition(graph: Proto, known: Known, starts: bool | None) -> boo
     return starts if name == graph.input[1].name else read_truth(known, name)
 
 
-def _is_scalar(tensor: Proto) -> bool:
+def _is_scalar(tensor: TensorProto) -> bool:
     return all(dim == 1 for dim in tensor.dims)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import GraphProto, NodeProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control import scans
 from autopipe.compiler.frontends.onnx.control.scopes import (
@@ -15,7 +15,6 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
 )
 from autopipe.compiler.frontends.onnx.control.trips import Known, of_node, read_scalars, read_truth
 from autopipe.compiler.frontends.onnx.reading.tensors import (
-    Proto,
     describe_node,
     list_bodies,
     list_graphs,
@@ -39,7 +38,7 @@ class Unrolling:
         self._opset = opset
         self._left = TOTAL
 
-    def step(self, graph: Proto) -> bool:
+    def step(self, graph: GraphProto) -> bool:
         """Unroll the outermost loops and conditions of a graph; tell whether there were any.
 
         The graph says what is known of shapes. A Scan becomes a Loop. In a branch or a body of a
@@ -51,8 +50,8 @@ class Unrolling:
         scans.to_loops(graph, {}, names)
         return self._within(graph, read_scalars(graph), names)
 
-    def _within(self, graph: Proto, known: Known, names: Names) -> bool:
-        nodes: list[Proto] = []
+    def _within(self, graph: GraphProto, known: Known, names: Names) -> bool:
+        nodes: list[NodeProto] = []
         changed = False
         for node in graph.node:
             plain = self._plain(node, known, names)
@@ -64,14 +63,14 @@ class Unrolling:
         graph.node.extend(nodes)
         return changed
 
-    def _plain(self, node: Proto, known: Known, names: Names) -> list[Proto] | None:
+    def _plain(self, node: NodeProto, known: Known, names: Names) -> list[NodeProto] | None:
         """Return what takes the place of a node; None if it stays."""
         if node.op_type == "If":
             chosen = read_truth(known, node.input[0])
             return None if chosen is None else take_branch(node, names, chosen=chosen)
         return self._rounds(node, known, names) if node.op_type == "Loop" else None
 
-    def _rounds(self, node: Proto, known: Known, names: Names) -> list[Proto] | None:
+    def _rounds(self, node: NodeProto, known: Known, names: Names) -> list[NodeProto] | None:
         count = of_node(node, known).exactly
         if count is None:
             return None
@@ -82,9 +81,9 @@ class Unrolling:
         return _unroll_loop(node, count, names, self._opset)
 
 
-def _take_known_branches(graph: Proto, known: Known, names: Names) -> bool:
+def _take_known_branches(graph: GraphProto, known: Known, names: Names) -> bool:
     """Take the known conditions of an inner graph; tell whether there were any."""
-    nodes: list[Proto] = []
+    nodes: list[NodeProto] = []
     changed = False
     for node in graph.node:
         chosen = read_truth(known, node.input[0]) if node.op_type == "If" else None
@@ -100,17 +99,17 @@ def _take_known_branches(graph: Proto, known: Known, names: Names) -> bool:
     return changed
 
 
-def take_branch(node: Proto, names: Names, *, chosen: bool) -> list[Proto]:
+def take_branch(node: NodeProto, names: Names, *, chosen: bool) -> list[NodeProto]:
     """Return the nodes of the branch of an If that is taken where its condition is `chosen`."""
     graph = find_body(node, "then_branch" if chosen else "else_branch")
     nodes, results = instantiate_body(graph, [], names)
     return [*nodes, *_pass_values_on(results, node.output)]
 
 
-def _unroll_loop(node: Proto, count: int, names: Names, opset: int) -> list[Proto]:
+def _unroll_loop(node: NodeProto, count: int, names: Names, opset: int) -> list[NodeProto]:
     graph, states = find_body(node), list(node.input)[2:]
     stacked: list[list[str]] = [[] for _ in graph.output[1 + len(states) :]]
-    nodes: list[Proto] = []
+    nodes: list[NodeProto] = []
     goes = _make_constant(np.ones((), bool), names, nodes)
     for number in range(count):
         given = [_make_constant(np.int64(number), names, nodes), goes, *states]
@@ -134,12 +133,12 @@ def _unroll_loop(node: Proto, count: int, names: Names, opset: int) -> list[Prot
     return nodes
 
 
-def _pass_values_on(results: Sequence[str], wanted: Sequence[str]) -> list[Proto]:
+def _pass_values_on(results: Sequence[str], wanted: Sequence[str]) -> list[NodeProto]:
     pairs = zip(results, wanted, strict=False)
     return [helper.make_node("Identity", [made], [name]) for made, name in pairs if name]
 
 
-def _add_row(name: str, names: Names, nodes: list[Proto], opset: int) -> str:
+def _add_row(name: str, names: Names, nodes: list[NodeProto], opset: int) -> str:
     """Return a slice with an axis in front."""
     row = names.fresh(name)
     if opset < _AXES_ARE_INPUTS:
@@ -150,7 +149,7 @@ def _add_row(name: str, names: Names, nodes: list[Proto], opset: int) -> str:
     return row
 
 
-def _make_constant(value: np.generic | np.ndarray, names: Names, nodes: list[Proto]) -> str:
+def _make_constant(value: np.generic | np.ndarray, names: Names, nodes: list[NodeProto]) -> str:
     name = names.fresh("constant")
     tensor = numpy_helper.from_array(np.asarray(value), name)
     nodes.append(helper.make_node("Constant", [], [name], value=tensor))

@@ -9,6 +9,7 @@ from operator import add
 from types import MappingProxyType
 from typing import Final
 
+from onnx import ModelProto
 from tvm import relax, tirx
 from tvm.ir import Expr, IRModule, Type
 from tvm.relax.frontend.onnx import from_onnx
@@ -26,7 +27,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.conversion.converters import install_converters
 from autopipe.compiler.frontends.onnx.conversion.failing_node import NodeError, describe_error
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, name_nodes
+from autopipe.compiler.frontends.onnx.reading.tensors import name_nodes
 from autopipe.config.dimension import Dimension, terms
 from autopipe.errors import ModelError
 
@@ -38,7 +39,7 @@ _ADVICE = "do the sizes in model.inputs fit the model? If so, export it in anoth
 
 
 def to_relax(
-    model: Proto,
+    model: ModelProto,
     inputs: Sequence[Value],
     weights: Sequence[str],
     dimensions: Mapping[str, Dimension] = MappingProxyType({}),
@@ -79,7 +80,7 @@ def to_relax(
 
 
 def _convert_nodes(
-    model: Proto, shapes: Mapping[str, Sequence[Size]], extents: Extents, origins: Origins
+    model: ModelProto, shapes: Mapping[str, Sequence[Size]], extents: Extents, origins: Origins
 ) -> IRModule:
     """Convert each node once, whether its shapes are static, dynamic or data-dependent.
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, describe_node
+from onnx import NodeProto, TensorProto
+
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node
 from autopipe.errors import ModelError
 
 _Number = TypeVar("_Number", int, float)
@@ -13,9 +15,9 @@ _OUTER = 2
 
 
 def check_window(
-    node: Proto,
+    node: NodeProto,
     shapes: Mapping[str, tuple[int, ...]],
-    stored: Mapping[str, Proto],  # noqa: ARG001 - as all checks of sizes
+    stored: Mapping[str, TensorProto],  # noqa: ARG001 - as all checks of sizes
     *,
     kernel: int | None = None,
 ) -> None:
@@ -44,12 +46,12 @@ def check_window(
             raise ModelError(f"{describe_node(node)} has a window of {reach} over {padded}")
 
 
-def divide_by_stride(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction:  # noqa: ARG001
+def divide_by_stride(node: NodeProto, stored: Mapping[str, TensorProto], side: int) -> Fraction:  # noqa: ARG001
     """Return by how much a strided window makes a side of an image smaller."""
     return Fraction(max(1, read_side(_read_strides(node), side)))
 
 
-def multiply_by_stride(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction:  # noqa: ARG001
+def multiply_by_stride(node: NodeProto, stored: Mapping[str, TensorProto], side: int) -> Fraction:  # noqa: ARG001
     """Return the same of a transposed convolution, which makes it larger."""
     return Fraction(1, max(1, read_side(_read_strides(node), side)))
 
@@ -59,5 +61,5 @@ def read_side(values: Sequence[_Number], side: int) -> _Number | int:
     return values[min(side, len(values) - 1)] if values else 0
 
 
-def _read_strides(node: Proto) -> list[int]:
+def _read_strides(node: NodeProto) -> list[int]:
     return next((list(field.ints) for field in node.attribute if field.name == "strides"), [1])

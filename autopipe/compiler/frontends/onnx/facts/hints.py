@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
+
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 _IMAGE: Final = 4
 """Sizes of an image: batch, channels, height and width."""
@@ -28,7 +29,7 @@ class SizeHints:
     """Rows of the smallest table of which a computed part is taken, such as positions."""
 
 
-def find_size_hints(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> SizeHints:
+def find_size_hints(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> SizeHints:
     """Return what a checked graph says; `shapes` are the static shapes of its values."""
     images = {value.name for value in graph.input if _is_image(value)}
     signals = {value.name for value in graph.input if _is_open(value)} - images
@@ -37,7 +38,7 @@ def find_size_hints(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Size
     return SizeHints(sides, _find_multiple(graph, signals, 0), bound)
 
 
-def _find_multiple(graph: Proto, inputs: set[str], side: int) -> int:
+def _find_multiple(graph: GraphProto, inputs: set[str], side: int) -> int:
     """Follow sizes through the graph: a stride makes them smaller, a resize larger again."""
     stored = {tensor.name: tensor for tensor in graph.initializer}
     smaller = {name: Fraction(1) for name in inputs}
@@ -52,13 +53,15 @@ def _find_multiple(graph: Proto, inputs: set[str], side: int) -> int:
     return max(whole, default=1)
 
 
-def _is_image(value: Proto) -> bool:
+def _is_image(value: ValueInfoProto) -> bool:
     """Tell whether an input has four sizes or more, and open ones behind its first two."""
     dims = value.type.tensor_type.shape.dim
     return len(dims) >= _IMAGE and any(not dim.HasField("dim_value") for dim in dims[2:])
 
 
-def _find_size_factor(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction | None:
+def _find_size_factor(
+    node: NodeProto, stored: Mapping[str, TensorProto], side: int
+) -> Fraction | None:
     """Return by how much a node makes a side of an image smaller; None where it is not known."""
     operator = find_operator(node)
     if operator is None or operator.size_factor is None:
@@ -66,7 +69,7 @@ def _find_size_factor(node: Proto, stored: Mapping[str, Proto], side: int) -> Fr
     return operator.size_factor(node, stored, side)
 
 
-def _list_table_limits(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
+def _list_table_limits(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
     """Yield the rows of constant tables of which sizes say the part that is taken."""
     constant = {tensor.name for tensor in graph.initializer}
     constant |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
@@ -84,17 +87,17 @@ def _list_table_limits(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> I
                 yield limit
 
 
-def _list_computed(graph: Proto) -> set[str]:
+def _list_computed(graph: GraphProto) -> set[str]:
     """Return names of inputs of the graph and of what its nodes compute."""
     made = {name for node in graph.node for name in node.output}
     return made | {value.name for value in graph.input if _is_open(value)}
 
 
-def _is_open(value: Proto) -> bool:
+def _is_open(value: ValueInfoProto) -> bool:
     return any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
 
 
-def _list_counted(graph: Proto, constant: set[str]) -> set[str]:
+def _list_counted(graph: GraphProto, constant: set[str]) -> set[str]:
     """Return values that are made of sizes and constants alone, and of some size."""
     counted = set[str]()
     for node in graph.node:

@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from onnx import GraphProto, NodeProto
+
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import has_trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 _KEEPS_VALUES: Final = Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_VALUES
 
 
-def find_index_limits(graph: Proto, inputs: Iterable[str]) -> dict[str, int]:
+def find_index_limits(graph: GraphProto, inputs: Iterable[str]) -> dict[str, int]:
     """Return, by name of an input, the number of entries that its values index.
 
     `inputs` are those of the model, without weights. An input that indexes a table of unknown size
@@ -22,7 +23,7 @@ def find_index_limits(graph: Proto, inputs: Iterable[str]) -> dict[str, int]:
 
 
 def _collect_limits(
-    graph: Proto,
+    graph: GraphProto,
     shapes: Mapping[str, tuple[int, ...]],
     sources: dict[str, set[str]],
     limits: dict[str, int],
@@ -47,13 +48,13 @@ def _collect_limits(
                 limits[name] = min(entries, limits.get(name, entries))
 
 
-def _count_entries(node: Proto, shapes: Mapping[str, tuple[int, ...]]) -> int:
+def _count_entries(node: NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> int:
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
     shape = shapes.get(node.input[0], ())
     return max(1, shape[axis]) if -len(shape) <= axis < len(shape) else 1
 
 
-def _declared_shapes(graph: Proto) -> dict[str, tuple[int, ...]]:
+def _declared_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
     values = {
         value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
         for value in (*graph.input, *graph.value_info)

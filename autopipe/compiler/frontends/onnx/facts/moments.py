@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 
+from onnx import GraphProto, NodeProto
+
 from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait, count_matrix_products
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -13,7 +15,7 @@ _SHIFT_SQUARE = 0.01
 
 
 def find_roles(
-    graph: Proto, weights: frozenset[str], shapes: Shapes, scalars: Mapping[str, float]
+    graph: GraphProto, weights: frozenset[str], shapes: Shapes, scalars: Mapping[str, float]
 ) -> dict[str, Role]:
     """Return the role of each weight that has one; `scalars` are the constants of the graph."""
     found: dict[str, Role] = {}
@@ -38,7 +40,7 @@ def find_roles(
 
 
 def _find_result_moments(
-    node: Proto, data: list[Moments], slots: Mapping[int, Kind], shapes: Shapes
+    node: NodeProto, data: list[Moments], slots: Mapping[int, Kind], shapes: Shapes
 ) -> Moments:
     """Return the moments of a node's output from those of its inputs but weights."""
     shift = _SHIFT_SQUARE if "shift" in slots.values() else 0.0
@@ -58,7 +60,7 @@ def _apply_rule(operator: Operator | None, data: list[Moments], shape: tuple[int
     return data[0]
 
 
-def _fan_in(node: Proto, slot: int, shapes: Shapes) -> int:
+def _fan_in(node: NodeProto, slot: int, shapes: Shapes) -> int:
     """Return how many products one output element sums over."""
     operator = find_operator(node)
     count = count_matrix_products if operator is None else operator.count_products

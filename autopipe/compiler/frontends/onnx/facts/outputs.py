@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from onnx import GraphProto, ValueInfoProto
 from tvm import relax, tirx
 from tvm.ir import IRModule, Type
 
@@ -12,13 +13,16 @@ from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.conversion.relax import list_result_types, open_shape
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, dtype_name
+from autopipe.compiler.frontends.onnx.reading.tensors import dtype_name
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ModelError
 
 
 def outputs_of(
-    module: IRModule, graph: Proto, inputs: Sequence[Value], dimensions: Mapping[str, Dimension]
+    module: IRModule,
+    graph: GraphProto,
+    inputs: Sequence[Value],
+    dimensions: Mapping[str, Dimension],
 ) -> tuple[Value, ...]:
     """Return the outputs of `main` under the model's names.
 
@@ -54,7 +58,7 @@ def _bound_sizes(main: relax.Function, extents: Extents) -> Extents:
 
 
 def _describe_output(
-    declared: Proto, kind: Type, extents: Extents, named: Mapping[str, Size]
+    declared: ValueInfoProto, kind: Type, extents: Extents, named: Mapping[str, Size]
 ) -> Value:
     what = f"output {declared.name!r}"
     if isinstance(kind, relax.ShapeType):
@@ -87,7 +91,7 @@ def range_of(size: Size, extents: Extents) -> tuple[int, int] | None:
     return (max(least, 0), most) if 0 <= most <= MOST_ELEMENTS else None
 
 
-def list_misdeclared(values: Sequence[Value], graph: Proto) -> list[str]:
+def list_misdeclared(values: Sequence[Value], graph: GraphProto) -> list[str]:
     """Say which outputs have another shape than the model declares, a line each.
 
     Published models are wrong about that, and onnxruntime computes them all the same.

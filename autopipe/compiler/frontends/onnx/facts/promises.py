@@ -13,12 +13,12 @@ from operator import or_
 from typing import Final, Self
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
 from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromises
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_graphs
 
 _FLOAT16_TYPES: Final = {10, 16}
 """ONNX's numbers of float16 and bfloat16."""
@@ -33,7 +33,7 @@ _QUANTIZATION_STEPS: Final = 2.0
 
 
 def derive_promises(
-    graph: Proto, weights: Mapping[str, Array], output_dtypes: Mapping[str, str]
+    graph: GraphProto, weights: Mapping[str, Array], output_dtypes: Mapping[str, str]
 ) -> OutputPromises:
     """Return what a graph promises of its outputs, given by name and dtype.
 
@@ -56,11 +56,11 @@ def derive_promises(
     )
 
 
-def _keeps_error(node: Proto) -> bool:
+def _keeps_error(node: NodeProto) -> bool:
     return has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_ERROR)
 
 
-def _read_slope(node: Proto) -> float:
+def _read_slope(node: NodeProto) -> float:
     """Return the slope of a function that saturates, 0 for others."""
     operator = find_operator(node)
     return 0.0 if operator is None else operator.saturation_slope
@@ -70,16 +70,16 @@ def _read_slope(node: Proto) -> float:
 class _IndexedGraph:
     """The nodes of a graph by what they produce, and its constants by name."""
 
-    producers: Mapping[str, Proto]
-    initializers: Mapping[str, Proto]
+    producers: Mapping[str, NodeProto]
+    initializers: Mapping[str, TensorProto]
     weights: Mapping[str, Array]
 
     @classmethod
-    def of(cls, graph: Proto, weights: Mapping[str, Array]) -> Self:
+    def of(cls, graph: GraphProto, weights: Mapping[str, Array]) -> Self:
         producers = {name: node for node in graph.node for name in node.output}
         return cls(producers, {tensor.name: tensor for tensor in graph.initializer}, weights)
 
-    def traits_of(self, node: Proto) -> Trait:
+    def traits_of(self, node: NodeProto) -> Trait:
         """Return the traits of a node; a cast is only exact where two correct programs agree.
 
         An infinity is no integer, and 16-bit floats are computed in float32: a sum of them that
@@ -97,7 +97,7 @@ class _IndexedGraph:
         )
         return operator.traits if is_exact else operator.traits & ~Trait.EXACT_SPECIALS
 
-    def cancels(self, node: Proto) -> bool:
+    def cancels(self, node: NodeProto) -> bool:
         """Return whether a node subtracts a part of its own operands, as `x - (x + 1)` does.
 
         ONNX defines no order of roundings, and -1 is a correct result at every number: TVM computes
@@ -150,7 +150,7 @@ class _IndexedGraph:
                 waiting += [(operand, False) for operand in _error_operands(node)]
         return list(ordered)
 
-    def _propagate_floor(self, node: Proto, unit: float, floors: Mapping[str, float]) -> float:
+    def _propagate_floor(self, node: NodeProto, unit: float, floors: Mapping[str, float]) -> float:
         """Return the error floor of a node's result from those of its operands."""
         operands = [floors.get(name, 0.0) for name in node.input]
         if node.op_type == "DequantizeLinear":
@@ -182,7 +182,7 @@ class _IndexedGraph:
         return None if tensor is None else numpy_helper.to_array(tensor)
 
 
-def _error_operands(node: Proto) -> list[str]:
+def _error_operands(node: NodeProto) -> list[str]:
     """Return the operands whose errors are in a node's result."""
     if node.op_type == "Mul" or has_trait(node, Trait.ADDS | Trait.SELECTS):
         return list(node.input)

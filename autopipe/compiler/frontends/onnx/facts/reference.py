@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 import onnx
+from onnx import ModelProto, TensorProto
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.reading.weights import undeclare_inputs
 
 _ALIGNMENT: Final = 64
@@ -20,7 +21,7 @@ it is newer than onnxruntime is, whatever is in it."""
 
 
 def write_reference(
-    model: Proto, weights: Mapping[str, Array], original: Proto | None, folder: Path
+    model: ModelProto, weights: Mapping[str, Array], original: ModelProto | None, folder: Path
 ) -> None:
     """Write `reference.onnx` and `reference.weights`; `model` has the weights as inputs.
 
@@ -38,7 +39,7 @@ def write_reference(
             (folder / name).write_bytes(written.SerializeToString(deterministic=True))
 
 
-def _write_weights(weights: Mapping[str, Array], folder: Path) -> list[Proto]:
+def _write_weights(weights: Mapping[str, Array], folder: Path) -> list[TensorProto]:
     """Write the weights into a file, and return the tensors that name their places in it."""
     tensors = []
     with (folder / _WEIGHTS).open("wb") as file:

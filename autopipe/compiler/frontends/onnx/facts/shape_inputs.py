@@ -7,13 +7,15 @@ numbers. What an input always is can be said in the pipeline file, before anythi
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from onnx import GraphProto, NodeProto
+
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait, named_inputs
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 
-def warn_of_deciding_inputs(graph: Proto, inputs: Sequence[Value]) -> Iterator[str]:
+def warn_of_deciding_inputs(graph: GraphProto, inputs: Sequence[Value]) -> Iterator[str]:
     """Yield a line for each input of one number that decides a shape."""
     single = [one.name for one in inputs if not one.dimensions and math.prod(one.shape) == 1]
     found: dict[str, str] = {}
@@ -32,7 +34,7 @@ def warn_of_deciding_inputs(graph: Proto, inputs: Sequence[Value]) -> Iterator[s
         )
 
 
-def _list_deciding_inputs(node: Proto, carried: Mapping[str, set[str]]) -> Iterator[str]:
+def _list_deciding_inputs(node: NodeProto, carried: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield the inputs of the model that decide a shape in a node."""
     operator = find_operator(node)
     for name in named_inputs(node, () if operator is None else operator.deciding):

@@ -4,18 +4,18 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import GraphProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.draw import draw
 from autopipe.compiler.frontends.onnx.facts import moments
 from autopipe.compiler.frontends.onnx.facts.moments import Shapes
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 _MASK = 100.0
 
 
 def synthesize_weights(
-    graph: Proto, weights: Mapping[str, Array], shapes: Shapes, seed: int
+    graph: GraphProto, weights: Mapping[str, Array], shapes: Shapes, seed: int
 ) -> dict[str, Array]:
     """Return weights with every one that has a role in a layer drawn anew.
 
@@ -40,7 +40,7 @@ def synthesize_weights(
     return {**weights, **drawn}
 
 
-def all_constant(graph: Proto, weights: Mapping[str, Array], shapes: Shapes) -> bool:
+def all_constant(graph: GraphProto, weights: Mapping[str, Array], shapes: Shapes) -> bool:
     """Whether each kernel of the model holds one value only, so that comparing proves nothing."""
     candidates = {**weights, **_find_generated(graph, shapes)}
     plan = moments.find_roles(graph, frozenset(candidates), shapes, {})
@@ -48,7 +48,7 @@ def all_constant(graph: Proto, weights: Mapping[str, Array], shapes: Shapes) -> 
     return bool(kernels) and all((values == values.flat[0]).all() for values in kernels)
 
 
-def _find_generated(graph: Proto, shapes: Shapes) -> dict[str, Array]:
+def _find_generated(graph: GraphProto, shapes: Shapes) -> dict[str, Array]:
     """Return what ConstantOfShape nodes generate, without the memory for it."""
     found = {}
     for node in graph.node:
@@ -62,7 +62,7 @@ def _find_generated(graph: Proto, shapes: Shapes) -> dict[str, Array]:
     return found
 
 
-def _read_scalars(graph: Proto) -> dict[str, float]:
+def _read_scalars(graph: GraphProto) -> dict[str, float]:
     stored = {tensor.name: tensor for tensor in graph.initializer if math.prod(tensor.dims) == 1}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].HasField("t"):

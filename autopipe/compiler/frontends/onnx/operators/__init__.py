@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from onnx import NodeProto
+
 from autopipe.compiler.frontends.onnx.operator import ONNX, Operator, Trait
 from autopipe.compiler.frontends.onnx.operators import (
     arg_max,
@@ -87,7 +89,6 @@ from autopipe.compiler.frontends.onnx.operators import (
     variadic,
     where,
 )
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 _FAMILIES: Final = (
     arg_max.OPERATORS,
@@ -181,23 +182,23 @@ _DOMAINS: Final = {"ai.onnx": ONNX}
 """Other names of domains."""
 
 
-def find_operator(node: Proto) -> Operator | None:
+def find_operator(node: NodeProto) -> Operator | None:
     """Return the record of a node's operator, None for an operator that nobody has described."""
     return OPERATORS.get((_DOMAINS.get(node.domain, node.domain), node.op_type))
 
 
-def has_trait(node: Proto, traits: Trait) -> bool:
+def has_trait(node: NodeProto, traits: Trait) -> bool:
     """Tell whether one of these traits holds for the operator of a node."""
     operator = find_operator(node)
     return operator is not None and operator.has(traits)
 
 
-def steering_inputs(node: Proto) -> list[str]:
+def steering_inputs(node: NodeProto) -> list[str]:
     """Return the names of inputs that steer a node, and so have to be constants of the graph."""
     operator = find_operator(node)
     return named_inputs(node, () if operator is None else operator.steering)
 
 
-def named_inputs(node: Proto, places: Sequence[int]) -> list[str]:
+def named_inputs(node: NodeProto, places: Sequence[int]) -> list[str]:
     """Return the names of the inputs at some places, as far as a node has them."""
     return [node.input[at] for at in places if at < len(node.input)]

@@ -4,15 +4,15 @@ from functools import partial
 from math import prod
 from typing import Final
 
+from onnx import NodeProto
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
 from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 
-def _count_products(node: Proto, slot: int, shape: Shape) -> int:  # noqa: ARG001
+def _count_products(node: NodeProto, slot: int, shape: Shape) -> int:  # noqa: ARG001
     """Return the elements of a kernel [outputs, inputs of a group, window...] for one output."""
     return prod(shape[1:])
 

@@ -3,6 +3,7 @@
 from math import prod
 from typing import Final
 
+from onnx import NodeProto
 from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -14,7 +15,6 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
 )
 from autopipe.compiler.frontends.onnx.conversion.window import multiply_by_stride
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 
 class ConvTranspose(onnx_frontend.ConvTranspose):
@@ -50,7 +50,7 @@ def _with_pads(attr: Attributes, sizes: list[int], window: list[int]) -> Attribu
     return {**kept, "pads": begin + end, "output_padding": more}
 
 
-def _count_products(node: Proto, slot: int, shape: Shape) -> int:  # noqa: ARG001
+def _count_products(node: NodeProto, slot: int, shape: Shape) -> int:  # noqa: ARG001
     """Return the products for one output of a kernel [inputs, outputs of a group, window...]."""
     groups = next((field.i for field in node.attribute if field.name == "group"), 1)
     return shape[0] // groups * prod(shape[2:])

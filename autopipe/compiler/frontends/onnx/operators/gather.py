@@ -3,6 +3,7 @@
 from typing import Final
 
 import numpy as np
+from onnx import NodeProto
 from tvm import relax
 from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -29,7 +30,7 @@ from autopipe.compiler.frontends.onnx.conversion.places import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 
 class Gather(onnx_frontend.Gather):
@@ -64,7 +65,7 @@ def _find_even_places(places: Array | None, extent: int) -> tuple[int, int, int]
     return (int(at[0]), int(at[-1]), step) if even else None
 
 
-def _limit_rows(node: Proto, counted: set[str], shape: Shape) -> int | None:
+def _limit_rows(node: NodeProto, counted: set[str], shape: Shape) -> int | None:
     """Return the rows of the table where the index is made of sizes."""
     return shape[0] if node.input[1] in counted else None
 

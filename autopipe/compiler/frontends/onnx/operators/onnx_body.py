@@ -1,14 +1,15 @@
 """Operators that ONNX itself defines by simpler ones: the onnx library has their bodies."""
 
+from typing import Any
+
 import onnx
-from onnx import FunctionProto, helper
+from onnx import FunctionProto, NodeProto, helper
 
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.errors import ModelError
 
 
-def write_onnx_body(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+def write_onnx_body(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return the body that the onnx library has for a node; raises ModelError if it has none."""
     schema = onnx.defs.get_schema(node.op_type, opset)
     body = _read_body(schema, node, operands, opset)
@@ -19,7 +20,12 @@ def write_onnx_body(node: Proto, operands: list[Operand], opset: int) -> Functio
     return body
 
 
-def _read_body(schema: Proto, node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+def _read_body(
+    schema: Any,  # noqa: ANN401 - its stub lacks what is asked here
+    node: NodeProto,
+    operands: list[Operand],
+    opset: int,
+) -> FunctionProto:
     """Return the newest body for an opset, empty if there is none."""
     body = FunctionProto()
     versions = [version for version in schema.function_opset_versions if version <= opset]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from onnx import numpy_helper
+from onnx import NodeProto, TensorProto, numpy_helper
 from tvm import relax, te, tirx
 from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -27,7 +27,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.reading.tensors import describe_node as tell_node
 from autopipe.errors import ModelError
 
@@ -217,7 +217,9 @@ _PLACES: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
 """What is read where the result is beyond the image."""
 
 
-def _check_node(node: Proto, shapes: Mapping[str, Shape], stored: Mapping[str, Proto]) -> None:
+def _check_node(
+    node: NodeProto, shapes: Mapping[str, Shape], stored: Mapping[str, TensorProto]
+) -> None:
     """Refuse a border of 120 that reflects 120 samples: the first one is not repeated."""
     modes = [field.s for field in node.attribute if field.name == "mode"]
     pads: Sequence[int] = []  # pads may be computed, and axes may be named

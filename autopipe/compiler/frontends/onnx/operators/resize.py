@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -29,7 +29,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.resize_places import (
     sum_dtype,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
 _OPSET: Final = 19
@@ -261,7 +261,8 @@ def _resize_by_reference(
     graph = helper.make_graph([node], "axis", values[:-1], values[-1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
     region = np.array(axis.region, "float32")
-    (out,) = ReferenceEvaluator(model).run(None, {"rows": rows, "region": region, **given})
+    results = ReferenceEvaluator(model).run(None, {"rows": rows, "region": region, **given})
+    (out,) = map(np.asarray, results)
     if out.shape[1] != axis.after:
         raise ModelError("Resize by keep_aspect_ratio_policy to a rounded size is not supported")
     return np.asarray(out, rows.dtype)
@@ -272,7 +273,7 @@ def _read_text(attr: Attributes, name: str) -> str:
 
 
 def _divide_by_scale(
-    node: Proto, stored: Mapping[str, Proto], side: int, *, scales: int
+    node: NodeProto, stored: Mapping[str, TensorProto], side: int, *, scales: int
 ) -> Fraction | None:
     """Return 1 over the scale of a side of an image, None where the scales are computed."""
     tensor = stored.get(node.input[scales]) if len(node.input) > scales else None

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from onnx import NodeProto
 from tvm import relax, te, tirx
 from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -33,7 +34,6 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
     take_part,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.config.dimension import LARGEST
 from autopipe.errors import ModelError
 
@@ -265,7 +265,7 @@ def _limit_places(bb: BlockBuilder, places: Expr, sizes: Expr, least: int, sign:
     )
 
 
-def _limit_rows(node: Proto, counted: set[str], shape: Shape) -> int | None:
+def _limit_rows(node: NodeProto, counted: set[str], shape: Shape) -> int | None:
     """Return the rows of the table where the end of the part is made of sizes."""
     ends = 2
     return max(shape[:-1]) if len(node.input) > ends and node.input[ends] in counted else None

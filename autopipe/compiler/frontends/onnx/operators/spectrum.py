@@ -4,24 +4,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from onnx import FunctionProto, TensorProto, helper, numpy_helper
+from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, describe_node
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node
 from autopipe.errors import ModelError
 
 _MOST: Final = 2**24
 """Elements of a matrix."""
 _MOST_MEL: Final = 2**20
 _AXIS_IS_AN_INPUT: Final = 20
-_TYPES: Final = {TensorProto.FLOAT: "float32", TensorProto.FLOAT16: "float16",
+_TYPES: Final[Mapping[int, str]] = {TensorProto.FLOAT: "float32", TensorProto.FLOAT16: "float16",
                  TensorProto.DOUBLE: "float64"}  # fmt: skip
 
 
-def _write_dft(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+def _write_dft(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return DFT as a product over one axis, which is last while it is computed."""
     options = _read_attributes(node)
     shape = operands[0].shape(f"input of {describe_node(node)}")
@@ -55,7 +55,7 @@ def _write_dft(node: Proto, operands: list[Operand], opset: int) -> FunctionProt
     return _make_function(["x", "_length", "_axis"][: len(node.input)], numbers, steps, opset)
 
 
-def _write_stft(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+def _write_stft(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return STFT as a product of overlapping frames."""
     one_sided = bool(_read_attributes(node).get("onesided", 1))
     batch, samples, *rest = operands[0].shape(f"signal of {describe_node(node)}")
@@ -101,7 +101,7 @@ def _write_stft(node: Proto, operands: list[Operand], opset: int) -> FunctionPro
     )
 
 
-def _write_mel_weights(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+def _write_mel_weights(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return MelWeightMatrix as the constant it is where all its inputs are."""
     values = [operand.values for operand in operands]
     if any(each is None for each in values):
@@ -110,7 +110,8 @@ def _write_mel_weights(node: Proto, operands: list[Operand], opset: int) -> Func
     if bins < 1 or length < 1 or bins * length > _MOST_MEL:
         raise ModelError(f"{describe_node(node)} of {bins} bins and length {length}")
     try:
-        found = ReferenceEvaluator(node).run(None, dict(zip(node.input, values, strict=True)))[0]
+        results = ReferenceEvaluator(node).run(None, dict(zip(node.input, values, strict=True)))
+        (found,) = map(np.asarray, results)
     except (IndexError, ValueError, ArithmeticError) as error:
         raise ModelError(f"{describe_node(node)}: {error}") from error
     steps = [helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(found))]
@@ -118,7 +119,7 @@ def _write_mel_weights(node: Proto, operands: list[Operand], opset: int) -> Func
 
 
 def _make_matrix(
-    node: Proto, sizes: tuple[int, int, int], *, inverse: bool, one_sided: bool
+    node: NodeProto, sizes: tuple[int, int, int], *, inverse: bool, one_sided: bool
 ) -> Array:
     """Return the matrix of a transform: rows, parts of each, columns, parts of each.
 
@@ -147,7 +148,7 @@ def _make_matrix(
 
 
 def _make_function(
-    inputs: list[str], numbers: Mapping[str, Any], steps: list[Proto], opset: int
+    inputs: list[str], numbers: Mapping[str, Any], steps: list[NodeProto], opset: int
 ) -> FunctionProto:
     constants = [
         helper.make_node(
@@ -169,14 +170,14 @@ def _read_optional(operands: list[Operand], at: int, default: int, what: str) ->
     return given[0].number(what) if given and given[0].type.WhichOneof("value") else default
 
 
-def _read_dtype(operand: Operand, node: Proto) -> str:
+def _read_dtype(operand: Operand, node: NodeProto) -> str:
     kind = operand.type.tensor_type.elem_type
     if kind not in _TYPES:
         raise ModelError(f"{describe_node(node)} of element type {kind} is not supported")
     return _TYPES[kind]
 
 
-def _read_attributes(node: Proto) -> dict[str, Any]:
+def _read_attributes(node: NodeProto) -> dict[str, Any]:
     return {each.name: helper.get_attribute_value(each) for each in node.attribute}
 
 

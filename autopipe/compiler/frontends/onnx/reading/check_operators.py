@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 import onnx
+from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto
 
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, ONNX
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, describe_node, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, list_graphs, list_nodes
 from autopipe.errors import ModelError
 
 MIN_OPSET = 7
@@ -23,7 +24,7 @@ _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
 
 
-def read_opset(imports: Iterable[Proto]) -> int:
+def read_opset(imports: Iterable[OperatorSetIdProto]) -> int:
     """Return the version of the ONNX operator set that a model asks for."""
     versions = {entry.version for entry in imports if _DOMAINS.get(entry.domain) == ""}
     if len(versions) != 1:
@@ -46,7 +47,7 @@ def check_ir(version: int) -> None:
         )
 
 
-def check_operators(graph: Proto) -> None:
+def check_operators(graph: GraphProto) -> None:
     """Refuse operators that can not be imported: all of them at once, each with its count."""
     foreign: Counter[str] = Counter()
     refused: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -65,17 +66,15 @@ def check_operators(graph: Proto) -> None:
         raise ModelError("; ".join(told))
 
 
-def check_functions(model: Proto) -> None:
+def check_functions(model: ModelProto) -> None:
     """Refuse calls of local functions named like operators: ONNX leaves open which is meant.
 
     A name that the operator set of the model does not have yet is the function's.
     """
     version = read_opset(model.opset_import)
+    wholes: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
     called = {
-        (_DOMAINS.get(node.domain), node.op_type)
-        for whole in (model.graph, *model.functions)
-        for inner in list_graphs(whole)
-        for node in inner.node
+        (_DOMAINS.get(node.domain), node.op_type) for whole in wholes for node in list_nodes(whole)
     }
     for function in model.functions:
         domain = _DOMAINS.get(function.domain)
@@ -92,7 +91,7 @@ def check_functions(model: Proto) -> None:
             )
 
 
-def check_definitions(graph: Proto, version: int) -> None:
+def check_definitions(graph: GraphProto, version: int) -> None:
     """Refuse operators that this opset defines in another way than their converters follow."""
     found: Counter[str] = Counter()
     for inner in list_graphs(graph):
@@ -109,7 +108,7 @@ def check_definitions(graph: Proto, version: int) -> None:
         raise ModelError(f"operators that can not be imported: {_list_counts(found)}")
 
 
-def check_inputs(graph: Proto, version: int) -> None:
+def check_inputs(graph: GraphProto, version: int) -> None:
     """Refuse a node without an input that its operator needs."""
     for inner in list_graphs(graph):
         for node in inner.node:
@@ -118,7 +117,7 @@ def check_inputs(graph: Proto, version: int) -> None:
                     raise ModelError(f"{describe_node(node)} is not given its input {name!r}")
 
 
-def _list_inputs(node: Proto, version: int) -> Sequence[str]:
+def _list_inputs(node: NodeProto, version: int) -> Sequence[str]:
     """Return the names of the inputs that a node has to have, empty between them for others.
 
     Resize was defined with inputs that files leave out all the same; later it allowed that. So an
@@ -147,7 +146,7 @@ def _is_required(given: onnx.defs.OpSchema.FormalParameter) -> bool:
     return bool(given.option == _OPTION.Single)
 
 
-def _check_squeezed(graph: Proto) -> None:
+def _check_squeezed(graph: GraphProto) -> None:
     """Refuse a Squeeze whose axes count from the end: shape inference leaves them in place."""
     for node in graph.node:
         axes = [axis for field in node.attribute if field.name == "axes" for axis in field.ints]

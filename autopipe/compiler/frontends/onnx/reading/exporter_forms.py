@@ -8,17 +8,25 @@ something else, about it.
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence
 from typing import Final
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
 from autopipe.compiler.frontends.onnx.reading import sparse
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_bodies, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_bodies, list_graphs
 from autopipe.compiler.frontends.onnx.rewriting import group_scales
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
@@ -34,7 +42,7 @@ _SCALE_OF_CHANNEL: Final = 21
 _FLOATS: Final = ("value_float", "value_floats")
 
 
-def settle_form(model: Proto) -> None:
+def settle_form(model: ModelProto) -> None:
     """Bring a model into the form that onnx's checker and TVM know; what has it stays as it is."""
     version = max((entry.version for entry in model.opset_import if not entry.domain), default=0)
     if _SCALE_OF_GROUP <= version < _SCALE_OF_CHANNEL:
@@ -55,8 +63,8 @@ def settle_form(model: Proto) -> None:
             value.type.tensor_type.elem_type = 0  # `name_types` fills it in
 
 
-def _settle_nodes(graph: Proto, opset: int) -> None:
-    empty = {tensor.name for tensor in graph.initializer if tensor.dims == [0]}
+def _settle_nodes(graph: GraphProto, opset: int) -> None:
+    empty = {tensor.name for tensor in graph.initializer if list(tensor.dims) == [0]}
     for node in graph.node:
         if node.domain == _STANDARD:
             node.ClearField("domain")
@@ -72,7 +80,7 @@ def _settle_nodes(graph: Proto, opset: int) -> None:
         _sort_nodes(graph)
 
 
-def give_scalars(model: Proto) -> None:
+def give_scalars(model: ModelProto) -> None:
     """Have each Range read numbers where it reads lists of one number; onnxruntime takes both."""
     ranges = [
         (inner, node)
@@ -96,7 +104,7 @@ def give_scalars(model: Proto) -> None:
                 graph.node.insert(list(graph.node).index(node), made)
 
 
-def name_types(graph: Proto, inferred: Proto) -> None:
+def name_types(graph: GraphProto, inferred: GraphProto) -> None:
     """Give outputs the type that was inferred: all in branches and bodies, and untyped ones."""
     (_, *bodies_of), (_, *known_of) = list_graphs(graph), list_graphs(inferred)
     for body, typed in zip(bodies_of, known_of, strict=True):
@@ -108,19 +116,19 @@ def name_types(graph: Proto, inferred: Proto) -> None:
             kind.elem_type = known.type.tensor_type.elem_type
 
 
-def _is_range(node: Proto) -> bool:
+def _is_range(node: NodeProto) -> bool:
     return node.op_type == "Range" and not node.domain
 
 
-def _lists_of_one(graph: Proto) -> Iterator[str]:
+def _lists_of_one(graph: GraphProto) -> Iterator[str]:
     for value in (*graph.input, *graph.value_info):
         dims = value.type.tensor_type.shape.dim
         if [dim.dim_value for dim in dims] == [1]:
             yield value.name
-    yield from (tensor.name for tensor in graph.initializer if tensor.dims == [1])
+    yield from (tensor.name for tensor in graph.initializer if list(tensor.dims) == [1])
 
 
-def _open_dimension(value: Proto) -> None:
+def _open_dimension(value: ValueInfoProto) -> None:
     """Leave a dimension open that is negative."""
     if value.type.HasField("tensor_type"):
         for dim in value.type.tensor_type.shape.dim:
@@ -128,7 +136,7 @@ def _open_dimension(value: Proto) -> None:
                 dim.ClearField("dim_value")
 
 
-def _keep_the_last(stored: Proto) -> None:
+def _keep_the_last(stored: MutableSequence[TensorProto]) -> None:
     """Drop tensors without a name, and all but the last of those with one name."""
     known = {""}
     for index, tensor in reversed(list(enumerate(stored))):
@@ -137,7 +145,7 @@ def _keep_the_last(stored: Proto) -> None:
         known.add(tensor.name)
 
 
-def _store_list(node: Proto) -> None:
+def _store_list(node: NodeProto) -> None:
     """Make a constant's list of floats a tensor: TVM takes them for 64 bits each."""
     for attribute in node.attribute:
         if attribute.name in _FLOATS:
@@ -146,27 +154,27 @@ def _store_list(node: Proto) -> None:
             attribute.CopyFrom(helper.make_attribute("value", tensor))
 
 
-def _list_empty(constant: Proto) -> Iterator[str]:
+def _list_empty(constant: NodeProto) -> Iterator[str]:
     """Yield the name of a constant that holds nothing."""
-    if any(field.name == "value" and field.t.dims == [0] for field in constant.attribute):
+    if any(field.name == "value" and list(field.t.dims) == [0] for field in constant.attribute):
         yield from constant.output
 
 
-def _drop_empty_sizes(resize: Proto, empty: set[str]) -> None:
+def _drop_empty_sizes(resize: NodeProto, empty: set[str]) -> None:
     """Leave out scales or sizes that hold nothing, as they may be since opset 13."""
     for slot in (2, 3):
         if len(resize.input) > slot and resize.input[slot] in empty:
             resize.input[slot] = ""
 
 
-def _sort_results(topk: Proto) -> None:
+def _sort_results(topk: NodeProto) -> None:
     """Ask for results in order where any order is right: then all runtimes return the same."""
     for attribute in topk.attribute:
         if attribute.name == "sorted":
             attribute.i = 1
 
 
-def _in_order(graph: Proto) -> bool:
+def _in_order(graph: GraphProto) -> bool:
     """Whether each node stands behind those that it reads of."""
     later = Counter(name for node in graph.node for name in node.output if name)
     for node in graph.node:
@@ -176,7 +184,7 @@ def _in_order(graph: Proto) -> bool:
     return True
 
 
-def _sort_nodes(graph: Proto) -> None:
+def _sort_nodes(graph: GraphProto) -> None:
     """Put each node behind those that it reads of; a circle stays, and the checker tells of it."""
     maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     needs = [
@@ -202,7 +210,7 @@ def _sort_nodes(graph: Proto) -> None:
         graph.node.extend(copies)
 
 
-def _list_read_values(node: Proto) -> Iterator[str]:
+def _list_read_values(node: NodeProto) -> Iterator[str]:
     """Yield what a node reads, in its inner graphs too."""
     yield from node.input
     for inner in (graph for body in list_bodies(node) for graph in list_graphs(body)):

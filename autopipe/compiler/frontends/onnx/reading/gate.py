@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import inliner, numpy_helper
+from google.protobuf.message import DecodeError
+from onnx import GraphProto, ModelProto, TensorProto, inliner, numpy_helper
 
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Value
@@ -28,7 +28,7 @@ from autopipe.compiler.frontends.onnx.reading import (
     tensors,
     window_fit,
 )
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, count_uses
+from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.frontends.onnx.reading.weights import declare_weights, detach_weights
 from autopipe.compiler.frontends.onnx.rewriting import expand_operators
 from autopipe.config.dimension import Dimension, probes, told
@@ -46,9 +46,9 @@ _IR_WITHOUT_WEIGHTS_AMONG_INPUTS = 4
 class Vetted:
     """A model that passed: its graph, and the weights that were taken out of it."""
 
-    model: Proto
+    model: ModelProto
     """ModelProto; a weight is a typed input of its graph, after the model's own inputs."""
-    weights: Mapping[str, Proto]
+    weights: Mapping[str, TensorProto]
     """TensorProtos of the weights by name, in the order of the file."""
     inputs: tuple[Value, ...]
     shapes: Mapping[str, tuple[int, ...]]
@@ -95,11 +95,15 @@ def read_declared_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...] 
 
     None alone stands for an input of unknown rank. Raises `ModelError` for bytes that are no model.
     """
-    contained(lambda: parse_model(data) and None, memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    contained(lambda: _try_parsing(data), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
     graph = parse_model(data).graph
     stored = {tensor.name for tensor in graph.initializer}
     shaped = shapes.read_declared_shapes(graph)
     return {value.name: shaped.get(value.name) for value in graph.input if value.name not in stored}
+
+
+def _try_parsing(data: bytes) -> None:
+    parse_model(data)
 
 
 def _try_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
@@ -148,7 +152,7 @@ def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Ve
     return Vetted(model, weights, values, shapes.read_static_shapes(inferred.graph), opset)
 
 
-def parse_model(data: bytes) -> Proto:
+def parse_model(data: bytes) -> ModelProto:
     """Return the model that the bytes hold, its local functions inlined, in the usual form."""
     model = onnx.ModelProto()
     try:
@@ -168,7 +172,7 @@ def parse_model(data: bytes) -> Proto:
     return model
 
 
-def _inline_functions(model: Proto) -> Proto:
+def _inline_functions(model: ModelProto) -> ModelProto:
     """Return a model with its local functions in the place of their calls.
 
     A function may name another opset than the model: ONNX wants its operators to be the same in
@@ -181,16 +185,14 @@ def _inline_functions(model: Proto) -> Proto:
     return inliner.inline_local_functions(model)
 
 
-def _count_inlined(model: Proto) -> int:
+def _count_inlined(model: ModelProto) -> int:
     """Count the nodes of a model whose local functions are inlined.
 
     Refuses functions that end up calling themselves: inlining one never ends.
     """
     calls = {
         (function.domain, function.name): Counter(
-            (node.domain, node.op_type)
-            for inner in tensors.list_graphs(function)
-            for node in inner.node
+            (node.domain, node.op_type) for node in tensors.list_nodes(function)
         )
         for function in model.functions
     }
@@ -213,7 +215,7 @@ def _count_inlined(model: Proto) -> int:
 
 def read_original(
     data: bytes, path: Path, inputs: Mapping[str, Input], weights: Iterable[str]
-) -> Proto:
+) -> ModelProto:
     """Return a model that passed as its author wrote it, but without its weights.
 
     Local functions, inner graphs and conditions are as they were; inputs that the pipeline gives a
@@ -232,7 +234,7 @@ def read_original(
     return model
 
 
-def _check_tensors(graph: Proto, data: bytes, path: Path) -> None:
+def _check_tensors(graph: GraphProto, data: bytes, path: Path) -> None:
     known = source.list_locations(data)
     for tensor in tensors.list_tensors(graph):
         tensors.check_tensor(tensor, path)
@@ -242,14 +244,14 @@ def _check_tensors(graph: Proto, data: bytes, path: Path) -> None:
             raise ModelError(f"tensor {tensor.name!r} names external data in an unusual encoding")
 
 
-def _load_the_rest(graph: Proto, path: Path) -> None:
+def _load_the_rest(graph: GraphProto, path: Path) -> None:
     """Read what is no weight but stored like one: shape inference needs its values."""
     for tensor in tensors.list_tensors(graph):
         if tensors.read_location(tensor) is not None:
             tensor.CopyFrom(numpy_helper.from_array(tensors.read_array(tensor, path), tensor.name))
 
 
-def _check_reached(graph: Proto, inputs: Iterable[Value]) -> None:
+def _check_reached(graph: GraphProto, inputs: Iterable[Value]) -> None:
     """Refuse a graph that computes the same whatever it is given."""
     reached = {value.name for value in inputs}
     for node in graph.node:
@@ -262,7 +264,7 @@ def _check_reached(graph: Proto, inputs: Iterable[Value]) -> None:
         raise ModelError("no output depends on an input: there is nothing to compile")
 
 
-def _drop_defaults(graph: Proto, weights: Mapping[str, Proto]) -> None:
+def _drop_defaults(graph: GraphProto, weights: Mapping[str, TensorProto]) -> None:
     """Drop the inputs that are tensors of the model, as files before format version 4 have them."""
     stored = {tensor.name for tensor in graph.initializer} | weights.keys()
     for index, value in reversed(list(enumerate(graph.input))):

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Final
 
 import onnx
-from onnx import TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 _HIDDEN: Final = "before barrier:"
 _EXACT: Final = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
@@ -37,7 +37,7 @@ _PROPAGATED: Final = "Invalid rank for"
 """How onnx says that propagated values do not fit each other, which is no error of the model."""
 
 
-def infer_types(model: Proto) -> Proto:
+def infer_types(model: ModelProto) -> ModelProto:
     """Return the model with the types that follow from its inputs; it stays as it is.
 
     Types behind a node that does not fit stay unknown.
@@ -45,7 +45,7 @@ def infer_types(model: Proto) -> Proto:
     return _infer_once(model, strict=False)
 
 
-def infer_strictly(model: Proto) -> Proto:
+def infer_strictly(model: ModelProto) -> ModelProto:
     """Return the model with the types that follow from its inputs; it stays as it is.
 
     What it declares of an output, of a branch or a body too, is believed where nothing is inferred.
@@ -63,7 +63,7 @@ def infer_strictly(model: Proto) -> Proto:
     return inferred
 
 
-def _infer_once(model: Proto, *, strict: bool) -> Proto:
+def _infer_once(model: ModelProto, *, strict: bool) -> ModelProto:
     known = onnx.shape_inference.infer_shapes(model)
     shapes = _read_shapes(known)
     long = {name for name, shape in shapes.items() if len(shape) == 1 and shape[0] > _LONG}
@@ -92,7 +92,7 @@ def _infer_once(model: Proto, *, strict: bool) -> Proto:
     return inferred
 
 
-def _read_shapes(inferred: Proto) -> dict[str, tuple[int, ...]]:
+def _read_shapes(inferred: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return the static shapes of all values, and of what is stored."""
     found = {
         tensor.name: tuple(tensor.dims)
@@ -109,7 +109,7 @@ def _read_shapes(inferred: Proto) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _hide_long(graph: Proto, long: set[str], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _hide_long(graph: GraphProto, long: set[str], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Make unknown operators of those that would propagate values of long lists."""
     for node in graph.node:
         is_plain = node.op_type in _PROPAGATES and not node.domain
@@ -118,13 +118,13 @@ def _hide_long(graph: Proto, long: set[str], shapes: Mapping[str, tuple[int, ...
             node.domain = _UNKNOWN
 
 
-def _list_outputs(model: Proto) -> Iterator[Proto]:
+def _list_outputs(model: ModelProto) -> Iterator[ValueInfoProto]:
     """Yield the outputs of all graphs."""
     for graph in list_graphs(model.graph):
         yield from graph.output
 
 
-def _restore_declared(copy: Proto, inferred: Proto, model: Proto) -> bool:
+def _restore_declared(copy: ModelProto, inferred: ModelProto, model: ModelProto) -> bool:
     """Give a copy the shapes that a model declares where none is inferred; tell if there are."""
     restored = False
     for value, known, declared in zip(
@@ -137,7 +137,7 @@ def _restore_declared(copy: Proto, inferred: Proto, model: Proto) -> bool:
     return restored
 
 
-def _may_mislead(node: Proto) -> bool:
+def _may_mislead(node: NodeProto) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type == "Cast":
@@ -145,7 +145,7 @@ def _may_mislead(node: Proto) -> bool:
     return bool(node.op_type == "Unsqueeze")
 
 
-def _read_ranks(inferred: Proto) -> dict[str, int]:
+def _read_ranks(inferred: ModelProto) -> dict[str, int]:
     return {
         value.name: len(value.type.tensor_type.shape.dim)
         for graph in list_graphs(inferred.graph)
@@ -154,7 +154,7 @@ def _read_ranks(inferred: Proto) -> dict[str, int]:
     }
 
 
-def _put_barriers(graph: Proto, ranks: Mapping[str, int]) -> None:
+def _put_barriers(graph: GraphProto, ranks: Mapping[str, int]) -> None:
     """Put an Identity behind each node whose values would be taken for others."""
     nodes = list(_with_barriers(graph, ranks))
     if len(nodes) == len(graph.node):
@@ -164,7 +164,7 @@ def _put_barriers(graph: Proto, ranks: Mapping[str, int]) -> None:
     graph.node.extend(copies)
 
 
-def _with_barriers(graph: Proto, ranks: Mapping[str, int]) -> Iterator[Proto]:
+def _with_barriers(graph: GraphProto, ranks: Mapping[str, int]) -> Iterator[NodeProto]:
     for node in graph.node:
         yield node
         is_list = node.op_type == "Unsqueeze" and ranks.get(node.output[0], 0) == 1
@@ -174,7 +174,7 @@ def _with_barriers(graph: Proto, ranks: Mapping[str, int]) -> Iterator[Proto]:
             yield helper.make_node("Identity", [node.output[0]], [name])
 
 
-def _drop_barriers(graph: Proto) -> None:
+def _drop_barriers(graph: GraphProto) -> None:
     for index, node in reversed(list(enumerate(graph.node))):
         if node.op_type == "Identity" and node.input[0].startswith(_HIDDEN):
             del graph.node[index]

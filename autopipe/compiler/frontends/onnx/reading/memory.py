@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
+from onnx import GraphProto, NodeProto
+
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Computation
 from autopipe.compiler.frontends.onnx.control import trips
 from autopipe.compiler.frontends.onnx.reading.shapes import count_bytes
 from autopipe.compiler.frontends.onnx.reading.tensors import (
-    Proto,
     describe_node,
     list_bodies,
     list_graphs,
@@ -15,7 +16,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
 
 
 def check_memory(
-    graph: Proto, inputs: Collection[str], weights: Collection[str], limits: Bounds = BOUNDS
+    graph: GraphProto, inputs: Collection[str], weights: Collection[str], limits: Bounds = BOUNDS
 ) -> None:
     """Raise `ModelError`, with the node, for a graph whose tensors take absurdly much memory.
 
@@ -40,7 +41,9 @@ def check_memory(
             bounds.check_rounds(describe_node(node), _count_rounds(node, numbers), limits)
 
 
-def _list_steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterator[Computation]:
+def _list_steps(
+    graph: GraphProto, known: Mapping[str, int], varying: set[str]
+) -> Iterator[Computation]:
     """Yield the nodes of a graph, those of inner graphs in front of the node that has them.
 
     `varying` grows by the results of what depends on the inputs.
@@ -63,7 +66,7 @@ def _list_steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> It
         )
 
 
-def _count_rounds(node: Proto, numbers: trips.Known) -> int:
+def _count_rounds(node: NodeProto, numbers: trips.Known) -> int:
     """Return how often the innermost loop in a node runs, as far as it is known."""
     inner = (each for body in list_bodies(node) for each in body.node)
     within = max((_count_rounds(each, numbers) for each in inner), default=1)
@@ -71,5 +74,5 @@ def _count_rounds(node: Proto, numbers: trips.Known) -> int:
     return within if own is None else own * within
 
 
-def _list_read_values(body: Proto) -> set[str]:
+def _list_read_values(body: GraphProto) -> set[str]:
     return {name for graph in list_graphs(body) for node in graph.node for name in node.input}

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from onnx import TypeProto
+
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
 
@@ -10,7 +12,7 @@ from autopipe.errors import ModelError
 class Operand:
     """The type of an input, and its values if the graph holds them."""
 
-    type: Proto
+    type: TypeProto
     """A TypeProto, empty where nothing is known and for an input that is left out."""
     values: Array | None
 

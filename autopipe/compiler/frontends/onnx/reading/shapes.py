@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, numpy_helper
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.reading.inference import infer_strictly
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
-    Proto,
     count_elements,
     describe_node,
     dtype_name,
@@ -34,7 +33,7 @@ _CONTEXT = re.compile(
 _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
-def bind_inputs(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
+def bind_inputs(graph: GraphProto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
     """Give every input of a graph the shape that the model and the pipeline agree on.
 
     A size that the pipeline names stays open under that name. A symbol bound for one input holds
@@ -55,7 +54,7 @@ def bind_inputs(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
     return tuple(_bind_input(value, inputs.get(value.name), symbols) for value in graph.input)
 
 
-def fix_inputs(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
+def fix_inputs(graph: GraphProto, inputs: Mapping[str, Input]) -> dict[str, Input]:
     """Make constants of the inputs that have a value, and return the others.
 
     Raises `ConfigError` for a value that the input's type does not hold, and for a wrong shape.
@@ -79,7 +78,7 @@ def fix_inputs(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
     return {name: given for name, given in inputs.items() if given.value is None}
 
 
-def list_unbound_inputs(graph: Proto) -> tuple[Value, ...]:
+def list_unbound_inputs(graph: GraphProto) -> tuple[Value, ...]:
     """Return every input of a graph, which stays as it is, with open dimensions taken as 1."""
     dtypes = {value.name: _read_dtype(_require_rank(value)) for value in graph.input}
     return tuple(
@@ -92,7 +91,7 @@ def list_unbound_inputs(graph: Proto) -> tuple[Value, ...]:
     )
 
 
-def read_declared_shapes(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
+def read_declared_shapes(graph: GraphProto) -> dict[str, tuple[int | str | None, ...]]:
     """Return the shape of each input as the model declares it: sizes, symbols, None if open."""
     return {
         value.name: tuple(
@@ -104,7 +103,7 @@ def read_declared_shapes(graph: Proto) -> dict[str, tuple[int | str | None, ...]
     }
 
 
-def _give_shape(value: Proto, given: Input, symbols: dict[str, int | str]) -> None:
+def _give_shape(value: ValueInfoProto, given: Input, symbols: dict[str, int | str]) -> None:
     where = f"model.inputs.{value.name}"
     kind = value.type.tensor_type
     dtype = _read_dtype(value)
@@ -130,14 +129,16 @@ def _give_shape(value: Proto, given: Input, symbols: dict[str, int | str]) -> No
         _set_dimension(dim, size)
 
 
-def _set_dimension(dim: Proto, size: int | str) -> None:
+def _set_dimension(dim: TensorShapeProto.Dimension, size: int | str) -> None:
     if isinstance(size, int):
         dim.dim_value = size
     else:
         dim.dim_param = size
 
 
-def _bind_input(value: Proto, given: Input | None, symbols: Mapping[str, int | str]) -> Value:
+def _bind_input(
+    value: ValueInfoProto, given: Input | None, symbols: Mapping[str, int | str]
+) -> Value:
     """Return an input whose sizes are all known or named by the pipeline."""
     dtype = _read_dtype(value)
     kind = _require_rank(value).type.tensor_type
@@ -159,7 +160,7 @@ def _bind_input(value: Proto, given: Input | None, symbols: Mapping[str, int | s
     return Value(name=value.name, shape=shape, dtype=dtype, dimensions=dimensions)
 
 
-def _require_rank(value: Proto) -> Proto:
+def _require_rank(value: ValueInfoProto) -> ValueInfoProto:
     if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
         raise ModelError(
             f"input {value.name!r} has no shape, not even a rank; {_advise_shape(value)}"
@@ -167,17 +168,17 @@ def _require_rank(value: Proto) -> Proto:
     return value
 
 
-def _advise_shape(value: Proto) -> str:
+def _advise_shape(value: ValueInfoProto) -> str:
     return f"write its shape in the pipeline as model.inputs.{value.name}.shape"
 
 
-def _read_dtype(value: Proto) -> str:
+def _read_dtype(value: ValueInfoProto) -> str:
     if not value.type.HasField("tensor_type"):
         raise ModelError(f"input {value.name!r} is not a tensor")
     return dtype_name(value.type.tensor_type.elem_type, f"input {value.name!r}")
 
 
-def infer_shapes(model: Proto) -> Proto:
+def infer_shapes(model: ModelProto) -> ModelProto:
     """Return the model with the types that follow from the inputs.
 
     Raises `ModelError` where operators do not fit each other or what the model declares.
@@ -195,7 +196,7 @@ def infer_shapes(model: Proto) -> Proto:
         raise ModelError(_describe_error(str(error))) from error
 
 
-def check_types(graph: Proto) -> None:
+def check_types(graph: GraphProto) -> None:
     """Refuse a graph that computes values of a type that its converters know nothing of.
 
     bfloat16 is known as long as it is neither an input nor an output, and so are four bits that a
@@ -210,12 +211,12 @@ def check_types(graph: Proto) -> None:
                     dtype_name(types[name], f"output {name!r} of {describe_node(node)}")
 
 
-def _check_inferred(model: Proto) -> Proto:
+def _check_inferred(model: ModelProto) -> ModelProto:
     onnx.checker.check_model(_with_output_shapes(model))
     return infer_strictly(model)
 
 
-def _check_values(graph: Proto) -> None:
+def _check_values(graph: GraphProto) -> None:
     """Refuse inputs and outputs without a name or a type, of which onnx says not which it is."""
     for kind, values in (("input", graph.input), ("output", graph.output)):
         for place, value in enumerate(values):
@@ -226,7 +227,7 @@ def _check_values(graph: Proto) -> None:
                 raise ModelError(f"{kind} {value.name!r} has no element type")
 
 
-def read_static_shapes(graph: Proto) -> dict[str, tuple[int, ...]]:
+def read_static_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the values of an inferred graph, where they are static.
 
     Raises `ModelError` for one that is absurd.
@@ -234,7 +235,7 @@ def read_static_shapes(graph: Proto) -> dict[str, tuple[int, ...]]:
     return {name: shape for name, shape, _ in _list_values(graph)}
 
 
-def count_bytes(graph: Proto) -> dict[str, int]:
+def count_bytes(graph: GraphProto) -> dict[str, int]:
     """Return the bytes of the values and tensors of an inferred graph, where they are known."""
     return {
         name: math.prod(shape) * np.dtype(DTYPES[kind][0]).itemsize
@@ -247,7 +248,7 @@ def count_bytes(graph: Proto) -> dict[str, int]:
     }
 
 
-def _list_values(graph: Proto) -> Iterator[tuple[str, tuple[int, ...], int]]:
+def _list_values(graph: GraphProto) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """Yield name, shape and element type of each value whose shape is static."""
     for value in (*graph.input, *graph.value_info, *graph.output):
         shape = of_value(value)
@@ -256,14 +257,14 @@ def _list_values(graph: Proto) -> Iterator[tuple[str, tuple[int, ...], int]]:
             yield value.name, shape, value.type.tensor_type.elem_type
 
 
-def of_value(value: Proto) -> tuple[int, ...] | None:
+def of_value(value: ValueInfoProto) -> tuple[int, ...] | None:
     """Return the shape of a value, or None if it is not static."""
     kind = value.type.tensor_type
     shape = tuple(dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value"))
     return shape if kind.HasField("shape") and len(shape) == len(kind.shape.dim) else None
 
 
-def _with_output_shapes(model: Proto) -> Proto:
+def _with_output_shapes(model: ModelProto) -> ModelProto:
     """Return a model for the checker, which wants some shape in places where runtimes do not."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

@@ -3,17 +3,17 @@
 from typing import Final
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import GraphProto, SparseTensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.reading import tensors
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
 _MOST_BYTES: Final = 2**30
 """What a sparse tensor may take when it is written out: a few bytes of it can name any size."""
 
 
-def write_out(graph: Proto) -> None:
+def write_out(graph: GraphProto) -> None:
     """Store the sparse initializers of a graph dense, and its sparse Constants."""
     for sparse in graph.sparse_initializer:
         graph.initializer.append(numpy_helper.from_array(_make_dense(sparse), sparse.values.name))
@@ -25,7 +25,7 @@ def write_out(graph: Proto) -> None:
                 attribute.CopyFrom(helper.make_attribute("value", value))
 
 
-def _make_dense(sparse: Proto) -> Array:
+def _make_dense(sparse: SparseTensorProto) -> Array:
     what = f"sparse tensor {sparse.values.name!r}"
     for part in (sparse.values, sparse.indices):
         if tensors.read_location(part) is not None:

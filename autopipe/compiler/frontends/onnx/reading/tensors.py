@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
 from autopipe.compiler.frontends.onnx.reading.source import locate_data
 from autopipe.errors import ModelError
 
 Array = np.ndarray[Any, Any]
-Proto = Any
-"""A message of onnx's protobuf, which has no types."""
-
 MAX_ELEMENTS = 2**32
 """No tensor of a model may have more elements than this."""
 
@@ -48,7 +45,7 @@ def dtype_name(number: int, what: str) -> str:
     return DTYPES[number][0]
 
 
-def list_graphs(graph: Proto, depth: int = 0) -> Iterator[Proto]:
+def list_graphs(graph: GraphProto, depth: int = 0) -> Iterator[GraphProto]:
     """Yield a graph and every graph inside its nodes."""
     if depth > MAX_DEPTH:
         raise ModelError(f"graphs are nested deeper than {MAX_DEPTH} levels")
@@ -58,7 +55,16 @@ def list_graphs(graph: Proto, depth: int = 0) -> Iterator[Proto]:
             yield from list_graphs(inner, depth + 1)
 
 
-def list_bodies(node: Proto) -> Iterator[Proto]:
+def list_nodes(whole: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """Yield the nodes of a graph or a function, and those inside them."""
+    for node in whole.node:
+        yield node
+        for body in list_bodies(node):
+            for inner in list_graphs(body, 1):
+                yield from inner.node
+
+
+def list_bodies(node: NodeProto) -> Iterator[GraphProto]:
     """Yield the graphs inside a node."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -66,19 +72,19 @@ def list_bodies(node: Proto) -> Iterator[Proto]:
         yield from attribute.graphs
 
 
-def describe_node(node: Proto) -> str:
+def describe_node(node: NodeProto) -> str:
     """Return what a message calls a node: its operator, and its name or that of its result."""
     return f"{node.op_type} {node.name or next(iter(node.output), '')!r}"
 
 
-def name_nodes(graph: Proto) -> None:
+def name_nodes(graph: GraphProto) -> None:
     """Call each node that has no name after what it makes."""
     for inner in list_graphs(graph):
         for node in inner.node:
             node.name = node.name or next(iter(node.output), "")
 
 
-def read_constant(node: Proto) -> Proto | None:
+def read_constant(node: NodeProto) -> TensorProto | None:
     """Return the tensor of a Constant node, under the name of the node's output."""
     if node.op_type != "Constant" or len(node.attribute) != 1 or len(node.output) != 1:
         return None
@@ -89,7 +95,7 @@ def read_constant(node: Proto) -> Proto | None:
     return tensor
 
 
-def count_uses(graph: Proto) -> Counter[str]:
+def count_uses(graph: GraphProto) -> Counter[str]:
     """Count how often each value is read, by nodes of inner graphs and as an output too."""
     found: Counter[str] = Counter()
     for inner in list_graphs(graph):
@@ -98,7 +104,7 @@ def count_uses(graph: Proto) -> Counter[str]:
     return found
 
 
-def list_tensors(graph: Proto) -> Iterator[Proto]:
+def list_tensors(graph: GraphProto) -> Iterator[TensorProto]:
     """Yield every tensor stored in a graph, those in attributes and inner graphs too."""
     for inner in list_graphs(graph):
         yield from inner.initializer
@@ -109,7 +115,7 @@ def list_tensors(graph: Proto) -> Iterator[Proto]:
                 yield from attribute.tensors
 
 
-def check_tensor(tensor: Proto, model: Path | None = None) -> None:
+def check_tensor(tensor: TensorProto, model: Path | None = None) -> None:
     """Refuse a tensor whose type, size or data can not be what it says.
 
     `model` is where external data is looked for; without one there has to be none.
@@ -140,7 +146,7 @@ def count_elements(dims: Sequence[int], what: str) -> int:
     return count
 
 
-def read_array(tensor: Proto, model: Path) -> Array:
+def read_array(tensor: TensorProto, model: Path) -> Array:
     """Return the values of a tensor that passed `check_tensor`, from the model or its data file."""
     if tensor.data_location != _EXTERNAL:
         values: Array = numpy_helper.to_array(tensor)
@@ -154,14 +160,14 @@ def read_array(tensor: Proto, model: Path) -> Array:
     return flat.reshape(tuple(tensor.dims))
 
 
-def read_location(tensor: Proto) -> str | None:
+def read_location(tensor: TensorProto) -> str | None:
     """Return where a tensor says its data is, None if in the model itself."""
     if tensor.data_location != _EXTERNAL:
         return None
     return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
 
 
-def _find_extent(tensor: Proto, model: Path) -> tuple[Path, int]:
+def _find_extent(tensor: TensorProto, model: Path) -> tuple[Path, int]:
     """Return the file of a tensor's external data and the offset in it."""
     what = f"tensor {tensor.name!r}"
     name = dtype_name(tensor.data_type, what)

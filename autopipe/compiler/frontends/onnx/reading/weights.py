@@ -3,13 +3,12 @@
 import math
 from collections.abc import Collection, Mapping
 
-from onnx import helper, numpy_helper
+from onnx import GraphProto, TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.operators import steering_inputs
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
     Array,
-    Proto,
     list_graphs,
     read_constant,
 )
@@ -19,7 +18,7 @@ _DATA = frozenset({"float16", "float32", "float64", "int8", "uint8"})
 _MAX_CONSTANT = 8192  # elements; no list of axes or sizes is as long
 
 
-def detach_weights(graph: Proto) -> dict[str, Proto]:
+def detach_weights(graph: GraphProto) -> dict[str, TensorProto]:
     """Take the weights out of a graph and return them by name, in order.
 
     Weights are the tensors of floats or bytes with more than one element, except where they
@@ -34,35 +33,35 @@ def detach_weights(graph: Proto) -> dict[str, Proto]:
         for node in inner.node
         for name in steering_inputs(node)
     }
-    found: dict[str, Proto] = {}
+    found: dict[str, TensorProto] = {}
     for index, tensor in reversed(list(enumerate(graph.initializer))):
         if tensor.name not in results and _is_weight(tensor, steering):
             _add_weight(found, tensor)
             del graph.initializer[index]
     for index, node in reversed(list(enumerate(graph.node))):
-        tensor = read_constant(node)
-        if tensor is None or tensor.name in results:
+        constant = read_constant(node)
+        if constant is None or constant.name in results:
             continue
-        if _is_weight(tensor, steering):
-            _add_weight(found, tensor)
+        if _is_weight(constant, steering):
+            _add_weight(found, constant)
             del graph.node[index]
     return dict(reversed(found.items()))
 
 
-def attach_weights(graph: Proto, weights: Mapping[str, Array]) -> None:
+def attach_weights(graph: GraphProto, weights: Mapping[str, Array]) -> None:
     """Put weights into a graph as initializers, in place of the inputs of the same names."""
     undeclare_inputs(graph, weights.keys())
     graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in weights.items())
 
 
-def undeclare_inputs(graph: Proto, names: Collection[str]) -> None:
+def undeclare_inputs(graph: GraphProto, names: Collection[str]) -> None:
     """Take inputs out of a graph."""
     for index, value in reversed(list(enumerate(graph.input))):
         if value.name in names:
             del graph.input[index]
 
 
-def declare_weights(graph: Proto, weights: Mapping[str, Proto]) -> None:
+def declare_weights(graph: GraphProto, weights: Mapping[str, TensorProto]) -> None:
     """Make weights typed inputs of a graph, after its own inputs."""
     graph.input.extend(
         helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
@@ -70,14 +69,14 @@ def declare_weights(graph: Proto, weights: Mapping[str, Proto]) -> None:
     )
 
 
-def _is_weight(tensor: Proto, steering: set[str]) -> bool:
+def _is_weight(tensor: TensorProto, steering: set[str]) -> bool:
     count = math.prod(tensor.dims)
     if tensor.name in steering or count <= 1:
         return False
     return DTYPES[tensor.data_type][0] in _DATA or count > _MAX_CONSTANT
 
 
-def _add_weight(found: dict[str, Proto], tensor: Proto) -> None:
+def _add_weight(found: dict[str, TensorProto], tensor: TensorProto) -> None:
     if not tensor.name or tensor.name in found:
         raise ModelError(f"more than one tensor is called {tensor.name!r}")
     found[tensor.name] = tensor

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+from onnx import GraphProto
+
 from autopipe.compiler.frontends.onnx.operators import find_operator
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 
-def check_sizes(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_sizes(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raise ModelError for a node that has no place on its input; `shapes` are all static ones."""
     stored = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:

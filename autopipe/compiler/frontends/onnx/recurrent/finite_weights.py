@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from onnx import helper
+from onnx import ModelProto, helper
 
 from autopipe.compiler.frontends.onnx.reading import tensors
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.recurrence.form import GATES
 
 NOTE: Final = "autopipe_finite_weights"
@@ -20,7 +20,7 @@ _WEIGHTS: Final = 2
 """Place of the recurrent weights among the inputs of a node."""
 
 
-def note_finite_weights(model: Proto, weights: Mapping[str, Array]) -> None:
+def note_finite_weights(model: ModelProto, weights: Mapping[str, Array]) -> None:
     """Put an attribute on each recurrent node whose recurrent weights are known and finite."""
     for graph in tensors.list_graphs(model.graph):
         for node in graph.node:

@@ -3,17 +3,16 @@
 from typing import Final
 
 import onnx
-from onnx import helper
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 
 _LAYER: Final = "DynamicQuantizeLSTM"
 _HIDDEN: Final = 2
 """Its input whose second dimension is as long as a state: the recurrent weights."""
 
 
-def note_shapes(model: Proto) -> int:
+def note_shapes(model: ModelProto) -> int:
     """Add the shapes of what layers of com.microsoft compute, and return of how many they are open.
 
     They are known where those of a layer's inputs are. One layer feeds the next, so there is a
@@ -40,7 +39,7 @@ def note_shapes(model: Proto) -> int:
     return len(layers)
 
 
-def _note_shapes(graph: Proto, node: Proto, data: list[int], weights: list[int]) -> None:
+def _note_shapes(graph: GraphProto, node: NodeProto, data: list[int], weights: list[int]) -> None:
     if len(data) != 3 or len(weights) != 3:  # noqa: PLR2004 - the converter says what is wrong
         return
     (length, batch, _), (directions, hidden, _) = data, weights
@@ -52,7 +51,7 @@ def _note_shapes(graph: Proto, node: Proto, data: list[int], weights: list[int])
             graph.value_info.append(made)
 
 
-def _read_sizes(value: Proto) -> list[int]:
+def _read_sizes(value: ValueInfoProto) -> list[int]:
     """Return the sizes of a value if all are known, else an empty list."""
     dims = value.type.tensor_type.shape.dim
     return [dim.dim_value for dim in dims] if all(dim.dim_value for dim in dims) else []

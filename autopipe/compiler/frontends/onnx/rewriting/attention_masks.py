@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, read_constant
+from autopipe.compiler.frontends.onnx.reading.tensors import read_constant
 
 _PASSES_ON: Final = ("Cast", "CastLike", "Identity")
 """Operators that leave minus infinity as it is."""
 
 
-def ask_all(graph: Proto) -> None:
+def ask_all(graph: GraphProto) -> None:
     """Ask whether all elements of a row are minus infinity, not whether the largest is.
 
     To TVM the largest of minus infinities alone is the least finite number.
@@ -37,8 +37,8 @@ def ask_all(graph: Proto) -> None:
 
 
 def _of_rows(
-    equal: Proto, makers: Mapping[str, Proto], stored: Mapping[str, Proto]
-) -> tuple[Proto, str] | None:
+    equal: NodeProto, makers: Mapping[str, NodeProto], stored: Mapping[str, TensorProto]
+) -> tuple[NodeProto, str] | None:
     """Return the reduction that is compared with minus infinity, and the name of the latter."""
     for largest, other in (equal.input, reversed(equal.input)):
         reduction = makers.get(largest)
@@ -51,7 +51,9 @@ def _of_rows(
     return None
 
 
-def _is_least(name: str, makers: Mapping[str, Proto], stored: Mapping[str, Proto]) -> bool:
+def _is_least(
+    name: str, makers: Mapping[str, NodeProto], stored: Mapping[str, TensorProto]
+) -> bool:
     """Whether a value is one minus infinity, and nothing else."""
     while name in makers and makers[name].op_type in _PASSES_ON:
         name = makers[name].input[0]
@@ -61,7 +63,7 @@ def _is_least(name: str, makers: Mapping[str, Proto], stored: Mapping[str, Proto
     return bool(np.isneginf(numpy_helper.to_array(tensor).astype(np.float64)).all())
 
 
-def _make_questions(reduction: Proto, least: str, result: str) -> list[Proto]:
+def _make_questions(reduction: NodeProto, least: str, result: str) -> list[NodeProto]:
     """Return what asks of each element, and then of the least answer of a row."""
     equal, number, lowest = (f"{result}_{part}" for part in ("equal", "number", "least"))
     minimum = helper.make_node("ReduceMin", [number, *reduction.input[1:]], [lowest])
@@ -74,7 +76,7 @@ def _make_questions(reduction: Proto, least: str, result: str) -> list[Proto]:
     ]
 
 
-def drop_empty(graph: Proto) -> None:
+def drop_empty(graph: GraphProto) -> None:
     """Drop each choice between two tensors that always falls on the second."""
     never = {
         tensor.name

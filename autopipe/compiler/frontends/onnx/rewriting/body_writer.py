@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from onnx import FunctionProto, helper, numpy_helper
+from onnx import FunctionProto, NodeProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, describe_node
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node
 from autopipe.errors import ModelError
 
 _MIN_OPSET: Final = 13
@@ -21,19 +21,19 @@ _MIN_OPSET: Final = 13
 class BodyWriter:
     """Writes the body of one node."""
 
-    def __init__(self, node: Proto, operands: list[Operand], opset: int) -> None:
+    def __init__(self, node: NodeProto, operands: list[Operand], opset: int) -> None:
         self.node = node
         self.operands = operands
         self.opset = opset
         self.attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         self.inputs = [f"in{at}" if name else f"none{at}" for at, name in enumerate(node.input)]
-        self.steps: list[Proto] = []
+        self.steps: list[NodeProto] = []
 
     def name_input(self, at: int) -> str:
         """Return the name of an input, empty if it is left out."""
         return self.inputs[at] if at < len(self.inputs) and self.node.input[at] else ""
 
-    def add(self, kind: str, inputs: list[str], **attributes: object) -> str:
+    def add(self, kind: str, inputs: list[str], **attributes: Any) -> str:  # noqa: ANN401 - each of its own type
         """Add a node, and return the name of its result."""
         result = f"v{len(self.steps)}"
         while inputs and not inputs[-1]:
@@ -75,7 +75,7 @@ class BodyWriter:
 
 
 def write_body(
-    make: Callable[[BodyWriter], None], node: Proto, operands: list[Operand], opset: int
+    make: Callable[[BodyWriter], None], node: NodeProto, operands: list[Operand], opset: int
 ) -> FunctionProto:
     """Return the body that a function writes; raises `ModelError` before opset 13."""
     body = BodyWriter(node, operands, opset)

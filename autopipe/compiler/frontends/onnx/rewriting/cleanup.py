@@ -4,11 +4,12 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from onnx import ModelProto
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx.control.flatten import flatten_control_flow
 from autopipe.compiler.frontends.onnx.reading import check_operators, shapes
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, count_uses
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, count_uses
 from autopipe.compiler.frontends.onnx.reading.weights import (
     attach_weights,
     declare_weights,
@@ -117,7 +118,9 @@ CLEANUP: Final[tuple[OnnxPass, ...]] = (
 """The passes over the ONNX graph, in order."""
 
 
-def clean_model(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, Array]]:
+def clean_model(
+    model: ModelProto, weights: Mapping[str, Array]
+) -> tuple[ModelProto, dict[str, Array]]:
     """Return the same function as a simpler graph, and its weights, inputs of that graph.
 
     Constants are folded, batch norm goes into the convolution before it or becomes one scale and

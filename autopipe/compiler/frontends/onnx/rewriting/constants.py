@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 from onnx.numpy_helper import from_array, to_array
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 _OPERATORS: Final = frozenset({
     "Abs", "Add", "And", "Cast", "Concat", "Constant", "Div", "Equal", "Gather", "Greater",
@@ -28,7 +28,7 @@ Values = Mapping[str, Array]
 """Values by name."""
 
 
-def read_short_lists(graph: Proto) -> dict[str, Array]:
+def read_short_lists(graph: GraphProto) -> dict[str, Array]:
     """Return the short lists of whole numbers that a graph holds."""
     return {
         tensor.name: to_array(tensor)
@@ -37,7 +37,7 @@ def read_short_lists(graph: Proto) -> dict[str, Array]:
     }
 
 
-def evaluate_short(node: Proto, known: Values, opset: int) -> dict[str, Array]:
+def evaluate_short(node: NodeProto, known: Values, opset: int) -> dict[str, Array]:
     """Return what a node computes of known numbers, by name; nothing unless it is as short."""
     if node.domain or node.op_type not in _OPERATORS:
         return {}
@@ -47,7 +47,7 @@ def evaluate_short(node: Proto, known: Values, opset: int) -> dict[str, Array]:
     return values if all(_is_short(array) for array in values.values()) else {}
 
 
-def evaluate_node(node: Proto, known: Values, opset: int) -> dict[str, Array] | None:
+def evaluate_node(node: NodeProto, known: Values, opset: int) -> dict[str, Array] | None:
     """Return what the reference of onnx computes of constants, None where it fails.
 
     `known` has at least the inputs of the node. What is wrong with it is left to the checker.
@@ -56,11 +56,12 @@ def evaluate_node(node: Proto, known: Values, opset: int) -> dict[str, Array] | 
 
     given = list(dict.fromkeys(name for name in node.input if name))
     made = [name for name in node.output if name]
-    named = [
+    read, written = (
         [helper.make_empty_tensor_value_info(name) for name in names] for names in (given, made)
-    ]
+    )
     model = helper.make_model(
-        helper.make_graph([node], "one", *named), opset_imports=[helper.make_opsetid("", opset)]
+        helper.make_graph([node], "one", read, written),
+        opset_imports=[helper.make_opsetid("", opset)],
     )
     try:
         with np.errstate(all="ignore"):
@@ -73,7 +74,7 @@ def evaluate_node(node: Proto, known: Values, opset: int) -> dict[str, Array] | 
     return None if any(array.dtype.kind not in _KINDS for array in arrays.values()) else arrays
 
 
-def store_shapes(graph: Proto, shapes: Mapping[str, Sequence[int]]) -> None:
+def store_shapes(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
     """Make a shape that is a result of the graph a constant; TVM returns no shapes."""
     results = {value.name for value in graph.output}
     for node in graph.node:

@@ -12,7 +12,15 @@ from typing import Final
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx.reading import shapes
@@ -20,7 +28,6 @@ from autopipe.compiler.frontends.onnx.reading.inference import infer_types
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
     Array,
-    Proto,
     list_bodies,
     list_graphs,
     read_constant,
@@ -32,7 +39,7 @@ _OPTIONAL_UPDATES: Final = {"ScatterElements", "ScatterND", "Scatter"}
 """Operators that return their first input where their second one has no elements."""
 
 
-def fold_empty_tensors(model: Proto) -> None:
+def fold_empty_tensors(model: ModelProto) -> None:
     """Make constants of a model's tensors without elements, in place, and of what they decide."""
     decided: set[str] = set()
     while _fold_once(model, decided):
@@ -40,7 +47,7 @@ def fold_empty_tensors(model: Proto) -> None:
     _make_nodes(model.graph)
 
 
-def _fold_once(model: Proto, decided: set[str]) -> bool:
+def _fold_once(model: ModelProto, decided: set[str]) -> bool:
     """Fold what is empty now; add the names that became constants to those that are decided."""
     inferred = _infer_graph(model)
     if _clamp_starts(model.graph, inferred):
@@ -65,13 +72,13 @@ class _Known:
     """What is known of the tensors of a graph, by name."""
 
     empty: Mapping[str, Array]
-    stored: Mapping[str, Proto]
+    stored: Mapping[str, TensorProto]
     decided: set[str]
     """Those that became constants because something was empty."""
     opset: int
 
 
-def _replace_decided(graph: Proto, node: Proto, known: _Known) -> bool:
+def _replace_decided(graph: GraphProto, node: NodeProto, known: _Known) -> bool:
     """Replace a node by constants, or take what is empty out of it; tell whether it changed."""
     empty, stored = known.empty, known.stored
     results = [name for name in node.output if name]
@@ -99,7 +106,7 @@ def _replace_decided(graph: Proto, node: Proto, known: _Known) -> bool:
     return bool(computed)
 
 
-def _compute_node(node: Proto, known: _Known) -> dict[str, Array]:
+def _compute_node(node: NodeProto, known: _Known) -> dict[str, Array]:
     """Return what a node computes of constants, nothing where an input is none."""
     given = {name for name in node.input if name}
     values = {name: to_array(known.stored[name]) for name in given if name in known.stored}
@@ -108,7 +115,10 @@ def _compute_node(node: Proto, known: _Known) -> dict[str, Array]:
 
 
 def _without_empty_parts(
-    graph: Proto, split: Proto, empty: Mapping[str, Array], stored: Mapping[str, Proto]
+    graph: GraphProto,
+    split: NodeProto,
+    empty: Mapping[str, Array],
+    stored: Mapping[str, TensorProto],
 ) -> bool:
     """Take the parts of size 0 out of a Split whose sizes are stored."""
     left = [name for name in split.output if name not in empty]
@@ -132,12 +142,12 @@ def _without_empty_parts(
     return True
 
 
-def _replace_node(graph: Proto, node: Proto, values: Mapping[str, Array]) -> None:
+def _replace_node(graph: GraphProto, node: NodeProto, values: Mapping[str, Array]) -> None:
     _insert_constants(graph, node, values)
     graph.node.remove(node)
 
 
-def _insert_constants(graph: Proto, node: Proto, values: Mapping[str, Array]) -> None:
+def _insert_constants(graph: GraphProto, node: NodeProto, values: Mapping[str, Array]) -> None:
     """Put constants before a node."""
     place = list(graph.node).index(node)
     for name, array in values.items():
@@ -145,7 +155,7 @@ def _insert_constants(graph: Proto, node: Proto, values: Mapping[str, Array]) ->
         graph.node.insert(place, helper.make_node("Constant", [], [name], value=value))
 
 
-def _clamp_starts(graph: Proto, inferred: Proto) -> bool:
+def _clamp_starts(graph: GraphProto, inferred: GraphProto) -> bool:
     """Have steps back start within the tensor: ONNX's inference takes a start below it for none."""
     stored = {tensor.name: tensor for tensor in graph.initializer}
     known = {
@@ -153,9 +163,10 @@ def _clamp_starts(graph: Proto, inferred: Proto) -> bool:
     }
     changed = False
     for node in graph.node:
-        slots = {slot: stored.get(name) for slot, name in enumerate(node.input) if name and slot}
+        given = {slot: name for slot, name in enumerate(node.input) if name and slot}
+        slots = {slot: stored[name] for slot, name in given.items() if name in stored}
         sizes = known.get(node.input[0]) if node.op_type == "Slice" else None
-        if sizes is None or _STEPS not in slots or any(one is None for one in slots.values()):
+        if sizes is None or _STEPS not in slots or len(slots) < len(given):
             continue
         starts, _, axes, steps = (
             to_array(slots[slot]).tolist() if slot in slots else range(len(sizes))
@@ -174,7 +185,7 @@ def _clamp_starts(graph: Proto, inferred: Proto) -> bool:
     return changed
 
 
-def _make_nodes(graph: Proto) -> None:
+def _make_nodes(graph: GraphProto) -> None:
     """Store what is empty and a result of the graph by a Constant: TVM loads no empty constants.
 
     Its converter makes such a result of an input.
@@ -186,7 +197,7 @@ def _make_nodes(graph: Proto) -> None:
         graph.initializer.remove(tensor)
 
 
-def _infer_graph(model: Proto) -> Proto:
+def _infer_graph(model: ModelProto) -> GraphProto:
     """Return the graph with its shapes, an empty one where ONNX can not tell them."""
     try:
         return infer_types(model).graph
@@ -194,7 +205,7 @@ def _infer_graph(model: Proto) -> Proto:
         return onnx.GraphProto()  # the importer names the node
 
 
-def _empty_arrays(inferred: Proto) -> dict[str, Array]:
+def _empty_arrays(inferred: GraphProto) -> dict[str, Array]:
     """Return the tensors without elements by name: those that are computed, and those stored."""
     found = {}
     for graph in list_graphs(inferred):
@@ -209,11 +220,11 @@ def _empty_arrays(inferred: Proto) -> dict[str, Array]:
     return found
 
 
-def _evaluate_node(node: Proto, values: Mapping[str, Array], opset: int) -> dict[str, Array]:
+def _evaluate_node(node: NodeProto, values: Mapping[str, Array], opset: int) -> dict[str, Array]:
     """Return what a node computes of arrays, nothing where ONNX's evaluator can not tell."""
     from onnx.reference import ReferenceEvaluator
 
-    named: Sequence[Proto] = [helper.make_empty_tensor_value_info(name) for name in values]
+    named: Sequence[ValueInfoProto] = [helper.make_empty_tensor_value_info(name) for name in values]
     results = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
     made = helper.make_model(
         helper.make_graph([node], "one", named, results),

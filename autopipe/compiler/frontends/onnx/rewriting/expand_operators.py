@@ -10,7 +10,16 @@ from typing import Final
 
 import numpy as np
 import onnx
-from onnx import FunctionProto, TypeProto, helper, inliner, numpy_helper
+from onnx import (
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TypeProto,
+    helper,
+    inliner,
+    numpy_helper,
+)
 
 from autopipe.compiler.frontends.onnx.conversion.failing_node import describe_error
 from autopipe.compiler.frontends.onnx.operator import ONNX, Trait
@@ -19,7 +28,6 @@ from autopipe.compiler.frontends.onnx.reading.inference import infer_types
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
-    Proto,
     describe_node,
     list_graphs,
 )
@@ -34,7 +42,7 @@ _MOST_BYTES: Final = 2**28
 """What the constants of all bodies may take."""
 
 
-def expand_operators(model: Proto) -> Proto:
+def expand_operators(model: ModelProto) -> ModelProto:
     """Return a model with the bodies of such operators in their place.
 
     Raises `ModelError` for an operator that has no body here.
@@ -46,7 +54,7 @@ def expand_operators(model: Proto) -> Proto:
     return model
 
 
-def complete_attributes(graph: Proto) -> None:
+def complete_attributes(graph: GraphProto) -> None:
     """Write out the attributes without which the onnx library infers a wrong type, or none."""
     for inner in list_graphs(graph):
         for node in inner.node:
@@ -55,7 +63,7 @@ def complete_attributes(graph: Proto) -> None:
                 _fill_attributes(node, onnx.defs.get_schema(node.op_type))
 
 
-def _list_expandable(model: Proto) -> Iterator[Proto]:
+def _list_expandable(model: ModelProto) -> Iterator[NodeProto]:
     for graph in list_graphs(model.graph):
         for node in graph.node:
             operator = find_operator(node)
@@ -63,7 +71,7 @@ def _list_expandable(model: Proto) -> Iterator[Proto]:
                 yield node
 
 
-def _expand_once(model: Proto) -> Proto:
+def _expand_once(model: ModelProto) -> ModelProto:
     typed = infer_types(model)
     types, constants = _read_types(typed), _read_constants(typed)
     opset = next(entry.version for entry in typed.opset_import if entry.domain in _ONNX)
@@ -84,7 +92,7 @@ def _expand_once(model: Proto) -> Proto:
     return inliner.inline_local_functions(typed)
 
 
-def _read_types(model: Proto) -> dict[str, Proto]:
+def _read_types(model: ModelProto) -> dict[str, TypeProto]:
     found = {
         value.name: value.type
         for graph in list_graphs(model.graph)
@@ -97,7 +105,7 @@ def _read_types(model: Proto) -> dict[str, Proto]:
     }
 
 
-def _read_constants(model: Proto) -> dict[str, Array]:
+def _read_constants(model: ModelProto) -> dict[str, Array]:
     found = {}
     for graph in list_graphs(model.graph):
         found.update({each.name: numpy_helper.to_array(each) for each in graph.initializer})
@@ -110,7 +118,7 @@ def _read_constants(model: Proto) -> dict[str, Array]:
     return found
 
 
-def _write_body(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
+def _write_body(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
     """Return what defines an operator; fill in the attributes it leaves out."""
     operator = OPERATORS[node.domain.removeprefix("ai.onnx"), node.op_type]
     if operator.domain == ONNX:
@@ -126,7 +134,7 @@ def _write_body(node: Proto, operands: list[Operand], opset: int) -> FunctionPro
         raise ModelError(f"{what}: {describe_error(error)}") from error
 
 
-def _fill_attributes(node: Proto, schema: Proto) -> None:
+def _fill_attributes(node: NodeProto, schema: onnx.defs.OpSchema) -> None:
     given = {attribute.name for attribute in node.attribute}
     node.attribute.extend(
         attribute.default_value

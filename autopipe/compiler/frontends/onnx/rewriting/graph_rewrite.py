@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import onnx
+from onnx import ModelProto
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 _LARGE: Final = 2**26
 """Bytes of a weight that stays out: nothing folds into it, and a protobuf holds 2 GiB."""
@@ -16,11 +17,11 @@ _LARGE: Final = 2**26
 class GraphRewrite:
     """A model on its way through the passes."""
 
-    source: Proto
+    source: ModelProto
     """The model as it was read; no pass changes it."""
     weights: Mapping[str, Array]
     """Its weights by name."""
-    model: Proto = field(default_factory=onnx.ModelProto)
+    model: ModelProto = field(default_factory=onnx.ModelProto)
     kept_weights: dict[str, Array] = field(default_factory=dict)
     """Weights of the rewritten model, which are inputs of its graph."""
     is_expanded: bool = False

@@ -5,13 +5,13 @@ group as one, it is InstanceNormalization: x [2, 6, 5] in 3 groups is [2, 3, 10]
 """
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import GraphProto, NodeProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 
-def by_instances(graph: Proto) -> None:
+def by_instances(graph: GraphProto) -> None:
     """Write each GroupNormalization of a graph and of those inside it as InstanceNormalization."""
     names = Names(graph)
     for inner in list_graphs(graph):
@@ -20,7 +20,7 @@ def by_instances(graph: Proto) -> None:
                 _rewrite_node(inner, node, names)
 
 
-def _rewrite_node(graph: Proto, node: Proto, names: Names) -> None:
+def _rewrite_node(graph: GraphProto, node: NodeProto, names: Names) -> None:
     given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     data, scale, bias = node.input
     whole, wanted, grouped, normal = (names.fresh(node.output[0]) for _ in range(4))

@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from onnx import GraphProto, ModelProto, NodeProto
+
 from autopipe.artifacts.model_nodes import ModelNode
 from autopipe.compiler.frontends.onnx.reading.tensors import (
-    Proto,
     list_bodies,
     list_graphs,
     name_nodes,
@@ -23,7 +24,7 @@ _MARK: Final = "autopipe nodes "
 Nodes = frozenset[int]
 
 
-def number_nodes(model: Proto) -> tuple[ModelNode, ...]:
+def number_nodes(model: ModelProto) -> tuple[ModelNode, ...]:
     """Number the nodes of a model, mark each with its number, and return what they are called.
 
     A node without a name is called after its operator and its position among these; a name that
@@ -46,13 +47,15 @@ def number_nodes(model: Proto) -> tuple[ModelNode, ...]:
     return tuple(found)
 
 
-def mark_body(nodes: Iterable[Proto], origin: Proto) -> None:
+def mark_body(nodes: Iterable[NodeProto], origin: NodeProto) -> None:
     """Give the nodes of a function's body the mark of the node that they are written for."""
     for node in nodes:
         node.doc_string = origin.doc_string
 
 
-def read_origins(before: Proto, after: Proto, weights: Collection[str]) -> Mapping[str, Nodes]:
+def read_origins(
+    before: GraphProto, after: GraphProto, weights: Collection[str]
+) -> Mapping[str, Nodes]:
     """Return the numbers of nodes by the name of each node of a cleaned-up graph, now unique.
 
     `before` is the graph as it was numbered. What is computed of `weights` alone is not followed.
@@ -73,7 +76,7 @@ def read_origins(before: Proto, after: Proto, weights: Collection[str]) -> Mappi
 class _Origins:
     """The numbers of the nodes of a cleaned-up graph."""
 
-    def __init__(self, before: Proto, after: Proto, weights: frozenset[str]) -> None:
+    def __init__(self, before: GraphProto, after: GraphProto, weights: frozenset[str]) -> None:
         self._numbers: dict[int, Nodes] = {}
         """By the identity of the node, which `_kept` keeps alive."""
         self._kept = [node for graph in list_graphs(after) for node in graph.node]
@@ -81,13 +84,13 @@ class _Origins:
         self._visit(after, Nodes())
         self._follow_merged(before, after, weights)
 
-    def of(self, node: Proto) -> Nodes:
+    def of(self, node: NodeProto) -> Nodes:
         """Return the numbers of a node."""
         return self._numbers.get(_make_key(node), Nodes())
 
-    def _visit(self, graph: Proto, owner: Nodes) -> None:
+    def _visit(self, graph: GraphProto, owner: Nodes) -> None:
         """Number the nodes of a graph; one that is new is numbered after its readers."""
-        readers: dict[str, list[Proto]] = defaultdict(list)
+        readers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in graph.node:
             for name in _list_inputs(node):
                 readers[name].append(node)
@@ -101,20 +104,22 @@ class _Origins:
             for body in list_bodies(node):
                 self._visit(body, own or owner)
 
-    def _made(self, node: Proto) -> Nodes:
+    def _made(self, node: NodeProto) -> Nodes:
         """Return the number of the node that made one of these values before."""
         makers = (self._makers.get(name) for name in node.output if name)
         return Nodes().union(*(_read_marks(maker) for maker in makers if maker is not None))
 
-    def _follow_merged(self, before: Proto, after: Proto, weights: frozenset[str]) -> None:
+    def _follow_merged(
+        self, before: GraphProto, after: GraphProto, weights: frozenset[str]
+    ) -> None:
         """Add the nodes that are gone to those that took their place."""
         present = Nodes().union(*self._numbers.values())
         made = {name: node for node in after.node for name in node.output if name}
-        by_number: dict[int, list[Proto]] = defaultdict(list)
+        by_number: dict[int, list[NodeProto]] = defaultdict(list)
         for node in after.node:
             for number in self.of(node):
                 by_number[number].append(node)
-        readers: dict[str, list[Proto]] = defaultdict(list)
+        readers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in before.node:
             for name in _list_inputs(node):
                 readers[name].append(node)
@@ -133,8 +138,10 @@ class _Origins:
 
 
 def _find_next_nodes(
-    node: Proto, readers: Mapping[str, list[Proto]], by_number: Mapping[int, list[Proto]]
-) -> list[Proto]:
+    node: NodeProto,
+    readers: Mapping[str, list[NodeProto]],
+    by_number: Mapping[int, list[NodeProto]],
+) -> list[NodeProto]:
     """Return the nodes that the nearest readers of a node became."""
     level, seen = [node], set[int]()
     while level:
@@ -154,7 +161,7 @@ def _find_next_nodes(
     return []
 
 
-def _list_inputs(node: Proto) -> set[str]:
+def _list_inputs(node: NodeProto) -> set[str]:
     """Return what a node reads, and the graphs inside it."""
     inner = (
         name
@@ -166,12 +173,12 @@ def _list_inputs(node: Proto) -> set[str]:
     return {name for name in (*node.input, *inner) if name}
 
 
-def _read_marks(node: Proto) -> Nodes:
+def _read_marks(node: NodeProto) -> Nodes:
     text = node.doc_string
     if not text.startswith(_MARK):
         return Nodes()
     return Nodes(map(int, text.removeprefix(_MARK).split(",")))
 
 
-def _make_key(node: Proto) -> int:
+def _make_key(node: NodeProto) -> int:
     return id(node)

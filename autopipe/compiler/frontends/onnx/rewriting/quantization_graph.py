@@ -3,9 +3,9 @@
 from typing import Final
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import GraphProto, NodeProto, numpy_helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, count_uses
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, count_uses
 
 BYTES: Final = frozenset({"int8", "uint8"})
 _STEPS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -15,7 +15,7 @@ _WITHOUT_ZERO: Final = 2
 class QuantizedGraph:
     """A graph, and what is asked of it over and over."""
 
-    def __init__(self, graph: Proto) -> None:
+    def __init__(self, graph: GraphProto) -> None:
         self.proto = graph
         self._stored = {tensor.name: tensor for tensor in graph.initializer}
         self._makers = {name: node for node in graph.node for name in node.output}
@@ -31,12 +31,12 @@ class QuantizedGraph:
             np.asarray(numpy_helper.to_array(self._stored[name])) if name in self._stored else None
         )
 
-    def maker(self, name: str, kind: str) -> Proto | None:
+    def maker(self, name: str, kind: str) -> NodeProto | None:
         """Return the node that makes a value, if it is of that kind."""
         node = self._makers.get(name)
         return node if node is not None and node.op_type == kind else None
 
-    def reader(self, name: str) -> Proto | None:
+    def reader(self, name: str) -> NodeProto | None:
         """Return the node that reads a value, if only one does and nothing else."""
         return self._readers.get(name) if self._uses[name] == 1 else None
 
@@ -45,14 +45,14 @@ class QuantizedGraph:
         self.proto.initializer.append(numpy_helper.from_array(np.asarray(values), name))
         return name
 
-    def replace(self, nodes: dict[str, list[Proto]]) -> None:
+    def replace(self, nodes: dict[str, list[NodeProto]]) -> None:
         """Put other nodes in place of those that make the values named."""
         kept = type(self.proto)()
         kept.node.extend(n for old in self.proto.node for n in nodes.get(old.output[0], [old]))
         del self.proto.node[:]
         self.proto.node.extend(kept.node)
 
-    def is_plain(self, node: Proto) -> bool:
+    def is_plain(self, node: NodeProto) -> bool:
         """Tell whether a node makes bytes of floats, or floats of bytes, by two known numbers."""
         if node.op_type not in _STEPS or len(node.input) <= _WITHOUT_ZERO:
             return False
@@ -68,11 +68,11 @@ class QuantizedGraph:
         """Return a constant of one number."""
         return np.float32(np.asarray(self.constant(name)).item())
 
-    def zero(self, node: Proto) -> Array | None:
+    def zero(self, node: NodeProto) -> Array | None:
         """Return the zero point of a node that has one, and knows it."""
         return self.constant(node.input[2]) if len(node.input) > _WITHOUT_ZERO else None
 
-    def alike(self, one: Proto, other: Proto) -> bool:
+    def alike(self, one: NodeProto, other: NodeProto) -> bool:
         """Tell whether two nodes that are plain have the same scale and zero point."""
         zeros = [np.asarray(self.zero(node)) for node in (one, other)]
         return (

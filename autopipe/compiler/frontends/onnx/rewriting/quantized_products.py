@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.rewriting import requantize_integers
 from autopipe.compiler.frontends.onnx.rewriting.quantization_graph import BYTES, QuantizedGraph
 
@@ -43,7 +43,7 @@ class _Operand:
 class _Product:
     """Bytes multiplied, in place of a node that multiplies floats."""
 
-    node: Proto
+    node: NodeProto
     left: _Operand
     right: _Operand
     columns: tuple[int, ...]
@@ -54,7 +54,7 @@ class _Product:
     """Floats to add to the product."""
 
 
-def fuse_quantized(graph: Proto) -> None:
+def fuse_quantized(graph: GraphProto) -> None:
     """Multiply bytes where floats are multiplied that stand for them, with constant scales."""
     whole = QuantizedGraph(graph)
     floats = {}
@@ -68,7 +68,7 @@ def fuse_quantized(graph: Proto) -> None:
     whole.replace({p.node.output[0]: list(_emit_integers(whole, p)) for p in products})
 
 
-def _expand_product(graph: QuantizedGraph, node: Proto) -> Iterator[Proto]:
+def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProto]:
     """Write a product of bytes as one of floats, with what makes floats of bytes around it."""
     output, kind = node.output[0], node.op_type.removeprefix("QLinear")
     operands = [list(node.input[:3]), list(node.input[3:6])]
@@ -94,7 +94,7 @@ def _expand_product(graph: QuantizedGraph, node: Proto) -> Iterator[Proto]:
     yield helper.make_node("QuantizeLinear", names, [output], name=output)
 
 
-def _in_float32(graph: QuantizedGraph, name: str, other: str) -> Generator[Proto, None, str]:
+def _in_float32(graph: QuantizedGraph, name: str, other: str) -> Generator[NodeProto, None, str]:
     """Return the name of a scale in float32, which is what products are computed in."""
     values = graph.constant(name)
     if values is not None and values.dtype == np.float32:
@@ -105,7 +105,7 @@ def _in_float32(graph: QuantizedGraph, name: str, other: str) -> Generator[Proto
     return other
 
 
-def _find_product(graph: QuantizedGraph, node: Proto) -> _Product | None:
+def _find_product(graph: QuantizedGraph, node: NodeProto) -> _Product | None:
     """Return what a node multiplies, if that stands for bytes."""
     if node.op_type not in _INTEGER or not _is_plain(node):
         return None
@@ -121,7 +121,7 @@ def _find_product(graph: QuantizedGraph, node: Proto) -> _Product | None:
     return added and _Product(node, left, right, columns, *added)
 
 
-def _is_plain(node: Proto) -> bool:
+def _is_plain(node: NodeProto) -> bool:
     """Tell whether the node multiplies its operands and does nothing more."""
     values = _read_attributes(node)
     scaled = values.get("alpha", 1.0) != 1.0 or values.get("beta", 1.0) != 1.0
@@ -147,7 +147,7 @@ def _find_operand(graph: QuantizedGraph, name: str) -> _Operand | None:
     return _Operand(values, "" if nothing else zero, factors, _read_attributes(node).get("axis", 1))
 
 
-def _along_columns(node: Proto, right: _Operand, rank: int) -> bool:
+def _along_columns(node: NodeProto, right: _Operand, rank: int) -> bool:
     """Tell whether there is one scale, or one a column or output channel."""
     if right.scale.size == 1:
         return True
@@ -156,7 +156,7 @@ def _along_columns(node: Proto, right: _Operand, rank: int) -> bool:
 
 
 def _find_addend(
-    graph: QuantizedGraph, node: Proto, scale: Array
+    graph: QuantizedGraph, node: NodeProto, scale: Array
 ) -> tuple[Array | None, Array | None] | None:
     """Return the third operand as whole numbers of the scale or as floats, None if it varies."""
     if len(node.input) < _WITH_BIAS or not node.input[2]:
@@ -172,7 +172,7 @@ def _find_addend(
     return (values, None) if exact else (None, values.astype(np.float32) * factors)
 
 
-def _emit_integers(graph: QuantizedGraph, product: _Product) -> Iterator[Proto]:
+def _emit_integers(graph: QuantizedGraph, product: _Product) -> Iterator[NodeProto]:
     """Yield the operators on integers, and what makes floats of their result."""
     output, left, right = product.node.output[0], product.left, product.right
     weights = right.values
@@ -226,9 +226,9 @@ def _lay_along(values: Array, columns: tuple[int, ...]) -> Array:
     return values if len(columns) == 1 else values.reshape(columns)
 
 
-def _make_node(kind: str, inputs: list[str], output: str, **attributes: object) -> Proto:
+def _make_node(kind: str, inputs: list[str], output: str, **attributes: Any) -> NodeProto:  # noqa: ANN401 - each of its own type
     return helper.make_node(kind, inputs, [output], name=output, **attributes)
 
 
-def _read_attributes(node: Proto) -> dict[str, Any]:
+def _read_attributes(node: NodeProto) -> dict[str, Any]:
     return {each.name: helper.get_attribute_value(each) for each in node.attribute}

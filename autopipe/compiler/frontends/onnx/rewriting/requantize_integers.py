@@ -21,11 +21,10 @@ from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
-from onnx import helper
+from onnx import GraphProto, NodeProto, helper
 
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import has_trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.compiler.frontends.onnx.rewriting.quantization_graph import QuantizedGraph
 
 _ALSO = frozenset({"MaxPool", "Concat"})
@@ -34,7 +33,7 @@ _ALSO = frozenset({"MaxPool", "Concat"})
 _TO_BYTES, _TO_FLOATS = "QuantizeLinear", "DequantizeLinear"
 
 
-def move_bytes(graph: Proto) -> None:
+def move_bytes(graph: GraphProto) -> None:
     """Move bytes where floats are moved that stand for them, and scale once what is added."""
     for change in (_move_operator, _sum_scaled):
         whole = QuantizedGraph(graph)
@@ -42,8 +41,8 @@ def move_bytes(graph: Proto) -> None:
 
 
 def _find_dequantizers(
-    graph: QuantizedGraph, data: list[str], after: Proto | None
-) -> list[Proto] | None:
+    graph: QuantizedGraph, data: list[str], after: NodeProto | None
+) -> list[NodeProto] | None:
     """Return what makes floats of the bytes that an operator reads, if they become bytes again.
 
     `after` is what reads its result.
@@ -54,7 +53,7 @@ def _find_dequantizers(
     return plain[:-1] if bytes_again and len(plain) > len(data) else None
 
 
-def _move_operator(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
+def _move_operator(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str, list[NodeProto]]]:
     """Yield what takes the place of an operator that moves floats, and of what follows it."""
     moves = has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS)
     if not (moves or node.op_type in _ALSO) or len(node.output) > 1:
@@ -68,8 +67,8 @@ def _move_operator(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, li
 
 
 def _on_bytes(
-    graph: QuantizedGraph, node: Proto, after: Proto, makers: list[Proto]
-) -> Iterator[Proto]:
+    graph: QuantizedGraph, node: NodeProto, after: NodeProto, makers: list[NodeProto]
+) -> Iterator[NodeProto]:
     """Yield an operator on bytes of the scale of its result, and what makes them such."""
     moved = type(node)()
     moved.CopyFrom(node)
@@ -83,7 +82,7 @@ def _on_bytes(
     yield moved
 
 
-def _sum_scaled(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[Proto]]]:
+def _sum_scaled(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str, list[NodeProto]]]:
     """Yield a sum of floats that stand for bytes, of scales that the next quantization has."""
     after = graph.reader(node.output[0]) if node.op_type == "Add" else None
     if after is not None and after.op_type == "Relu":
@@ -106,7 +105,9 @@ def _sum_scaled(graph: QuantizedGraph, node: Proto) -> Iterator[tuple[str, list[
     yield after.output[0], [quantized]
 
 
-def _scale_bytes(graph: QuantizedGraph, maker: Proto, name: str, scale: np.float32) -> Proto:
+def _scale_bytes(
+    graph: QuantizedGraph, maker: NodeProto, name: str, scale: np.float32
+) -> NodeProto:
     """Return what makes floats of bytes, of another scale."""
     names = [maker.input[0], graph.store(f"{name}/scale", np.asarray(scale)), *maker.input[2:]]
     return helper.make_node(_TO_FLOATS, names, [name], name=name)

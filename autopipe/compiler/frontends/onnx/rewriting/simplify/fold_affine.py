@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from onnx import helper
+from onnx import NodeProto, helper
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     STANDARD,
     GraphView,
@@ -29,7 +29,7 @@ _MODES: Final = frozenset({"spatial", "training_mode"})  # 1 and 0 mean inferenc
 class _Chain:
     """Nodes that multiply each channel by a number and add another to it, in float64."""
 
-    nodes: tuple[Proto, ...]
+    nodes: tuple[NodeProto, ...]
     rank: int
     scale: Array
     shift: Array
@@ -41,7 +41,7 @@ def fold_affine_chains(view: GraphView) -> bool:
     A value that others read as well ends a chain.
     """
     reader = {name: node for node in view.graph.node for name in node.input}
-    made: dict[str, list[Proto]] = {}
+    made: dict[str, list[NodeProto]] = {}
     for node in view.graph.node:
         chain = None if node.output[0] in made else _start_chain(view, node)
         if chain is None:
@@ -62,7 +62,7 @@ def fold_affine_chains(view: GraphView) -> bool:
     return True
 
 
-def _start_chain(view: GraphView, node: Proto) -> _Chain | None:
+def _start_chain(view: GraphView, node: NodeProto) -> _Chain | None:
     """Return the chain of one node, None for a node that starts none."""
     if node.domain not in STANDARD:
         return None
@@ -77,7 +77,7 @@ def _start_chain(view: GraphView, node: Proto) -> _Chain | None:
     return None if norm is None or rank is None else _Chain((node,), rank, *norm)
 
 
-def _extend_chain(view: GraphView, chain: _Chain, node: Proto | None) -> _Chain | None:
+def _extend_chain(view: GraphView, chain: _Chain, node: NodeProto | None) -> _Chain | None:
     """Return the chain with one more node, None if that is not of this kind."""
     last = chain.nodes[-1].output[0]
     if node is None or node.domain not in STANDARD:
@@ -100,7 +100,7 @@ def _extend_chain(view: GraphView, chain: _Chain, node: Proto | None) -> _Chain 
     return _Chain(nodes, chain.rank, chain.scale, chain.shift + by_channel)
 
 
-def _read_norm(view: GraphView, node: Proto) -> tuple[Array, Array] | None:
+def _read_norm(view: GraphView, node: NodeProto) -> tuple[Array, Array] | None:
     """Return scale and shift of a batch norm of constants; None for all else."""
     if node.op_type != "BatchNormalization" or any(node.output[1:]):
         return None
@@ -123,14 +123,14 @@ def _by_channel(values: Array, channels: int, rank: int) -> Array | None:
     return full.reshape(-1).astype(np.float64)
 
 
-def _emit_chain(view: GraphView, chain: _Chain) -> list[Proto] | None:
+def _emit_chain(view: GraphView, chain: _Chain) -> list[NodeProto] | None:
     """Return the nodes that a chain becomes, None if it stays."""
     if chain.nodes[0].op_type == "BatchNormalization":
         return _emit_scaled(view, chain)
     return None if len(chain.nodes) == 1 else _emit_convolution(view, chain)
 
 
-def _emit_scaled(view: GraphView, chain: _Chain) -> list[Proto]:
+def _emit_scaled(view: GraphView, chain: _Chain) -> list[NodeProto]:
     norm, last = chain.nodes[0], chain.nodes[-1]
     dtype = _read_dtype(view, norm.input[1])
     shape = (-1,) + (1,) * (chain.rank - 2)
@@ -148,7 +148,7 @@ def _emit_scaled(view: GraphView, chain: _Chain) -> list[Proto]:
     ]
 
 
-def _emit_convolution(view: GraphView, chain: _Chain) -> list[Proto] | None:
+def _emit_convolution(view: GraphView, chain: _Chain) -> list[NodeProto] | None:
     """Return the convolution with other weights; None if those are no longer finite."""
     node, last = chain.nodes[0], chain.nodes[-1]
     dtype = _read_dtype(view, node.input[1])
@@ -170,7 +170,7 @@ def _emit_convolution(view: GraphView, chain: _Chain) -> list[Proto] | None:
     return [whole]
 
 
-def _laid_along(node: Proto, weights: Array, scale: Array) -> Array:
+def _laid_along(node: NodeProto, weights: Array, scale: Array) -> Array:
     """Return a number for each output channel in a shape that multiplies the weights."""
     if node.op_type == "Conv":
         return scale.reshape(-1, *[1] * (weights.ndim - 1))
@@ -179,7 +179,7 @@ def _laid_along(node: Proto, weights: Array, scale: Array) -> Array:
     return rows.reshape(*weights.shape[:2], *[1] * (weights.ndim - 2))
 
 
-def _read_groups(node: Proto) -> int:
+def _read_groups(node: NodeProto) -> int:
     given = find_attribute(node, "group")
     return 1 if given is None else int(given.i)
 

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Final
 
 import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto
 from onnx.helper import get_attribute_value, np_dtype_to_tensor_dtype
 from onnx.numpy_helper import from_array
 
@@ -12,7 +13,6 @@ from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
-    Proto,
     describe_node,
     list_bodies,
     read_constant,
@@ -42,7 +42,7 @@ _OPEN: Final = -(2**62) - 11
 """Stands for a size that is not known, in shapes of which some sizes are."""
 
 
-def store_constants(graph: Proto) -> None:
+def store_constants(graph: GraphProto) -> None:
     """Make a tensor of each Constant node of the outermost graph; one of a result stays."""
     results = {value.name for value in graph.output}
     kept = []
@@ -81,7 +81,7 @@ class _ConstantFolding:
         stored = sum(len(each.raw_data) for each in view.graph.initializer)
         self._most = BOUNDS.folded + BOUNDS.folded_share * stored
 
-    def take(self, node: Proto) -> bool:
+    def take(self, node: NodeProto) -> bool:
         """Compute a node, if that is possible; tell whether its values are in its place."""
         if not has_trait(node, Trait.FOLDABLE) or any(list_bodies(node)):
             return False
@@ -101,14 +101,14 @@ class _ConstantFolding:
             if self._view.readers[name] and name not in self._view.results:
                 self._view.store_as(name, np.asarray(values, order="C"))
 
-    def _forget_inputs(self, node: Proto) -> None:
+    def _forget_inputs(self, node: NodeProto) -> None:
         """Drop the values that no node reads which is still to come or stays."""
         for name in node.input:
             self._left[name] -= 1
             if not self._left[name]:
                 self._values.pop(name, None)
 
-    def _bound_size(self, node: Proto) -> None:
+    def _bound_size(self, node: NodeProto) -> None:
         size = sum(array.nbytes for array in self._values.values())
         if size > self._most:
             raise ModelError(
@@ -121,7 +121,7 @@ class _ConstantFolding:
             return self._values[name]
         return self._view.constant(name)
 
-    def _of_shape(self, node: Proto) -> dict[str, Array] | None:
+    def _of_shape(self, node: NodeProto) -> dict[str, Array] | None:
         """Return what Shape and Size tell of a value whose type is known."""
         if node.op_type not in {"Shape", "Size"}:
             return None
@@ -135,13 +135,13 @@ class _ConstantFolding:
         ends = {each.name: each.i for each in node.attribute}
         return self._sorted(node, numbers[slice(ends.get("start"), ends.get("end"))])
 
-    def _of_constants(self, node: Proto) -> dict[str, Array] | None:
+    def _of_constants(self, node: NodeProto) -> dict[str, Array] | None:
         if not node.input or not all(self._is_known(name) for name in node.input if name):
             return None  # before any tensor is read
         known = {name: self._known(name) for name in node.input if name}
         return self._evaluated(node, known)
 
-    def _of_partial(self, node: Proto) -> dict[str, Array] | None:
+    def _of_partial(self, node: NodeProto) -> dict[str, Array] | None:
         """Return what is moved out of a shape, if it is known, unlike the whole shape."""
         if node.op_type not in _MOVES or self._partial.keys().isdisjoint(node.input):
             return None
@@ -158,7 +158,9 @@ class _ConstantFolding:
     def _is_known(self, name: str) -> bool:
         return name in self._values or name in self._view.stored
 
-    def _evaluated(self, node: Proto, known: dict[str, Array | None]) -> dict[str, Array] | None:
+    def _evaluated(
+        self, node: NodeProto, known: dict[str, Array | None]
+    ) -> dict[str, Array] | None:
         """Return what a node computes; None if that has another type than ONNX infers."""
         given = {name: values for name, values in known.items() if values is not None}
         values = evaluate_node(node, given, self._view.opset) if len(given) == len(known) else None
@@ -171,7 +173,7 @@ class _ConstantFolding:
         is_of_type = kind.element in {0, np_dtype_to_tensor_dtype(values.dtype)}
         return is_of_type and kind.shape in {None, values.shape}
 
-    def _sorted(self, node: Proto, sizes: Array) -> dict[str, Array] | None:
+    def _sorted(self, node: NodeProto, sizes: Array) -> dict[str, Array] | None:
         """Return sizes as the values of a node if all are known; else keep them in mind."""
         if _OPEN not in sizes:
             return {node.output[0]: sizes}
@@ -179,7 +181,7 @@ class _ConstantFolding:
         return None
 
 
-def _read_tensor(node: Proto) -> Proto | None:
+def _read_tensor(node: NodeProto) -> TensorProto | None:
     """Return what a Constant node holds as a tensor, under the name of its output."""
     if node.op_type != "Constant" or node.domain not in STANDARD or len(node.attribute) != 1:
         return None

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from onnx import AttributeProto, GraphProto, NodeProto
 from onnx.numpy_helper import from_array, to_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, Proto, count_uses, list_bodies
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, count_uses, list_bodies
 from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import (
     UNKNOWN,
     ValueType,
@@ -24,7 +25,7 @@ class GraphView:
     changes none.
     """
 
-    def __init__(self, graph: Proto, opset: int) -> None:
+    def __init__(self, graph: GraphProto, opset: int) -> None:
         self.graph, self.opset = graph, opset
         self.index_nodes()
         self.results = {value.name for value in graph.output}
@@ -41,7 +42,7 @@ class GraphView:
         self.makers = {name: node for node in self.graph.node for name in node.output if name}
         self.readers = count_uses(self.graph)
 
-    def replace_nodes(self, nodes: Iterable[Proto]) -> None:
+    def replace_nodes(self, nodes: Iterable[NodeProto]) -> None:
         """Replace the nodes of the graph by others, which may be some of its own."""
         replace_nodes(self.graph, nodes)
         self.index_nodes()
@@ -58,7 +59,7 @@ class GraphView:
         """Return the values of a tensor of the model, None if the value is computed."""
         return to_array(self.stored[name]) if name in self.stored else None
 
-    def maker(self, name: str, kind: str) -> Proto | None:
+    def maker(self, name: str, kind: str) -> NodeProto | None:
         """Return the node that makes a value, if it is one of ONNX's operator `kind`."""
         node = self.makers.get(name)
         if node is None or node.op_type != kind or node.domain not in STANDARD:
@@ -80,24 +81,24 @@ class GraphView:
         self._types[name] = ValueType(tensor.data_type, tuple(tensor.dims))
 
 
-def name_operand(node: Proto, index: int) -> str:
+def name_operand(node: NodeProto, index: int) -> str:
     """Return the name of an input of a node, empty where it is left out."""
     return node.input[index] if len(node.input) > index else ""
 
 
-def find_attribute(node: Proto, name: str) -> Proto | None:
+def find_attribute(node: NodeProto, name: str) -> AttributeProto | None:
     """Return an attribute of a node, None where it is left out."""
     return next((each for each in node.attribute if each.name == name), None)
 
 
-def replace_nodes(graph: Proto, nodes: Iterable[Proto]) -> None:
+def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
     """Replace the nodes of a graph by others, which may be some of its own."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
 
 
-def drop_dead(graph: Proto) -> None:
+def drop_dead(graph: GraphProto) -> None:
     """Remove the nodes whose results nothing reads, in inner graphs too, and such tensors."""
     live = _drop_dead_nodes(graph)
     for index, tensor in reversed(list(enumerate(graph.initializer))):
@@ -105,10 +106,10 @@ def drop_dead(graph: Proto) -> None:
             del graph.initializer[index]
 
 
-def _drop_dead_nodes(graph: Proto) -> set[str]:
+def _drop_dead_nodes(graph: GraphProto) -> set[str]:
     """Return the names that the nodes read which are left, and those of the results."""
     live = {value.name for value in graph.output}
-    kept: list[Proto] = []
+    kept: list[NodeProto] = []
     for node in reversed(graph.node):
         if not live.isdisjoint(filter(None, node.output)):
             kept.append(node)

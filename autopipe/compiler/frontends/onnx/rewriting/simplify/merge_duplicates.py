@@ -4,10 +4,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable
 
+from onnx import GraphProto, NodeProto, TensorProto
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import redirect_inputs
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_bodies
+from autopipe.compiler.frontends.onnx.reading.tensors import list_bodies
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import GraphView
 
 
@@ -35,14 +36,14 @@ def merge_duplicates(view: GraphView) -> bool:
     return len(kept) < nodes
 
 
-def _make_key(node: Proto) -> Hashable:
+def _make_key(node: NodeProto) -> Hashable:
     """Return what two nodes share that compute the same: all but names."""
     attributes = sorted(each.SerializeToString(deterministic=True) for each in node.attribute)
     given = [bool(name) for name in node.output]
     return node.domain, node.op_type, tuple(node.input), tuple(attributes), tuple(given)
 
 
-def _equal_tensors(graph: Proto) -> dict[str, str]:
+def _equal_tensors(graph: GraphProto) -> dict[str, str]:
     """Return the names of tensors that an earlier one equals, with its name; they stay stored."""
     kinds = Counter(map(_read_kind, graph.initializer))
     first: dict[Hashable, str] = {}
@@ -56,5 +57,5 @@ def _equal_tensors(graph: Proto) -> dict[str, str]:
     return names
 
 
-def _read_kind(tensor: Proto) -> tuple[int, tuple[int, ...]]:
+def _read_kind(tensor: TensorProto) -> tuple[int, tuple[int, ...]]:
     return tensor.data_type, tuple(tensor.dims)

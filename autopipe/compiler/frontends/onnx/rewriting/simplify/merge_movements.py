@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-from onnx import helper
+from onnx import NodeProto, helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     STANDARD,
     GraphView,
@@ -40,7 +39,7 @@ def merge_movements(view: GraphView) -> bool:
     return changed
 
 
-def _merge_transpose(view: GraphView, node: Proto) -> bool:
+def _merge_transpose(view: GraphView, node: NodeProto) -> bool:
     order = find_attribute(node, "perm")
     if order is None:
         return False
@@ -53,7 +52,7 @@ def _merge_transpose(view: GraphView, node: Proto) -> bool:
     return _as_reshape(view, node, list(order.ints))
 
 
-def _as_reshape(view: GraphView, node: Proto, order: list[int]) -> bool:
+def _as_reshape(view: GraphView, node: NodeProto, order: list[int]) -> bool:
     """Write a Transpose that only moves axes of size 1 as a Reshape."""
     sizes = view.type_of(node.input[0]).sizes
     if sizes is None or len(sizes) != len(order) or 0 in sizes:
@@ -68,7 +67,7 @@ def _as_reshape(view: GraphView, node: Proto, order: list[int]) -> bool:
     return True
 
 
-def _merge_reshape(view: GraphView, node: Proto) -> bool:
+def _merge_reshape(view: GraphView, node: NodeProto) -> bool:
     """A 0 in the second shape stands for a size of what the first one makes."""
     inner = view.maker(node.input[0], "Reshape")
     shape = view.constant(node.input[1])
@@ -78,7 +77,7 @@ def _merge_reshape(view: GraphView, node: Proto) -> bool:
     return True
 
 
-def _merge_unsqueeze(view: GraphView, node: Proto) -> bool:
+def _merge_unsqueeze(view: GraphView, node: NodeProto) -> bool:
     inner = view.maker(node.input[0], "Unsqueeze")
     rank = None if inner is None else view.type_of(inner.input[0]).rank
     if inner is None or rank is None:
@@ -99,7 +98,7 @@ def _merge_unsqueeze(view: GraphView, node: Proto) -> bool:
     return True
 
 
-def _read_axes(view: GraphView, node: Proto) -> list[int] | None:
+def _read_axes(view: GraphView, node: NodeProto) -> list[int] | None:
     given = find_attribute(node, "axes")
     if given is not None:
         return list(given.ints)
@@ -107,7 +106,7 @@ def _read_axes(view: GraphView, node: Proto) -> list[int] | None:
     return None if axes is None else [int(axis) for axis in axes.reshape(-1)]
 
 
-def _merge_pad(view: GraphView, node: Proto) -> bool:
+def _merge_pad(view: GraphView, node: NodeProto) -> bool:
     """Take a Pad with zeros along the axes of an image into the convolution behind it."""
     inner = view.maker(node.input[0], "Pad")
     weight = view.type_of(node.input[1])
@@ -131,7 +130,7 @@ def _merge_pad(view: GraphView, node: Proto) -> bool:
     return True
 
 
-def _is_zero(view: GraphView, node: Proto) -> bool:
+def _is_zero(view: GraphView, node: NodeProto) -> bool:
     """Whether a Pad pads with zeros."""
     mode, number = find_attribute(node, "mode"), find_attribute(node, "value")
     if mode is not None and mode.s != b"constant":
@@ -143,7 +142,7 @@ def _is_zero(view: GraphView, node: Proto) -> bool:
 
 
 def _read_pads(
-    view: GraphView, node: Proto, rank: int
+    view: GraphView, node: NodeProto, rank: int
 ) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]] | None":
     """Return what a Pad adds before and behind each axis; None if that is computed."""
     given = find_attribute(node, "pads")
@@ -157,7 +156,7 @@ def _read_pads(
     return whole
 
 
-_RULES: Final[Mapping[str, Callable[[GraphView, Proto], bool]]] = {
+_RULES: Final[Mapping[str, Callable[[GraphView, NodeProto], bool]]] = {
     "Conv": _merge_pad,
     "Reshape": _merge_reshape,
     "Transpose": _merge_transpose,

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-from onnx import helper
+from onnx import NodeProto, helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import redirect_inputs
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
-    Proto,
     list_bodies,
 )
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
@@ -62,14 +61,14 @@ def _remove_from(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
     return False
 
 
-def _rename_value(nodes: list[Proto], old: str, new: str) -> None:
+def _rename_value(nodes: list[NodeProto], old: str, new: str) -> None:
     """Give what one of the nodes makes, and others read, another name."""
     for node in nodes:
         redirect_inputs(node, {old: new})
         node.output[:] = [new if name == old else name for name in node.output]
 
 
-def _find_source(outer: GraphView, view: GraphView, node: Proto, rules: "_Rules") -> str | None:
+def _find_source(outer: GraphView, view: GraphView, node: NodeProto, rules: "_Rules") -> str | None:
     """Return the name of the input that a node passes on, None if it may do something."""
     rule = rules.get(node.op_type)
     if rule is None or node.domain not in STANDARD:
@@ -83,7 +82,7 @@ def _find_source(outer: GraphView, view: GraphView, node: Proto, rules: "_Rules"
 class _Case:
     """A node, and what is known of its inputs and its result."""
 
-    def __init__(self, outer: GraphView, view: GraphView, node: Proto) -> None:
+    def __init__(self, outer: GraphView, view: GraphView, node: NodeProto) -> None:
         self._outer, self._view, self.node = outer, view, node
 
     def constant(self, index: int) -> Array | None:

@@ -9,8 +9,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from onnx import ModelProto
+
 from autopipe.compiler.frontends.onnx.reading import check_operators
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, name_nodes
+from autopipe.compiler.frontends.onnx.reading.tensors import name_nodes
 from autopipe.compiler.frontends.onnx.rewriting.simplify.fold_affine import fold_affine_chains
 from autopipe.compiler.frontends.onnx.rewriting.simplify.fold_constants import (
     fold_constants,
@@ -35,7 +37,7 @@ _MOST_ROUNDS: Final = 1000
 _LOG: Final = logging.getLogger(__name__)
 
 
-def simplify_graph(model: Proto) -> None:
+def simplify_graph(model: ModelProto) -> None:
     """Rewrite a model in place until no rewrite applies, and note the types of its values.
 
     Outputs keep their names and order, inputs stay.

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import onnx
-from onnx import helper
+from onnx import GraphProto, ModelProto, TypeProto, helper
 
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import Proto, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 from autopipe.errors import ModelError
 
 _SHORT: Final = 1024
@@ -40,7 +40,7 @@ class ValueType:
 UNKNOWN: Final = ValueType(0, None)
 
 
-def note_types(model: Proto) -> None:
+def note_types(model: ModelProto) -> None:
     """Replace the types of values and outputs, inner graphs included, by what ONNX infers.
 
     Only shapes of tensors reach inference, so that no weight is copied.
@@ -56,7 +56,7 @@ def note_types(model: Proto) -> None:
             output.type.CopyFrom(typed.type)
 
 
-def read_types(graph: Proto) -> dict[str, ValueType]:
+def read_types(graph: GraphProto) -> dict[str, ValueType]:
     """Return the types that are noted in a graph, by name; inner graphs are not looked at."""
     types = {
         value.name: _read_type(value.type)
@@ -68,7 +68,7 @@ def read_types(graph: Proto) -> dict[str, ValueType]:
     return types
 
 
-def _read_type(kind: Proto) -> ValueType:
+def _read_type(kind: TypeProto) -> ValueType:
     tensor = kind.tensor_type
     if not kind.HasField("tensor_type"):
         return UNKNOWN
@@ -81,7 +81,7 @@ def _read_type(kind: Proto) -> ValueType:
     return ValueType(tensor.elem_type, tuple(sizes))
 
 
-def _without_data(model: Proto) -> Proto:
+def _without_data(model: ModelProto) -> ModelProto:
     """Return a copy in which a large tensor is an input of its type."""
     graph = model.graph
     large = [tensor for tensor in graph.initializer if tensor.ByteSize() > _SHORT]

@@ -1,0 +1,1 @@
+"""Types of what the stubs of onnx take from protobuf, whose package has none."""
