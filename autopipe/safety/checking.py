@@ -1,9 +1,10 @@
-"""Makes the checks of schedules, each in a child of its own."""
+"""Makes the checks of schedules in children, which a wrong schedule may end."""
 
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from typing import Final
 
 from autopipe.errors import StoreError
 from autopipe.measure import device
@@ -13,6 +14,9 @@ from autopipe.processes.failure import Failure, How, garbled
 from autopipe.safety.job import Piece, bounded, do, plain_runs
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
+
+_MOST_CHECKS: Final = 32
+"""Checks of one child: what each of them leaves in its memory adds up."""
 
 
 class Postponed(Failed):
@@ -50,18 +54,25 @@ class Checker:
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
         """Return what came of the check of each piece."""
         found: list[Outcome] = []
-        running: deque[tuple[Child, float]] = deque()
+        free = deque(_CheckingChild(pieces, self._conditions) for _ in range(self._cores(pieces)))
+        running: deque[_CheckingChild] = deque()
         with ExitStack() as open_ones:
-            for piece in self._counted(pieces):
-                if len(running) == self._conditions.hardware.cores:
-                    found.append(_outcome(*running.popleft()))
+            for worker in free:
+                open_ones.enter_context(worker.child)
+            for place, _ in enumerate(self._counted(pieces)):
+                if not free:
+                    free.append(running.popleft())
+                    found.append(free[0].answer())
                 seconds = min(SECONDS, self._patience())
                 if seconds <= 0:
                     break
-                running.append((open_ones.enter_context(self._child(piece, seconds)), seconds))
-                running[-1][0].tell()
-            found += [_outcome(*each) for each in running]
+                running.append(free.popleft())
+                running[-1].begin(place, seconds)
+            found += [worker.answer() for worker in running]
         return found + [Postponed(begun=False) for _ in pieces[len(found) :]]
+
+    def _cores(self, pieces: Sequence[Piece]) -> int:
+        return min(self._conditions.hardware.cores, len(pieces))
 
     def _counted(self, pieces: Sequence[Piece]) -> Iterable[Piece]:
         return pieces if self._watch is None else self._watch.each("schedules checked", pieces)
@@ -73,15 +84,44 @@ class Checker:
             found = _outcome(child)
         return isinstance(found, Checked) and found.finding is Finding.RIGHT
 
-    def _child(self, piece: Piece, seconds: float) -> Child:
-        limited = bounded(piece, self._conditions)
-        return Child(
-            lambda: lambda _: do(piece, self._conditions), seconds=seconds, bounded=limited
-        )
+
+class _CheckingChild:
+    """A child that checks one piece after the other, as long as nothing is wrong with them.
+
+    To start one and to make its first machine code takes as long as a check.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], conditions: Conditions) -> None:
+        limited = all(bounded(piece, conditions) for piece in pieces)
+        self.child = Child(lambda: lambda place: do(pieces[place], conditions), bounded=limited)
+        self._place = 0
+        self._seconds = SECONDS
+        self._checks = 0
+        """How many the process of the child has made."""
+
+    def begin(self, place: int, seconds: float) -> None:
+        """Have the child begin with the piece at a place."""
+        self._place, self._seconds = place, seconds
+        self.child.seconds = seconds
+        self.child.tell(place)
+
+    def answer(self) -> Outcome:
+        """Return what came of it. What another check may have spoiled is done again, alone."""
+        outcome, is_first = _outcome(self.child, self._seconds), not self._checks
+        self._checks += 1
+        is_right = isinstance(outcome, Checked) and outcome.finding is Finding.RIGHT
+        if is_right and self._checks < _MOST_CHECKS:
+            return outcome
+        self.child.close()
+        self._checks = 0
+        if is_right or is_first or isinstance(outcome, Postponed | StoreError):
+            return outcome
+        self.begin(self._place, self._seconds)
+        return self.answer()
 
 
 def _outcome(child: Child, seconds: float = SECONDS) -> Outcome:
-    """Return what a child answers that may take so many seconds, and end it."""
+    """Return what a child answers that may take so many seconds."""
     try:
         return Checked.of(child.answer())
     except Failed as error:
@@ -91,5 +131,3 @@ def _outcome(child: Child, seconds: float = SECONDS) -> Outcome:
         return error
     except (ValueError, TypeError, LookupError):  # what it checks may have it say anything
         return Failed(garbled())
-    finally:
-        child.close()
