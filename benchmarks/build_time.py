@@ -58,6 +58,7 @@ def _time_command(arguments: list[str], checkout: Path) -> tuple[float, float]:
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "autopipe", *arguments],
+        cwd=checkout,  # whose package comes before the installed one, in children as well:
         env={**os.environ, "PYTHONPATH": str(checkout)},
         stdout=subprocess.DEVNULL,
         check=True,
