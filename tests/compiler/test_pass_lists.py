@@ -84,7 +84,7 @@ def test_a_file_is_written_for_each_pass_that_changes_the_module(tmp_path):
     legalized = next(name for name in names if "legalize" in name)
     assert "R.add" in texts[0]
     assert "R.call_tir" in (folder / legalized).read_text()
-    assert "LowerTVMBuiltin" in names[-1]
+    assert any("LowerTVMBuiltin" in name for name in names[-3:])
 
 
 def test_the_page_of_passes_is_current():

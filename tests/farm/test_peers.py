@@ -5,7 +5,7 @@ import json
 import socket
 import ssl
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import psutil
 import pytest
@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 from autopipe.errors import SetupError
 from autopipe.farm import certificates, channel
-from tests.farm.conftest import order, start, until
+from tests.farm.conftest import end, order, start, until
 from tests.farm.rogue import WAYS
 from tests.farm.test_farm import done, times
 
@@ -39,23 +39,22 @@ def memory(process):
 @pytest.mark.fault("O13")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_worker_that_breaks_the_protocol_costs_no_trial_and_no_memory(place, way):
-    honest = place.work(f"rogue-{way}")
     arguments = (place.address, str(place.folder), f"rogue-{way}", way)
-    rogue = start(*arguments, module="tests.farm.rogue")
-    until(rogue, "works for")
-    before = memory(place.scheduler)
-    with place.farm(f"rogue-{way}", workers=2) as (farm, told):
+    with ExitStack() as stack:
+        honest = place.work(f"rogue-{way}")
+        stack.callback(end, honest)
+        rogue = start(*arguments, module="tests.farm.rogue")
+        stack.callback(end, rogue)
+        until(rogue, "works for")
+        before = memory(place.scheduler)
+        farm, told = stack.enter_context(place.farm(f"rogue-{way}", workers=2))
         numbers = [farm.submit(order(run=0.05), 0.5) for _ in range(30)]
         assert times(done(farm, numbers)) == [1e-3] * 30
         assert [text.partition(":")[0] for text in told] == [
             f"worker rogue-{way} gets no more trials"
         ]
         assert WHY[way] in told[0]
-    assert memory(place.scheduler) - before < 1 << 26
-    for process in (rogue, honest):
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        assert memory(place.scheduler) - before < 1 << 26
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def test_a_stage_that_gets_no_memory_says_so(monkeypatch, tmp_path, error):
     folders = dict.fromkeys(("out", "work", "records"), str(tmp_path))
     argument = {
         "stage": "m:S", "params": "", "inputs": {}, "facts": {}, "forced": False,
-        "diagnostics": {"ir_folder": None, "verbosity": 0}, **folders,
+        "diagnostics": {"ir_folder": None, "pass_times": False, "verbosity": 0}, **folders,
     }  # fmt: skip
     with pytest.raises(StageError, match="needs more than the 5 MiB that a stage may take here"):
         packed.answer(argument, lambda _: None)

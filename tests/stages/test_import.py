@@ -54,6 +54,15 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
         "opset": 17,
         "params": 16,
         "selects": {},
+        "promises": {
+            "chooses_rows": False,
+            "rounds_to_steps": False,
+            "error_floors": {},
+            "exact_cases": [],
+            "finite_cases": ["tiny", "signed"],
+            "nan_only_on_cpu": False,
+            "references_lose_nan": False,
+        },
     }
     weights = load_file(out / "weights.safetensors")
     assert {name: values.shape for name, values in weights.items()} == {

@@ -272,5 +272,5 @@ def test_what_does_not_fit_ends_in_one_line(made, said, tmp_path):
 
 def test_an_input_left_out_by_an_empty_name_is_told(tmp_path):
     made = changed(lambda graph: graph.node[0].input.__setitem__(2, ""))
-    with pytest.raises(ModelError, match="input 2 is marked single"):
+    with pytest.raises(ModelError, match="is not given its input 'R'"):
         load_model(save(made, tmp_path), {}, None, None)

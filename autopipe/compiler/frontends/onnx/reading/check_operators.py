@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import zip_longest
 
 import onnx
@@ -118,25 +119,31 @@ def check_inputs(graph: GraphProto, version: int) -> None:
 
 
 def _list_inputs(node: NodeProto, version: int) -> Sequence[str]:
-    """Return the names of the inputs that a node has to have, empty between them for others.
-
-    Resize was defined with inputs that files leave out all the same; later it allowed that. So an
-    input is required if the newest definition requires it, too.
-    """
+    """Return the names of the inputs that a node has to have, empty between them for others."""
     operator = find_operator(node)
     if operator is None:
         return ()
     if operator.domain != ONNX:
         return operator.inputs
-    schemas = [onnx.defs.get_schema(operator.name, opset, "") for opset in (version, MAX_OPSET)]
+    names, is_repeated = _list_schema_inputs(operator.name, version)
+    return names + names[-1:] * (len(node.input) - len(names)) if is_repeated else names
+
+
+@cache  # a schema hands out new objects each time, and models have thousands of nodes
+def _list_schema_inputs(name: str, version: int) -> tuple[tuple[str, ...], bool]:
+    """Return the inputs that an operator of ONNX needs, and whether the last one is repeated.
+
+    Resize was defined with inputs that files leave out all the same; later it allowed that. So an
+    input is required if the newest definition requires it, too.
+    """
+    schemas = [onnx.defs.get_schema(name, opset, "") for opset in (version, MAX_OPSET)]
     used, newest = ([_is_required(given) for given in schema.inputs] for schema in schemas)
     pairs = zip_longest(used, newest[: len(used)], fillvalue=True)
-    names = [
+    names = tuple(
         given.name if all(pair) else ""
         for given, pair in zip(schemas[0].inputs, pairs, strict=True)
-    ]
-    repeated = [given.option == _OPTION.Variadic for given in schemas[0].inputs[-1:]]
-    return names + names[-1:] * (len(node.input) - len(names)) if any(repeated) else names
+    )
+    return names, any(given.option == _OPTION.Variadic for given in schemas[0].inputs[-1:])
 
 
 def _is_required(given: onnx.defs.OpSchema.FormalParameter) -> bool:
