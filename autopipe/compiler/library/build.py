@@ -100,7 +100,7 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
     """Compile a model; kernels check their arguments where a size does not follow from the inputs.
 
     Otherwise inputs are checked once for a call, and weights once when they are loaded. The checks
-    of kernels would be two thirds of a library, and a third of the time to compile it.
+    of kernels would be up to two thirds of a library, and take as long to compile.
     """
     backend = backend_of(target)
     if backend.runs_unscheduled_loops:
