@@ -54,7 +54,8 @@ class Checker:
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
         """Return what came of the check of each piece."""
         found: list[Outcome] = []
-        free = deque(_CheckingChild(pieces, self._conditions) for _ in range(self._cores(pieces)))
+        cores = self._conditions.hardware.cores
+        free = deque(_CheckingChild(pieces, self._conditions) for _ in pieces[:cores])
         running: deque[_CheckingChild] = deque()
         with ExitStack() as open_ones:
             for worker in free:
@@ -70,9 +71,6 @@ class Checker:
                 running[-1].begin(place, seconds)
             found += [worker.answer() for worker in running]
         return found + [Postponed(begun=False) for _ in pieces[len(found) :]]
-
-    def _cores(self, pieces: Sequence[Piece]) -> int:
-        return min(self._conditions.hardware.cores, len(pieces))
 
     def _counted(self, pieces: Sequence[Piece]) -> Iterable[Piece]:
         return pieces if self._watch is None else self._watch.each("schedules checked", pieces)
@@ -95,19 +93,17 @@ class _CheckingChild:
         limited = all(bounded(piece, conditions) for piece in pieces)
         self.child = Child(lambda: lambda place: do(pieces[place], conditions), bounded=limited)
         self._place = 0
-        self._seconds = SECONDS
         self._checks = 0
         """How many the process of the child has made."""
 
     def begin(self, place: int, seconds: float) -> None:
         """Have the child begin with the piece at a place."""
-        self._place, self._seconds = place, seconds
-        self.child.seconds = seconds
+        self._place, self.child.seconds = place, seconds
         self.child.tell(place)
 
     def answer(self) -> Outcome:
         """Return what came of it. What another check may have spoiled is done again, alone."""
-        outcome, is_first = _outcome(self.child, self._seconds), not self._checks
+        outcome, is_first = _outcome(self.child), not self._checks
         self._checks += 1
         is_right = isinstance(outcome, Checked) and outcome.finding is Finding.RIGHT
         if is_right and self._checks < _MOST_CHECKS:
@@ -116,16 +112,16 @@ class _CheckingChild:
         self._checks = 0
         if is_right or is_first or isinstance(outcome, Postponed | StoreError):
             return outcome
-        self.begin(self._place, self._seconds)
+        self.child.tell(self._place)
         return self.answer()
 
 
-def _outcome(child: Child, seconds: float = SECONDS) -> Outcome:
-    """Return what a child answers that may take so many seconds."""
+def _outcome(child: Child) -> Outcome:
+    """Return what a child answers; one that had less than the usual time is not to blame."""
     try:
         return Checked.of(child.answer())
     except Failed as error:
-        late = error.how is How.HUNG and seconds < SECONDS
+        late = error.how is How.HUNG and child.seconds < SECONDS
         return Postponed(begun=True) if late else error
     except StoreError as error:
         return error

@@ -16,18 +16,19 @@ becomes a choice that TVM decides for each part:
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import tvm_ffi
 from tvm.ir import Expr, Var
 from tvm.s_tir import SBlockRealize
 from tvm.sym import Analyzer, detect_linear_equation
-from tvm.tirx import GE, GT, LE, LT, For, ForKind, IntImm, PrimFunc, Stmt
+from tvm.tirx import For, ForKind, IntImm, PrimFunc, Stmt
 
-from autopipe.compiler.loops.index_borders import difference, is_number
-
-_COMPARISONS: Final = (LT, LE, GT, GE)
-_INDICES: Final = frozenset({"int32", "int64"})
+from autopipe.compiler.loops.index_borders import (
+    COMPARISONS,
+    difference,
+    is_number,
+    is_of_indices,
+)
 
 
 def choose_once_per_vector(function: PrimFunc) -> PrimFunc:
@@ -45,7 +46,7 @@ def _rewrite_loop(loop: For, known: Analyzer) -> Stmt:
     def share(comparison: Expr) -> Expr:
         return _compare_first(comparison, loop, values, known)
 
-    body = tvm_ffi.structural_map(loop.body, (_COMPARISONS, share))
+    body = tvm_ffi.structural_map(loop.body, (COMPARISONS, share))
     if body.same_as(loop.body):
         return loop
     return For(
@@ -69,9 +70,8 @@ def _compare_first(
     comparison: Expr, loop: For, values: Sequence[tuple[Var, Expr]], known: Analyzer
 ) -> Expr:
     """Return the comparison of the first element if all others come out alike."""
-    if str(comparison.a.ty) not in _INDICES:
+    if not is_of_indices(comparison):
         return comparison
-
     made = type(comparison)(*(_replace(side, values) for side in (comparison.a, comparison.b)))
     linear = detect_linear_equation(difference(made), [loop.loop_var])
     if len(linear) == 0 or not is_number(linear[0]) or int(linear[0]) == 0:
@@ -94,8 +94,8 @@ def _replace(expr: Expr, values: Sequence[tuple[Var, Expr]]) -> Expr:
 def _is_uniform(step: int, start: Expr, count: int, known: Analyzer) -> bool:
     """Tell whether `start + step * i` has one sign for all 0 <= i < count, whatever `start` is.
 
-    It is so if a multiple of something lies between the possible starts: of `16 * n`, none is
-    within 15 of a change of sign.
+    All starts differ by multiples of a period, so it is enough to look at the one that is nearest
+    to a change of sign: of `16 * n` with a step of 1, `-16 + i` for i < 16 is negative throughout.
     """
     residue = known.modular_set(start)
     period, base = int(residue.coeff), int(residue.base)

@@ -1,7 +1,7 @@
 """Find where the indices in a loop change their form: at borders of clamps, guards and turns.
 
 A minimum, a maximum and a comparison have one outcome on each side of a border, and a quotient is
-one number between two. `border_loops.py` splits loops there.
+one number between two. `codegen/split_at_borders.py` splits loops there.
 
 Example: in a loop over 0 <= i < 512, `min(i + 3, 511)` is `i + 3` for i < 509, and the remainder
 `(i + 500) % 512` is `i - 12` from 12 on.
@@ -26,10 +26,10 @@ _TURNS: Final = 2
 """Most times that a divided index goes around in a loop that is split for it."""
 
 _INDICES: Final = {"int32", "int64"}
-_COMPARISONS: Final = (LT, LE, GT, GE)
+COMPARISONS: Final = (LT, LE, GT, GE)
 _REMAINDERS: Final = (tirx.FloorMod, tirx.Mod)
 _DIVISIONS: Final = (*_REMAINDERS, tirx.FloorDiv, tirx.Div)
-SIDES: Final = (*_COMPARISONS, Min, Max)
+SIDES: Final = (*COMPARISONS, Min, Max)
 """What has another outcome on each side of a border."""
 
 _CHOICES: Final = (*SIDES, *_DIVISIONS)
@@ -44,7 +44,7 @@ def has_choices(body: Stmt) -> bool:
     """Tell whether there are indices that may have several forms."""
     found: list[Any] = []
     tvm_ffi.structural_walk(body, (_CHOICES, found.append))
-    return any(map(_is_of_indices, found))
+    return any(map(is_of_indices, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class _Scope:
         """Return the choices that have one outcome in most of the part."""
         nodes: list[Any] = []
         tvm_ffi.structural_walk(self.part.body, (_CHOICES, nodes.append))
-        made = (self._choice(node) for node in nodes if _is_of_indices(node))
+        made = (self._choice(node) for node in nodes if is_of_indices(node))
         return [one for one in made if one is not None]
 
     def _choice(self, node: Expr) -> IndexForm | None:
@@ -277,7 +277,7 @@ def border(step: int, rest: _Number) -> _Number:
 
 
 def _outcome(node: Expr, *, is_first: bool) -> Expr:
-    if isinstance(node, _COMPARISONS):
+    if isinstance(node, COMPARISONS):
         return IntImm("bool", int(is_first))
     return node.a if is_first else node.b
 
@@ -287,5 +287,6 @@ def is_number(expr: Expr) -> bool:
     return isinstance(expr, IntImm)
 
 
-def _is_of_indices(node: Expr) -> bool:
+def is_of_indices(node: Expr) -> bool:
+    """Tell whether the operands of a node are integers as indices are."""
     return str(node.a.ty) in _INDICES

@@ -111,11 +111,10 @@ def check_definitions(graph: GraphProto, version: int) -> None:
 
 def check_inputs(graph: GraphProto, version: int) -> None:
     """Refuse a node without an input that its operator needs."""
-    for inner in list_graphs(graph):
-        for node in inner.node:
-            for place, name in enumerate(_list_inputs(node, version)):
-                if name and not any(node.input[place : place + 1]):
-                    raise ModelError(f"{describe_node(node)} is not given its input {name!r}")
+    for node in list_nodes(graph):
+        for place, name in enumerate(_list_inputs(node, version)):
+            if name and not any(node.input[place : place + 1]):
+                raise ModelError(f"{describe_node(node)} is not given its input {name!r}")
 
 
 def _list_inputs(node: NodeProto, version: int) -> Sequence[str]:

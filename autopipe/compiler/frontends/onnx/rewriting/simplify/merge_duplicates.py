@@ -20,7 +20,7 @@ def merge_duplicates(view: GraphView) -> bool:
     """
     first: dict[Hashable, list[str]] = {}
     names = _equal_tensors(view.graph)
-    nodes, kept = len(view.graph.node), []
+    kept = []
     for node in view.graph.node:
         redirect_inputs(node, names)
         if any(list_bodies(node)):
@@ -31,9 +31,12 @@ def merge_duplicates(view: GraphView) -> bool:
             names.update(zip(node.output, made, strict=True))
         else:
             kept.append(node)
-    if names:
+    if len(kept) < len(view.graph.node):
         view.replace_nodes(kept)
-    return len(kept) < nodes
+        return True
+    if names:
+        view.index_nodes()
+    return False
 
 
 def _make_key(node: NodeProto) -> Hashable:
