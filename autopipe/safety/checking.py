@@ -9,7 +9,8 @@ from typing import Final
 from autopipe.errors import StoreError
 from autopipe.measure import device
 from autopipe.pipeline.counted import Watch
-from autopipe.processes.contained import SECONDS, Child, Failed
+from autopipe.processes import contained
+from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How, garbled
 from autopipe.safety.job import Piece, bounded, do, plain_runs
 from autopipe.safety.verdict import Checked, Finding
@@ -64,7 +65,7 @@ class Checker:
                 if not free:
                     free.append(running.popleft())
                     found.append(free[0].answer())
-                seconds = min(SECONDS, self._patience())
+                seconds = min(contained.SECONDS, self._patience())
                 if seconds <= 0:
                     break
                 running.append(free.popleft())
@@ -121,7 +122,7 @@ def _outcome(child: Child) -> Outcome:
     try:
         return Checked.of(child.answer())
     except Failed as error:
-        late = error.how is How.HUNG and child.seconds < SECONDS
+        late = error.how is How.HUNG and child.seconds < contained.SECONDS
         return Postponed(begun=True) if late else error
     except StoreError as error:
         return error

@@ -18,7 +18,8 @@ from autopipe.measure.cases import Instance
 from autopipe.measure.device_session import Answering
 from autopipe.measure.devices import GRACE, DeviceLost, Devices, KernelFailed, SessionEnded
 from autopipe.measure.linked import write
-from autopipe.processes.contained import SECONDS, Child, Failed
+from autopipe.processes import contained
+from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How
 from autopipe.safety.checking import Checker, Outcome
 from autopipe.safety.job import Piece, verdict_of
@@ -93,7 +94,7 @@ class DeviceChecker:
                 return Failed(Failure(How.RAISED, f"on the device: {error}"))
             except DeviceLost as error:
                 raise SessionEnded(str(error)) from None
-            child.seconds = SECONDS
+            child.seconds = contained.SECONDS
             return Checked.of(child.ask({"do": "judge"})["ok"])
 
 
