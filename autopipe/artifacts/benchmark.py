@@ -47,7 +47,7 @@ class LatencyComparison(Frozen, frozen=True):
     """What the spreads allow to say."""
 
 
-class Machine(Frozen, frozen=True):
+class BenchmarkMachine(Frozen, frozen=True):
     """Where and under which load the contenders were timed."""
 
     cpu: str
@@ -129,7 +129,7 @@ class BenchmarkResult(Sparse, frozen=True):
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"at_sizes", "best"})
 
-    machine: Machine
+    machine: BenchmarkMachine
     """Where it was measured."""
     threads: int
     """Threads of the build and of its rivals."""

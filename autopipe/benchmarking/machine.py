@@ -2,14 +2,14 @@
 
 import os
 
-from autopipe.artifacts.benchmark import Machine
+from autopipe.artifacts.benchmark import BenchmarkMachine
 from autopipe.benchmarking.conditions import load_average
 from autopipe.compiler.target import cpu
 
 
-def machine(load_before: float, gpu: str | None = None) -> Machine:
+def machine(load_before: float, gpu: str | None = None) -> BenchmarkMachine:
     """Return the machine as it is after the last round."""
-    return Machine(
+    return BenchmarkMachine(
         cpu=cpu.model(),
         cores=len(os.sched_getaffinity(0)),
         gpu=gpu,

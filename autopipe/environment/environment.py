@@ -19,6 +19,7 @@ from autopipe.backends import BACKENDS
 from autopipe.config import Target
 from autopipe.environment.caches import caches
 from autopipe.environment.facet import Facet, Facts
+from autopipe.environment.machines import machine_of
 from autopipe.environment.template_versions import TEMPLATE_VERSIONS
 from autopipe.environment.toolchain import toolchain
 from autopipe.errors import SetupError, TargetError
@@ -97,16 +98,17 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
             f"name the processor that target.mtriple {mtriple} has"
         )
     native = target.mcpu == "native"
+    mcpu = stack["mcpu"] if native else target.mcpu
     lacks = [f"-{feature}" for feature in stack["lacks"].split()] if native else []
     return {
         **_arch(target),
         "kind": target.kind,
-        "mcpu": stack["mcpu"] if native else target.mcpu,
+        "mcpu": mcpu,
         "mattr": [*lacks, *target.mattr],
         "mtriple": mtriple,
         "num_cores": target.num_cores or len(os.sched_getaffinity(0)),
         "hardware": {
-            **caches(stack["mcpu"] if native else target.mcpu, here=native),
+            **caches(machine_of(mcpu, mtriple.split("-")[0]), here=native),
             **target.hardware.model_dump(exclude_none=True),
         },
     }

@@ -241,12 +241,13 @@ def here(stack: Mapping[str, str]) -> dict[str, Any]:
     """Return what this machine is: its versions, its device, and what LLVM says of it."""
     from autopipe.environment import environment
     from autopipe.environment.caches import caches
+    from autopipe.environment.machines import machine_of
 
     return {
         "versions": versions(known_versions(stack)),
         "device": environment.device(),
         "processor": {name: stack[name] for name in ("mcpu", "mtriple", "lacks")},
-        "caches": caches(stack["mcpu"], here=True),
+        "caches": caches(machine_of(stack["mcpu"], stack["mtriple"].split("-")[0]), here=True),
     }
 
 

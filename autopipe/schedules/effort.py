@@ -21,7 +21,10 @@ from tvm.s_tir import SBlock
 from autopipe.compiler.graph import circular, elementary
 from autopipe.schedules.analysis.expressions import each_once
 from autopipe.schedules.analysis.rows import count
-from autopipe.schedules.hardware import BYTE, HardwareParams
+from autopipe.schedules.hardware import HardwareParams
+
+_COPIED_IN_MODEL: Final = 1 / 0.0112
+"""Bytes that a core reads and writes in a nanosecond, in vectors, between functions of a model."""
 
 _GATHERED: Final = 0.25
 """Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
@@ -76,8 +79,9 @@ class Effort:
     def pays(self, elements: int, hardware: HardwareParams) -> bool:
         """Tell whether a second thread pays for so many elements."""
         moved = elements * self.bytes
-        byte = hardware.byte if moved <= hardware.l2 else BYTE
-        return pays(moved * byte + elements * self.nanoseconds)
+        near = not hardware.in_model and moved <= hardware.l2
+        speed = hardware.machine.copy_bytes_per_ns if near else _COPIED_IN_MODEL
+        return pays(moved / speed + elements * self.nanoseconds)
 
 
 def of_element(value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, float]]) -> Effort:

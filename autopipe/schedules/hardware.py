@@ -14,20 +14,8 @@ from tvm.target import codegen
 from autopipe.backends.backend import Backend
 from autopipe.backends.cpu import CPU
 from autopipe.compiler.target.target import backend_of, host_of
+from autopipe.environment.machines import MACHINES, Machine, machine_of
 from autopipe.errors import TargetError
-
-LINE_BYTES: Final = 64
-"""Bytes of a cache line."""
-
-_LONG: Final = 512
-"""Bits of the longest vector registers."""
-
-BYTE: Final = 0.0112
-"""Nanoseconds for a byte that lies in the second-level cache, in vectors."""
-
-_BYTE_ZEN_5: Final = 0.0042
-"""The same on a Zen 5, which reads and writes registers of 512 bits at once."""
-
 
 _NEAR: Final = 2.5
 """Second-level caches that weights fill which are still near in the next run."""
@@ -55,9 +43,10 @@ class HardwareParams:
     """What kind of hardware the target is; of another than processors, this is the host."""
     weights: int | None = None
     """Bytes of weights that the model reads in a run; null where nobody knows."""
-    byte: float = BYTE
-    """Nanoseconds that a core takes for a byte of operands that a second-level cache has room for.
-    Between the functions of a model half of them lie in the cache of another core."""
+    machine: Machine = MACHINES["x86-64"]
+    """The row of its processor in the table of machines."""
+    in_model: bool = True
+    """Whether functions stand in a model: half of their operands lie in another core's cache."""
 
     @classmethod
     def of(
@@ -69,37 +58,31 @@ class HardwareParams:
         """
         backend, target = backend_of(target), host_of(target)
         has_avx512 = codegen.llvm_cpu_has_features("avx512f", target)
-        is_arm = "aarch64" in str(target.attrs.get("mtriple", ""))
-        registers = 32 if has_avx512 or is_arm else 16
+        mcpu = str(target.attrs.get("mcpu", "generic"))
+        triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
+        architecture = triple.split("-", maxsplit=1)[0]
+        registers = 32 if has_avx512 or architecture == "aarch64" else 16
         cores = int(target.attrs.get("num-cores", 1))
         features = frozenset(map(str, codegen.llvm_get_cpu_features(target)))
-        hardware = cls(vector_bits(target), registers, max(1, cores), features, backend=backend)
+        machine = machine_of(mcpu, architecture, features)
+        hardware = cls(
+            vector_bits(target), registers, max(1, cores), features,
+            l1=machine.l1_bytes, l2=machine.l2_bytes, l3=machine.l3_bytes,
+            backend=backend, machine=machine,
+        )  # fmt: skip
         for name in ("vector_bits", "registers"):
             has = getattr(hardware, name)
             if stated.get(name, 0) > has:
                 raise TargetError(
                     f"target.hardware.{name}: {stated[name]} contradicts the target:"
-                    f" {target.attrs.get('mcpu', 'generic')} has {has}"
+                    f" {mcpu} has {has}"
                 )
         return replace(hardware, **dict[str, Any](stated))
 
     @property
-    def wants_fetches(self) -> bool:
-        """Whether kernels ask for weights some steps ahead: where units have 512 bits.
-
-        There a step takes so few cycles that weights come late from the second level and beyond.
-        Zen 4 has registers of 512 bits and units of 256, and nothing was gained. It is the one with
-        AMD's feature `sse4a` and without `avxvnni`, which Zen 5 has.
-        """
-        return self.vector_bits >= _LONG and not (self._is_amd and not self._is_zen_5)
-
-    @property
-    def has_a_mesh(self) -> bool:
-        """Whether it is one of Intel's servers, whose cores meet on a mesh.
-
-        What another core has written comes late there: a line takes some 170 ns.
-        """
-        return self.vector_bits >= _LONG and not self._is_amd
+    def wants_prefetch(self) -> bool:
+        """Whether kernels ask for weights some steps ahead: its vectors are as long as units."""
+        return self.machine.wants_prefetch and self.vector_bits >= self.machine.vector_bits_of_units
 
     @property
     def keeps_weights(self) -> bool:
@@ -112,15 +95,7 @@ class HardwareParams:
         There a core finds its operands in its own cache. Example: on a Zen 5 it copies 65536 floats
         in 2.0 us there, and a second thread takes as long to start.
         """
-        return replace(self, byte=_BYTE_ZEN_5) if self._is_zen_5 else self
-
-    @property
-    def _is_amd(self) -> bool:
-        return "sse4a" in self.features
-
-    @property
-    def _is_zen_5(self) -> bool:
-        return self._is_amd and "avxvnni" in self.features and self.vector_bits >= _LONG
+        return replace(self, in_model=False)
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of `bits` bits a vector register holds."""

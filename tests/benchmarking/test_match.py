@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from autopipe.artifacts.benchmark import BenchmarkResult, Machine, RoundConditions, TimedContender
+from autopipe.artifacts.benchmark import (
+    BenchmarkMachine,
+    BenchmarkResult,
+    RoundConditions,
+    TimedContender,
+)
 from autopipe.benchmarking import match, rivals
 from autopipe.benchmarking.contender import Timed, outputs
 from autopipe.benchmarking.gate import hold, measurement
@@ -224,7 +229,7 @@ def test_the_ratio_that_is_printed_follows_from_the_times_that_are_printed(times
 
 def played_with(ours, theirs):
     return BenchmarkResult(
-        machine=Machine(cpu="x", cores=2, load_before=0.0, load_after=0.0),
+        machine=BenchmarkMachine(cpu="x", cores=2, load_before=0.0, load_after=0.0),
         threads=2, warmup=1, repeat=2,
         ours=TimedContender(name="autopipe", version="1", latency=ours),
         rivals=(TimedContender(name="onnxruntime", version="1", latency=theirs),),

@@ -7,9 +7,10 @@ import pytest
 from autopipe.config import Target
 from autopipe.config.target import Hardware
 from autopipe.environment import environment
-from autopipe.environment.caches import KIB, MIB, caches
+from autopipe.environment.caches import caches
 from autopipe.environment.environment import Host, requirement, resolve, version
 from autopipe.environment.facet import Facet
+from autopipe.environment.machines import KIB, MACHINES, MIB
 from autopipe.environment.toolchain import linker
 from autopipe.errors import SetupError, TargetError
 from autopipe.store.canonical import digest
@@ -36,7 +37,7 @@ def test_native_becomes_what_this_machine_is() -> None:
         "mattr": [],
         "mtriple": "x86_64-linux-gnu",
         "num_cores": len(os.sched_getaffinity(0)),
-        "hardware": caches("znver4", here=True),
+        "hardware": caches(MACHINES["zen-4"], here=True),
     }
 
 
@@ -64,9 +65,13 @@ def test_cache_sizes_are_what_the_kernel_says(tmp_path: Path) -> None:
         for name, text in (("level", level), ("type", kind), ("size", size)):
             (entry / name).write_text(f"{text}\n")
     known = {"l1": 48 * KIB, "l2": 2 * MIB, "l3": 32 * MIB}
-    assert caches("znver4", here=True, folder=tmp_path) == known
-    assert caches("znver4", here=False, folder=tmp_path)["l1"] == 32 * KIB
-    assert set(caches("no-such", here=True, folder=tmp_path / "none")) == {"l1", "l2", "l3"}
+    assert caches(MACHINES["zen-4"], here=True, folder=tmp_path) == known
+    assert caches(MACHINES["zen-4"], here=False, folder=tmp_path)["l1"] == 32 * KIB
+    assert set(caches(MACHINES["aarch64"], here=True, folder=tmp_path / "none")) == {
+        "l1",
+        "l2",
+        "l3",
+    }
 
 
 @pytest.mark.fault("A12")

@@ -1,9 +1,9 @@
 """A report of a run that has everything in it, with names of your choice."""
 
 from autopipe.artifacts.benchmark import (
+    BenchmarkMachine,
     BenchmarkReport,
     CheckedGate,
-    Machine,
     Outcome,
     TimedContender,
 )
@@ -36,7 +36,7 @@ def latency(seconds):
 def measurement(name="onnxruntime"):
     ours, theirs = latency(1e-3), latency(2e-3)
     return BenchmarkReport(
-        machine=Machine(cpu="AMD EPYC", cores=2, load_before=0.1, load_after=1.0),
+        machine=BenchmarkMachine(cpu="AMD EPYC", cores=2, load_before=0.1, load_after=1.0),
         threads=2, warmup=3, repeat=10,
         ours=TimedContender(name="autopipe", version="1", latency=ours),
         rivals=(TimedContender(name=name, version="1.31", latency=theirs),),

@@ -14,11 +14,11 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.recurrence.cells import Write
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, number, serial
 from autopipe.compiler.recurrence.rounding import of_bytes
+from autopipe.environment.machines import LINE_BYTES
 from autopipe.schedules.analysis.blocks import Extent, number_of
 from autopipe.schedules.analysis.dot_products import instruction
 from autopipe.schedules.analysis.expressions import elements
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.hardware import LINE_BYTES
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import BYTES, UnitBlocking
 from autopipe.schedules.recurrence.packing import PackedGates, first

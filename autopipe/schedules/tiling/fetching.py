@@ -33,8 +33,8 @@ from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.environment.machines import LINE_BYTES
 from autopipe.schedules.analysis.expressions import loads_of
-from autopipe.schedules.hardware import LINE_BYTES
 
 _TO_READ, _TO_WRITE = (0, 3, 1), (1, 3, 1)
 """How LLVM takes a prefetch: for reading or writing, into the nearest cache, as data."""

@@ -7,7 +7,8 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from autopipe.schedules.hardware import LINE_BYTES, HardwareParams
+from autopipe.environment.machines import LINE_BYTES
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings, steps_ahead
@@ -61,7 +62,7 @@ def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
     tile = min(
         settings(contraction, hardware), key=lambda tile: estimate(contraction, tile, hardware)
     )
-    if hardware.has_a_mesh and not contraction.terms[-1] % _UNROLLED:
+    if hardware.machine.has_mesh and not contraction.terms[-1] % _UNROLLED:
         tile = replace(tile, unroll=_UNROLLED)
     return replace(tile, outer="rows") if rows_outside(contraction, tile, hardware) else tile
 
@@ -102,7 +103,7 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     alone = others == 1 and sum(term > 1 for term in contraction.terms) <= 1
     held = weights <= hardware.l2 and passing > hardware.l2 * FULL
     near = weights <= hardware.l1 and _far(contraction, hardware)
-    far = hardware.has_a_mesh and hardware.keeps_weights
+    far = hardware.machine.has_mesh and hardware.keeps_weights
     most = min(passing * (_MORE if far else 1), hardware.l2 * FULL)
     divided = hardware.cores > 1 and weights <= most
     return contraction.lines.free and (near or (alone and (held or divided)))

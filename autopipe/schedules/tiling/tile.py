@@ -69,7 +69,7 @@ def steps_ahead(
 
     Example: a strip of 48 floats has 192 bytes a step, so those of step 40 are fetched in step 8.
     """
-    if not (packed and contraction.lines.free and hardware.wants_fetches):
+    if not (packed and contraction.lines.free and hardware.wants_prefetch):
         return 0
     return max(1, _AHEAD // (columns * contraction.bits // 8))
 

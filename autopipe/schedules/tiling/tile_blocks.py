@@ -154,7 +154,7 @@ def steps_ahead(tiled: Tiled, vectors: int, hardware: HardwareParams) -> int:
     Example: two tiles of bytes have 2 KiB a step, so those of step 10 are fetched in step 8.
     """
     near = hardware.keeps_weights or _weights(tiled) <= max(hardware.l1, _passing(tiled) * _FEW)
-    if near or not tiled.found.free or not hardware.wants_fetches:
+    if near or not tiled.found.free or not hardware.wants_prefetch:
         return 0
     return max(1, _AHEAD // (vectors * COLUMNS * step_of(tiled) * _size(tiled)))
 

@@ -7,6 +7,7 @@ import tvm_ffi
 from tvm import te, topi
 from tvm.s_tir import Schedule
 
+from autopipe.environment.machines import MACHINES
 from autopipe.measure.build import without_weights
 from autopipe.schedules.engines import static
 from autopipe.schedules.engines.fallback import UNSCHEDULED, fall
@@ -131,8 +132,12 @@ def test_hardware_comes_from_the_target():
         tvm.target.Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3})
     )
     assert "avx2" in haswell.features
-    assert replace(haswell, features=frozenset()) == HardwareParams(256, 16, 3)
+    row = MACHINES["intel-haswell"]
+    assert replace(haswell, features=frozenset()) == HardwareParams(
+        256, 16, 3, l1=row.l1_bytes, l2=row.l2_bytes, l3=row.l3_bytes, machine=row
+    )
     server = HardwareParams.of(
         tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
     )
-    assert replace(server, features=frozenset()) == HardwareParams(512, 32, 2)
+    assert (server.vector_bits, server.registers, server.cores) == (512, 32, 2)
+    assert (server.machine, server.l2) == (MACHINES["zen-4"], 1 << 20)

@@ -14,6 +14,7 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm_ffi import structural_walk
 
+from autopipe.environment.machines import MACHINES
 from autopipe.schedules import primitives
 from autopipe.schedules.analysis.expressions import occurrences
 from autopipe.schedules.hardware import HardwareParams
@@ -25,7 +26,9 @@ from tests.schedules.computed import assert_same
 from tests.schedules.engines.test_static import module_of
 from tests.support.table import each_row
 
-WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
+WIDE = HardwareParams(
+    vector_bits=512, registers=32, cores=2, machine=MACHINES["intel-sapphire-rapids"]
+)
 NARROW = HardwareParams(vector_bits=256, registers=16, cores=3)
 SMALL = HardwareParams(vector_bits=128, registers=16, cores=2)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from autopipe.environment.machines import MACHINES
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.template import knob_values
 from autopipe.schedules.tiling.form import Contraction
@@ -11,7 +12,9 @@ from autopipe.schedules.tiling.lines import Lines
 from autopipe.schedules.tiling.promise import estimate, fill
 from autopipe.schedules.tiling.tile import Tile, settings, shapes
 
-WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
+WIDE = HardwareParams(
+    vector_bits=512, registers=32, cores=2, machine=MACHINES["intel-sapphire-rapids"]
+)
 NARROW = HardwareParams(vector_bits=256, registers=16, cores=2)
 
 
@@ -57,9 +60,10 @@ def test_packed_weights_are_fetched_six_kilobytes_ahead_but_not_where_units_are_
     tile = fill(some, WIDE)
     assert tile.packed
     assert tile.ahead * tile.columns * 4 == 6 << 10
-    zen4, zen5 = (frozenset(names) for names in ({"sse4a"}, {"sse4a", "avxvnni"}))
-    assert fill(some, replace(WIDE, features=zen4)) == replace(tile, ahead=0, unroll=1)
-    assert fill(some, replace(WIDE, features=zen5)) == replace(tile, unroll=1)
+    zen4, zen5 = (replace(WIDE, machine=MACHINES[family]) for family in ("zen-4", "zen-5"))
+    assert fill(some, zen4) == replace(tile, ahead=0, unroll=1)
+    assert fill(some, zen5) == replace(tile, unroll=1)
+    assert fill(some, replace(WIDE, vector_bits=256)).ahead == 0
     assert fill(some, NARROW).ahead == 0
     own = replace(some, lines=replace(some.lines, free=False))
     assert {tile.ahead for tile in settings(own, WIDE)} == {0}
@@ -105,14 +109,18 @@ def test_records_leave_out_a_knob_at_its_default():
 
 
 @pytest.mark.parametrize(
-    ("features", "weights", "outer"),
-    [((), 1 << 20, "rows"), ((), 16 << 20, "columns"), ((), None, "columns"),
-     (("sse4a", "avxvnni"), 1 << 20, "columns")],
-)  # fmt: skip
+    ("family", "weights", "outer"),
+    [
+        ("intel-sapphire-rapids", 1 << 20, "rows"),
+        ("intel-sapphire-rapids", 16 << 20, "columns"),
+        ("intel-sapphire-rapids", None, "columns"),
+        ("zen-5", 1 << 20, "columns"),
+    ],
+)
 def test_cores_on_a_mesh_read_more_weights_that_are_near_for_rows_of_their_own(
-    features, weights, outer
+    family, weights, outer
 ):
-    hardware = replace(WIDE, features=frozenset(features), weights=weights)
+    hardware = replace(WIDE, machine=MACHINES[family], weights=weights)
     assert fill(product(64, 128, terms=256), hardware).outer == outer
 
 
