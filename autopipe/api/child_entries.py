@@ -30,3 +30,10 @@ def tune_alone(argument: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
     from autopipe.tuning.alone import answer
 
     return answer(argument, emit)
+
+
+def measure_machine(argument: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
+    """Return the numbers of this machine, as `measure.measure_machine` does."""
+    from autopipe.measure.measure_machine import measure
+
+    return measure(argument, emit)

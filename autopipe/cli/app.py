@@ -67,7 +67,7 @@ def schema() -> None:
 
 
 @app.command()
-def doctor(
+def doctor(  # noqa: PLR0913 -- one for each option
     file: Annotated[
         Path | None, typer.Argument(help="A pipeline file, whose linker and tracker are tried, too")
     ] = None,
@@ -75,12 +75,22 @@ def doctor(
     build: BuildName = None,
     cluster: Cluster = None,
     certificates: Certificates = None,
+    machine: Annotated[
+        bool,
+        typer.Option(
+            "--machine",
+            help="Measure this machine instead, beside the numbers that schedules are planned with",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check the installation, or a farm.
 
     Where something does not work here, it says what to do.
     """
+    if machine:
+        _measure_machine(as_json=as_json, alone=file is None and cluster is None)
+        return
     findings = []
     for finding in _findings(file, build, cluster, certificates):
         findings.append(finding)
@@ -90,6 +100,18 @@ def doctor(
         show_json([_fields(finding) for finding in findings])
     if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(5)
+
+
+def _measure_machine(*, as_json: bool, alone: bool) -> None:
+    if not alone:
+        raise typer.BadParameter("--machine takes neither a pipeline file nor --cluster")
+    from autopipe.api.machine_report import measure_here
+
+    report = measure_here()
+    if as_json:
+        show_json(report.fields())
+    else:
+        show(report.lines())
 
 
 def _findings(

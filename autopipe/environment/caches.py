@@ -5,18 +5,27 @@ from typing import Final
 
 from autopipe.environment.machines import KIB, MIB, Machine
 
-_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+SYSTEM_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
 _UNITS: Final = {"K": KIB, "M": MIB, "G": 1024 * MIB}
 
 
-def caches(machine: Machine, *, here: bool, folder: Path = _FOLDER) -> dict[str, int]:
+def caches(machine: Machine, *, here: bool, folder: Path = SYSTEM_FOLDER) -> dict[str, int]:
     """Return the bytes of `l1`, `l2` and `l3`; `here` asks this machine, as far as it answers."""
     row = {"l1": machine.l1_bytes, "l2": machine.l2_bytes, "l3": machine.l3_bytes}
-    return {**row, **(_read(folder) if here else {})}
+    return {**row, **(read_sizes(folder) if here else {})}
 
 
-def _read(folder: Path) -> dict[str, int]:
+def read_line(folder: Path) -> int | None:
+    """Return the bytes of a cache line as the system tells them, None if it does not."""
+    try:
+        return int((folder / "index0" / "coherency_line_size").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def read_sizes(folder: Path) -> dict[str, int]:
+    """Return the bytes of `l1`, `l2` and `l3` as the system tells them, as far as it does."""
     found = {}
     for index in sorted(folder.glob("index*")):
         try:

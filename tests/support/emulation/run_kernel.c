@@ -1,4 +1,4 @@
-/* Calls the kernel of a library once, with nothing of TVM: `run_kernel LIB FILE:KIND:DIM,DIM...`.
+/* Calls the kernel of a library once, or $CALLS times, with nothing of TVM: `run_kernel LIB FILE:KIND:DIM,DIM...`.
  *
  * Each argument is a file of numbers of a kind (f4, i1, u1, i4: letter and bytes) in the shape that
  * follows; after the call it holds what the kernel has left there. Threads are taken in turn, and
@@ -65,7 +65,9 @@ int main(int count, char **words) {
     fclose(file);
     given[at] = (Any){TENSOR_POINTER, 0, &tensors[at]};
   }
-  if (kernel(NULL, given, count - 2, &result)) return 3;
+  const char *calls = getenv("CALLS");
+  for (int left = calls ? atoi(calls) : 1; left > 0; left--)
+    if (kernel(NULL, given, count - 2, &result)) return 3;
   for (int at = 0; at < count - 2; at++) {
     FILE *file = fopen(words[at + 2], "wb");
     if (!file || fwrite(tensors[at].data, 1, sizes[at], file) != sizes[at]) return 4;

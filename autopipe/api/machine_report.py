@@ -1,0 +1,128 @@
+"""`autopipe doctor --machine`: the numbers of this machine, measured, beside those of the table."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from autopipe.api.child_entries import measure_machine
+from autopipe.environment.caches import SYSTEM_FOLDER
+from autopipe.environment.machines import Machine, machine_of
+from autopipe.environment.toolchain import machine_of as architecture_of
+from autopipe.pipeline.isolate import Entry, Zygote
+
+FACTOR: Final = 1.5
+"""The table is off where a number is this many times the measured one, or the reverse."""
+
+_COUNTS: Final = ("line_bytes", "fma_latency_cycles", "fma_ports", "vector_bits_of_units")
+"""Numbers that have to be equal, rounded."""
+
+_SECONDS: Final = 300.0
+"""After which the measurement ends; it takes some five."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedNumber:
+    """A measured number beside the one that schedules are planned with."""
+
+    name: str
+    measured: float | None
+    """None where it cannot be measured here."""
+    source: str
+    """How it was found, or why it was not."""
+    table: float
+    """What the row has."""
+
+    @property
+    def off_by(self) -> float | None:
+        """How many times the number of the row the measured one is."""
+        return None if self.measured is None else self.measured / self.table
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the row is wrong for this machine."""
+        if self.measured is None:
+            return False
+        if self.name in _COUNTS:
+            return round(self.measured) != round(self.table)
+        return not 1 / FACTOR <= self.measured / self.table <= FACTOR
+
+    def __str__(self) -> str:
+        """Return its line of the table."""
+        start = f"{self.name:<21}"
+        if self.measured is None:
+            return f"{start}  {'-':>8}  {_shown(self.table):>8}  {'-':>6}  {self.source}"
+        mark = "OFF, " if self.is_off else ""
+        cells = f"{_shown(self.measured):>8}  {_shown(self.table):>8}  {self.off_by:>6.2f}"
+        return f"{start}  {cells}  {mark}{self.source}"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReport:
+    """This machine as measured, and the row that it has."""
+
+    mcpu: str
+    """LLVM's name of the processor."""
+    row: str
+    """The family of the row."""
+    derived: bool
+    """Whether no row names this processor."""
+    numbers: tuple[ComparedNumber, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the table, then which numbers are off."""
+        named = f"derived as {self.row}: no row names it" if self.derived else f"row {self.row}"
+        yield f"{self.mcpu}: {named}"
+        yield f"{'number':<21}  {'measured':>8}  {'table':>8}  {'ratio':>6}"
+        yield from map(str, self.numbers)
+        off = [number.name for number in self.numbers if number.is_off]
+        if off:
+            yield f"the table is off in {len(off)} of {len(self.numbers)}: {', '.join(off)}"
+        else:
+            yield f"the table is within a factor of {FACTOR} of all that was measured"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "mcpu": self.mcpu,
+            "row": self.row,
+            "derived": self.derived,
+            "numbers": [
+                {
+                    "name": number.name, "measured": number.measured, "source": number.source,
+                    "table": number.table, "off_by": number.off_by, "is_off": number.is_off,
+                }
+                for number in self.numbers
+            ],
+        }  # fmt: skip
+
+
+def measure_here(entry: Entry[dict[str, Any]] = measure_machine) -> MachineReport:
+    """Measure this machine in a child process, in some seconds, and compare it with its row.
+
+    Raises SetupError where TVM does not work, and what else the child raises.
+    """
+    argument = {"folder": str(SYSTEM_FOLDER)}
+    with (
+        tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
+        Zygote(("autopipe.compiler.import_tvm",), Path(folder)) as tvm,
+    ):
+        answer = tvm.call(entry, argument, Path(folder, "log"), lambda _: None, _SECONDS)
+    row = machine_of(answer["mcpu"], architecture_of(None), answer["features"])
+    return compare_numbers(answer["mcpu"], answer["numbers"], row)
+
+
+def compare_numbers(mcpu: str, numbers: list[dict[str, Any]], row: Machine) -> MachineReport:
+    """Return measured numbers, each as the fields of a `Number`, beside those of a row."""
+    compared = tuple(
+        ComparedNumber(
+            number["name"], number["value"], number["source"], float(getattr(row, number["name"]))
+        )
+        for number in numbers
+    )
+    return MachineReport(mcpu, row.family, not row.processors, compared)
+
+
+def _shown(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004 -- digits

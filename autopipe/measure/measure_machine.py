@@ -1,0 +1,281 @@
+"""Measures the numbers of a `Machine` on this one, for `autopipe doctor --machine`.
+
+Kernels whose cycles, bytes or lines are known run one by one, and the minimum of their times
+counts: other programs only add to it. The frequency comes first: cycles of all others follow from
+it.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+import tvm
+from tvm.target import codegen
+
+from autopipe.compiler.codegen.compile_kernels import compile_kernel
+from autopipe.compiler.library.kernel_threads import use_threads
+from autopipe.compiler.target.target import tvm_target
+from autopipe.compiler.tvm_probe import Emit, examine
+from autopipe.config import Target
+from autopipe.environment.caches import read_line, read_sizes
+from autopipe.environment.environment import resolve
+from autopipe.measure import machine_kernels as kernels
+from autopipe.measure.machine_numbers import (
+    SYSTEM,
+    Number,
+    cache_sizes,
+    fma_units,
+    frequency_ghz,
+)
+
+Array = npt.NDArray[Any]
+
+_REPEATS: Final = 20
+_FEW: Final = 5
+"""Repeats of what takes long."""
+_SPARED: Final = 4
+"""Registers that a kernel of FMAs leaves to its operands."""
+_LINE: Final = 64
+"""Bytes of a line where the system names none."""
+_PASSED: Final = 256
+"""Lines that pass from core to core: 16 KB, which every first-level cache has room for."""
+_REGIONS: Final = 1000
+_READ: Final = 64 << 20
+"""Bytes that a measurement of a cache reads."""
+_BEYOND: Final = 4
+"""How many times the cache before it a measurement of the third level or of memory reads."""
+_MOST: Final = 1 << 30
+"""Most bytes of memory that are read."""
+_CHASED: Final = (8 << 10, 8 << 20)
+"""Bytes of the shortest and of the longest pointer chase."""
+_LOADS: Final = 50_000
+_ONE_CORE_EACH: Final = -2
+"""TVM's mode of a pool whose threads have cores of their own."""
+_INDEX: Final = 4
+"""Bytes of an index."""
+_NO_SIZE: Final = "not measured: the size of the cache is not known"
+
+
+def measure(argument: Mapping[str, Any], _emit: Emit) -> dict[str, Any]:
+    """Return LLVM's name of this machine and its features, and `numbers` as fields of `Number`.
+
+    `argument` has the `folder` where the system describes the caches of a core.
+    """
+    facts = resolve(Target(), examine({}, _emit))
+    cores = int(str(facts["num_cores"]))
+    use_threads(cores)
+    target = tvm_target(facts)
+    bench = _Bench(target, cores, Path(argument["folder"]))
+    return {
+        "mcpu": facts["mcpu"],
+        "features": list(map(str, codegen.llvm_get_cpu_features(target))),
+        "numbers": [number.fields() for number in bench.numbers()],
+    }
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """Compiles kernels for this machine and times them."""
+
+    target: tvm.target.Target
+    cores: int
+    folder: Path
+
+    def numbers(self) -> Iterator[Number]:
+        """Yield all that can be measured here, and the reason why something cannot."""
+        ghz = self._frequency()
+        yield Number("frequency_ghz", ghz)
+        yield from self._arithmetic(ghz)
+        yield self._line()
+        sizes = self._sizes()
+        yield from sizes
+        yield from self._bandwidths([size.value for size in sizes], ghz)
+        yield from self._threads()
+
+    def _frequency(self) -> float:
+        chain = self._time(kernels.integer_chain(), np.array([1, 3, 5], "int64"))
+        return frequency_ghz(chain / kernels.STEPS)
+
+    def _arithmetic(self, ghz: float) -> Iterator[Number]:
+        """Yield the latency of an FMA, and how many of which length start in a cycle."""
+        widths = self._widths()
+        chains = self._registers() - _SPARED
+
+        def cycles(bits: int, chains: int) -> float:
+            lanes = bits // 32
+            operands, sums = np.full(2 * lanes, 0.5, "float32"), np.ones(chains * lanes, "float32")
+            step = self._time(kernels.fma_chains(bits, chains), operands, sums) / kernels.STEPS
+            return step * ghz / chains
+
+        yield Number("fma_latency_cycles", cycles(widths[0], 1))
+        bits, ports = fma_units({bits: cycles(bits, chains) for bits in widths})
+        yield Number("fma_ports", ports)
+        yield Number("vector_bits_of_units", bits)
+
+    def _widths(self) -> list[int]:
+        """Return the bits of vectors, the shortest first."""
+        longer = (("avx", 256), ("avx512f", 512))
+        has = codegen.llvm_cpu_has_features
+        return [128, *(bits for feature, bits in longer if has(feature, self.target))]
+
+    def _registers(self) -> int:
+        """Return the number of vector registers."""
+        has = codegen.llvm_cpu_has_features
+        return 16 if has("sse2", self.target) and not has("avx512f", self.target) else 32
+
+    def _line(self) -> Number:
+        line = read_line(self.folder)
+        return Number("line_bytes", line, SYSTEM if line else "not measured: the system names none")
+
+    def _sizes(self) -> list[Number]:
+        """Return the sizes of the caches: the system's, or those at which a chase slows down."""
+        told = read_sizes(self.folder)
+        measured = cache_sizes(list(self._latencies())) if {"l1", "l2"} - told.keys() else []
+        found = dict(zip(("l1", "l2"), measured, strict=False))
+        return [_size(level, told, found) for level in ("l1", "l2", "l3")]
+
+    def _latencies(self) -> Iterator[tuple[int, float]]:
+        """Yield bytes, and nanoseconds of a load that the one before it leads to among them."""
+        shortest, longest = _CHASED
+        chase = kernels.pointer_chase(longest // _INDEX, _LOADS)
+        size = shortest
+        while size <= longest:
+            for bytes_ in (size, size * 3 // 2)[: 1 + (size < longest)]:
+                cycle = np.zeros(longest // _INDEX, "int32")
+                cycle[: bytes_ // _INDEX] = _cycle(bytes_ // _LINE)
+                yield bytes_, self._time(chase, cycle, np.zeros(1, "int32"), repeats=_FEW) / _LOADS
+            size *= 2
+
+    def _bandwidths(self, sizes: list[float | None], ghz: float) -> Iterator[Number]:
+        """Yield the bytes that a core reads from each cache in a cycle, and from memory in a ns.
+
+        From the shared cache and from memory all cores read at the same time, as many of them as
+        have room there for twice their second levels.
+        """
+        l1, l2, l3 = (int(size or 0) for size in sizes)
+        yield self._bandwidth("l1_bytes_per_cycle", l1 // 2, 1 / ghz)
+        yield self._bandwidth("l2_bytes_per_cycle", l2 // 2, 1 / ghz)
+        cores = max(1, min(self.cores, l3 // max(1, 2 * _BEYOND * l2)))
+        shared = min(l3 // 2 // cores, _BEYOND * l2)
+        yield self._bandwidth("l3_bytes_per_cycle", shared, 1 / ghz, cores)
+        yield self._copies(l2 // 4)
+        far = min(_BEYOND * l3 * self.cores, _MOST, psutil.virtual_memory().available // 2)
+        if l3 and far < 2 * l3:
+            yield Number("memory_bytes_per_ns", None, f"not measured: {far >> 20} MiB are free")
+        else:
+            yield self._bandwidth("memory_bytes_per_ns", far // self.cores, 1, self.cores)
+
+    def _bandwidth(self, name: str, size: int, in_ns: float, cores: int = 1) -> Number:
+        """Measure the bytes that each of some cores reads in a time of `in_ns` nanoseconds."""
+        if not size:
+            return Number(name, None, _NO_SIZE)
+        bits = self._widths()[-1]
+        sums = np.zeros((cores, kernels.READERS * bits // 32), "float32")
+        size -= size % sums[0].nbytes
+        passes = max(1, _READ // size)
+        data = np.ones((cores, size // _INDEX), "float32")
+        kernel = kernels.reads(bits, size, passes, cores)
+        time = self._time(kernel, data, sums, repeats=_REPEATS if passes > 1 else _FEW)
+        return Number(name, size * passes / time * in_ns)
+
+    def _copies(self, size: int) -> Number:
+        """Measure the bytes that are read and written in a nanosecond, half of them each."""
+        bits = self._widths()[-1]
+        if not size:
+            return Number("copy_bytes_per_ns", None, _NO_SIZE)
+        size -= size % (kernels.READERS * bits // 8)
+        arrays = [np.ones(size // _INDEX, "float32") for _ in range(2)]
+        passes = _READ // size
+        time = self._time(kernels.copies(bits, size, passes), *arrays)
+        return Number("copy_bytes_per_ns", 2 * size * passes / time)
+
+    def _threads(self) -> Iterator[Number]:
+        """Yield what a parallel loop costs, and a line that another core has written."""
+        names = ("thread_start_ns", "shared_line_ns")
+        if self.cores == 1:
+            yield from (Number(name, None, "not measured: one core") for name in names)
+            return
+        apart = np.zeros(16 * self.cores, "int32")
+        alone, together = (
+            _lower_quartile([timer() for _ in range(_REPEATS)])
+            for timer in (
+                self._timer(kernels.regions(self.cores, _REGIONS, parallel=parallel), apart)
+                for parallel in (False, True)
+            )
+        )
+        yield Number(names[0], (together - alone) / _REGIONS)
+        yield Number(names[1], self._shared_line())
+
+    def _shared_line(self) -> float:
+        """Return nanoseconds of a load from a line that another core has just written."""
+        cycle = _cycle(_PASSED)
+        copied, end = tvm.runtime.tensor(np.zeros_like(cycle)), np.zeros(1, "int32")
+        chase = self._timer(kernels.pointer_chase(len(cycle), _PASSED), copied, end)
+        write = self._timer(kernels.write_elsewhere(len(cycle)), cycle, copied)
+        _bind_threads()
+        far, near = [], []
+        for _ in range(_REPEATS):
+            write()
+            far.append(chase())
+            near.append(chase())
+        return (_lower_quartile(far) - _lower_quartile(near)) / _PASSED
+
+    def _time(self, function: tvm.tirx.PrimFunc, *arrays: Array, repeats: int = _REPEATS) -> float:
+        """Return the minimum of the times of a call, in nanoseconds."""
+        timer = self._timer(function, *arrays)
+        return min(timer() for _ in range(repeats))
+
+    def _timer(
+        self, function: tvm.tirx.PrimFunc, *arrays: Array | tvm.runtime.Tensor
+    ) -> Callable[[], int]:
+        """Return what calls a kernel once and returns nanoseconds."""
+        main = compile_kernel(function, self.target)["main"]
+        tensors = [
+            array if isinstance(array, tvm.runtime.Tensor) else tvm.runtime.tensor(array)
+            for array in arrays
+        ]
+
+        def call() -> int:
+            begun = perf_counter_ns()
+            main(*tensors)
+            return perf_counter_ns() - begun
+
+        return call
+
+
+def _bind_threads() -> None:
+    """Bind the first two threads to a core each; on a busy machine one core may run both."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    configure = tvm.get_global_func("runtime.config_threadpool")
+    configure(_ONE_CORE_EACH, len(cores), [str(core) for core in cores])
+    os.sched_setaffinity(0, cores[:1])
+
+
+def _lower_quartile(times: Sequence[int]) -> float:
+    """Return a time that another run comes to: of two threads the minimum is a coincidence."""
+    return sorted(times)[len(times) // 4]
+
+
+def _size(level: str, told: Mapping[str, int], found: Mapping[str, int]) -> Number:
+    """Return the size of a cache: what the system tells comes before what was measured."""
+    name = f"{level}_bytes"
+    if level in told:
+        return Number(name, told[level], SYSTEM)
+    if level in found:
+        return Number(name, found[level])
+    return Number(name, None, "not measured: the system names none")
+
+
+def _cycle(lines: int) -> Array:
+    """Return the indices of a chase that passes once through all lines, in a random order."""
+    order = np.random.default_rng(0).permutation(lines)
+    words = _LINE // _INDEX
+    cycle = np.zeros(lines * words, "int32")
+    cycle[order * words] = np.roll(order, -1) * words
+    return cycle
