@@ -13,12 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import tvm
 from tvm import te, topi
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-from autopipe.measure.build import compiled, without_weights
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import default, static
 from tests.support.emulation import COMPILER, EMULATOR, Emulator, InstructionCounts, has_emulator
@@ -101,13 +98,7 @@ def count(
         else static.plans(module, conditions)
     )
     planned = next(plan for plan in plans if plan is not None)
-    kernel = without_weights(planned.module)
-    random = np.random.default_rng(0)
-    arrays = [
-        random.standard_normal(tuple(map(int, info.shape))).astype(str(info.dtype))
-        for info in ArgInfo.from_prim_func(kernel["main"])
-    ]
-    return emulator.count_call(compiled(kernel, conditions.target), arrays)
+    return emulator.count_call(planned.module, conditions.target)
 
 
 def _cells(counts: InstructionCounts, multiply_adds: int) -> Iterator[str]:

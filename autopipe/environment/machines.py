@@ -69,6 +69,9 @@ class Machine:
     """To read a line that another core wrote last."""
     has_mesh: bool = False
     """Whether cores meet on a mesh, so that what another core wrote comes late."""
+    memory_operands: bool = True
+    """Whether a multiply-add reads an operand from memory, as on x86-64; else each has a register
+    and an instruction that loads it."""
     wants_prefetch: bool = False
     """Whether kernels ask for packed weights some steps ahead: where a step takes so few cycles
     that they come late from the second level and beyond."""
@@ -186,7 +189,7 @@ _GENERIC_ARM: Final = Machine(
     # Caches P. The rest is the least of the rows of AArch64 below.
     l1_bytes=32 * KIB, l2_bytes=512 * KIB, l3_bytes=8 * MIB, frequency_ghz=2.5,
     vector_bits_of_units=128, l1_bytes_per_cycle=32.0, l2_bytes_per_cycle=32.0,
-    l3_bytes_per_cycle=14.0, memory_bytes_per_ns=12.5, shared_line_ns=60.0,
+    l3_bytes_per_cycle=14.0, memory_bytes_per_ns=12.5, shared_line_ns=60.0, memory_operands=False,
 )  # fmt: skip
 
 # P: caches of Cortex-A72 to A78.

@@ -27,7 +27,7 @@ TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "tiled_reduction": "2.0",
     "transpose": "1.0",
     "turned": "1.0",
-    "window": "1.0",
+    "window": "1.1",
     "winograd": "1.0",
 }
 """Raise the first number of a template when the same knobs make another schedule: records of the

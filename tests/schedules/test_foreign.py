@@ -3,6 +3,7 @@
 What that takes is in `tests/support/emulation`.
 """
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 
@@ -15,7 +16,7 @@ from autopipe.environment.toolchain import Linker
 from autopipe.measure.check import PlainLoops, compiled_for
 from autopipe.measure.linked import write
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engines import static
+from autopipe.schedules.engines import default, static
 from tests.schedules.engines.test_static import SERVED, module_of
 from tests.schedules.templates import test_dot_product, test_row_reduction, test_window
 from tests.support.emulation import COMPILER, EMULATOR, Emulator, has_emulator
@@ -56,6 +57,16 @@ CASES: dict[str, Callable[[], tvm.IRModule]] = {
 }
 
 
+def depthwise():
+    x, w = te.placeholder((1, 14, 14, 48), "float32"), te.placeholder((3, 3, 48, 1), "float32")
+    return module_of([x, w, topi.nn.depthwise_conv2d_nhwc(x, w, 1, 1, 1)], [1])
+
+
+def dense():
+    x, w = te.placeholder((16, 64), "float32"), te.placeholder((64, 96), "float32")
+    return module_of([x, w, topi.matmul(x, w)], [1])
+
+
 def test_a_neon_processor_has_thirty_two_registers_of_four_floats(conditions):
     assert (conditions.hardware.vector_bits, conditions.hardware.registers) == (128, 32)
     assert conditions.hardware.lanes(32) == 4
@@ -74,6 +85,27 @@ def test_templates_compute_the_same_on_another_processor(case, conditions, emula
         library.parent.mkdir()
         write(compiled_for(planned.module, conditions.target), library, Linker.of(COMPILER, None))
         loops.compare(emulating(emulator, library))
+
+
+@needs_tools
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize(
+    ("make", "multiply_adds", "most"),
+    [(depthwise, 14 * 14 * 48 * 9, 2.7), (dense, 16 * 64 * 96, 1.9)],
+)
+def test_sums_stay_in_registers_of_another_processor(
+    make, multiply_adds, most, conditions, emulator
+):
+    """Tiles of 2 x 12 outputs, too large for them, take 2.8 instructions in a multiply-add."""
+    planned, loops = next(static.plans(make(), conditions)), default.plan_loops(make(), conditions)
+    assert loops is not None
+    counts, plain = (
+        emulator.count_call(schedule.module, conditions.target) for schedule in (planned, loops)
+    )
+    assert counts.multiply_adds >= multiply_adds * 0.8, "not counted"
+    assert counts.total * 4 / multiply_adds < most
+    assert counts.spills * 4 / multiply_adds < 0.3
+    assert counts.total < plain.total
 
 
 @needs_tools

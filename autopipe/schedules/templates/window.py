@@ -30,6 +30,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
 from autopipe.compiler.graph.weights import MARK
+from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
@@ -50,9 +51,6 @@ CHAINS = 8
 
 AHEAD = 256
 """Operations that a processor looks ahead, so that sums of short windows overlap with the next."""
-
-LINE = 512
-"""Bits in a cache line. Single lines that are far apart are read slowly."""
 
 STACK = 1024
 """Bytes from which on TVM takes a buffer from the runtime's allocator, not from the stack."""
@@ -319,7 +317,7 @@ def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> fl
     full = tile.width / hardware.lanes(windows.bits)
     hidden = min(1.0, max(sums, AHEAD / windows.taps) / CHAINS)
     run = tile.columns * windows.bits
-    near = run / (run + LINE)
+    near = run / (run + 8 * LINE_BYTES)  # single lines that are far apart are read slowly
     return full * hidden * near * work / (work + loads) * busy * once * 0.8**tile.shared
 
 
@@ -339,6 +337,8 @@ def _fits(windows: Windows, rows: int, columns: int, width: int, hardware: Hardw
     row = _touched(windows, rows) if windows.before or rows > 1 else 0
     weights = windows.taps_across if windows.weights is not None else 0
     stack = max(rows, row) * columns * windows.bits // 8
+    if 0 < weights <= MANY and not hardware.machine.memory_operands:  # LLVM loads all weights first
+        return vectors * (rows + 1 + windows.taps) <= hardware.registers and stack < STACK
     long = rows * 2 >= _extent(windows) or weights >= WIDE
     held = 1 if weights > MANY and long else row
     return vectors * (rows + held + weights) <= hardware.registers and stack < STACK

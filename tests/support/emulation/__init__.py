@@ -16,8 +16,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import tvm
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.environment.toolchain import Linker
+from autopipe.measure.build import compiled, without_weights
 from autopipe.measure.linked import write
 
 COMPILER: Final = "aarch64-linux-gnu-gcc"
@@ -112,10 +114,19 @@ class Emulator:
             for number, array in enumerate(arrays)
         ]
 
-    def count_call(self, kernel: tvm.runtime.Module, arrays: Sequence[Array]) -> InstructionCounts:
-        """Return the instructions of one call of a kernel: those of three calls without two."""
+    def count_call(self, scheduled: tvm.IRModule, target: tvm.target.Target) -> InstructionCounts:
+        """Return the instructions of one call of a kernel: those of three calls without two.
+
+        It takes weights as the build of a model leaves them, and random numbers.
+        """
+        kernel = without_weights(scheduled)
+        random = np.random.default_rng(0)
+        arrays = [
+            random.standard_normal(tuple(map(int, info.shape))).astype(str(info.dtype))
+            for info in ArgInfo.from_prim_func(kernel["main"])
+        ]
         library = self._folder / "counted.so"
-        write(kernel, library, Linker.of(COMPILER, None))
+        write(compiled(kernel, target), library, Linker.of(COMPILER, None))
         two, three = (self._count_calls(library, arrays, calls) for calls in (2, 3))
         return three - two
 
