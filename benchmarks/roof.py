@@ -9,9 +9,8 @@ Example: the sum of rows of [4096, 512] on two cores at 3.5 GHz, with 1 MB of se
 each. 8.4 MB come from the third level at 16 bytes a cycle: 150 us on one core, 80 us on two.
 """
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from autopipe.schedules.hardware import HardwareParams
 
@@ -23,10 +22,6 @@ _L1, _L2, _L3, _MEMORY = 64.0, 32.0, 16.0, 8.0
 
 _START: Final = 5e-6
 """Seconds until a second thread has started and is waited for."""
-
-_CHAIN: Final = 200_000
-_LATENCY: Final = 4
-"""Cycles of a product of integers and a sum, where each waits for the one before it."""
 
 
 def seconds(flops: float, moved: int, bits: int, hardware: HardwareParams, hertz: float) -> float:
@@ -52,19 +47,9 @@ def _speed(share: float, moved: int, hardware: HardwareParams) -> float:
 
 @cache
 def clock() -> float:
-    """Return the cycles of a second, from steps of a random generator: each waits for the last."""
-    import numpy as np
+    """Return the cycles of a second, as `autopipe doctor --machine` measures them."""
     import tvm
-    from tvm import te, tirx
 
-    start = te.placeholder((1,), "int64", name="start")
-    step = te.reduce_axis((0, _CHAIN), name="step")
-    factor = tirx.const(6364136223846793005, "int64")
-    walk: Callable[..., Any] = te.comm_reducer(
-        lambda a, b: a * factor + b, lambda kind: tirx.const(1, kind), name="walk"
-    )
-    end = te.compute((1,), lambda i: walk(start[i], axis=step), name="end")
-    built = tvm.compile(te.create_prim_func([start, end]), tvm.target.Target("llvm"))
-    given = [tvm.runtime.tensor(np.ones(1, "int64")) for _ in range(2)]
-    timed = built.mod.time_evaluator("main", tvm.cpu(), 1, 20)(*given)
-    return _CHAIN * _LATENCY / min(map(float, timed.results))
+    from autopipe.measure.measure_machine import measure_frequency
+
+    return measure_frequency(tvm.target.Target("llvm")) * 1e9

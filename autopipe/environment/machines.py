@@ -201,7 +201,7 @@ _CORTEX_A7X: Final = replace(
 # N: 64 KiB, 1 MiB; two units of 128 bits, 2 x 16 bytes from the first level; FMLA 4, 2 where sums
 # are passed on from one to the next. Third level P: that of Graviton 2 and Altra.
 _NEOVERSE_N1: Final = replace(
-    _GENERIC_ARM, family="neoverse-n1", processors=("neoverse-n1", "neoverse-e1", "ampere1*"),
+    _GENERIC_ARM, family="neoverse-n1", processors=("neoverse-n1",),
     l1_bytes=64 * KIB, l2_bytes=MIB, l3_bytes=32 * MIB,
 )  # fmt: skip
 

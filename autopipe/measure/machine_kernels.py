@@ -61,30 +61,28 @@ def fma_chains(bits: int, chains: int) -> tvm.tirx.PrimFunc:
     return _function(body)
 
 
-def reads(bits: int, size: int, passes: int, cores: int = 1) -> tvm.tirx.PrimFunc:
-    """Write the sums of `size` bytes for each core, read `passes` times from first to last.
+def reads(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
+    """Write the sum of `size` bytes, read `passes` times from the first to the last.
 
-    Arguments: float32 [cores, size / 4], where READERS vectors of `bits` divide the size, and the
-    sums as float32 [cores, READERS * lanes].
+    Arguments: float32 [size / 4], where READERS vectors of `bits` divide the size, and the sums as
+    float32 [READERS * lanes].
     """
     lanes = bits // _FLOAT
     step = READERS * lanes
 
     def body() -> None:
-        x = T.arg("x", T.buffer((cores, size * 8 // _FLOAT), "float32"))
-        y = T.arg("y", T.buffer((cores, step), "float32"))
-        loop = T.parallel if cores > 1 else T.serial
-        with loop(0, cores) as core:
-            sums = T.alloc_buffer((step,), "float32", scope="local")
-            vectors = [T.ramp(reader * lanes, 1, lanes) for reader in range(READERS)]
-            for vector in vectors:
-                T.buffer_store(sums, y[core, vector], [vector])
-            with T.serial(0, passes), T.serial(0, size * 8 // _FLOAT // step) as block:
-                for number, vector in enumerate(vectors):
-                    read = x[core, T.ramp(block * step + number * lanes, 1, lanes)]
-                    T.buffer_store(sums, sums[vector] + read, [vector])
-            for vector in vectors:
-                T.buffer_store(y, sums[vector], [core, vector])
+        x = T.arg("x", T.buffer((size * 8 // _FLOAT,), "float32"))
+        y = T.arg("y", T.buffer((step,), "float32"))
+        sums = T.alloc_buffer((step,), "float32", scope="local")
+        vectors = [T.ramp(reader * lanes, 1, lanes) for reader in range(READERS)]
+        for vector in vectors:
+            T.buffer_store(sums, y[vector], [vector])
+        with T.serial(0, passes), T.serial(0, size * 8 // _FLOAT // step) as block:
+            for number, vector in enumerate(vectors):
+                read = x[T.ramp(block * step + number * lanes, 1, lanes)]
+                T.buffer_store(sums, sums[vector] + read, [vector])
+        for vector in vectors:
+            T.buffer_store(y, sums[vector], [vector])
 
     return _function(body)
 

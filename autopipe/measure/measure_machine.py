@@ -23,7 +23,7 @@ from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.target.target import tvm_target
 from autopipe.compiler.tvm_probe import Emit, examine
 from autopipe.config import Target
-from autopipe.environment.caches import read_line, read_sizes
+from autopipe.environment.caches import SYSTEM_FOLDER, read_line, read_sizes
 from autopipe.environment.environment import resolve
 from autopipe.measure import machine_kernels as kernels
 from autopipe.measure.machine_numbers import (
@@ -79,6 +79,11 @@ def measure(argument: Mapping[str, Any], _emit: Emit) -> dict[str, Any]:
     }
 
 
+def measure_frequency(target: tvm.target.Target) -> float:
+    """Return the cycles of a nanosecond of a core of this machine."""
+    return _Bench(target, 1, SYSTEM_FOLDER).frequency_ghz()
+
+
 @dataclass(frozen=True)
 class _Bench:
     """Compiles kernels for this machine and times them."""
@@ -89,7 +94,7 @@ class _Bench:
 
     def numbers(self) -> Iterator[Number]:
         """Yield all that can be measured here, and the reason why something cannot."""
-        ghz = self._frequency()
+        ghz = self.frequency_ghz()
         yield Number("frequency_ghz", ghz)
         yield from self._arithmetic(ghz)
         yield self._line()
@@ -98,7 +103,8 @@ class _Bench:
         yield from self._bandwidths([size.value for size in sizes], ghz)
         yield from self._threads()
 
-    def _frequency(self) -> float:
+    def frequency_ghz(self) -> float:
+        """Return the cycles of a nanosecond."""
         chain = self._time(kernels.integer_chain(), np.array([1, 3, 5], "int64"))
         return frequency_ghz(chain / kernels.STEPS)
 
@@ -153,34 +159,31 @@ class _Bench:
             size *= 2
 
     def _bandwidths(self, sizes: list[float | None], ghz: float) -> Iterator[Number]:
-        """Yield the bytes that a core reads from each cache in a cycle, and from memory in a ns.
+        """Yield the bytes that one core reads from each cache in a cycle, and from memory in a ns.
 
-        From the shared cache and from memory all cores read at the same time, as many of them as
-        have room there for twice their second levels.
+        Half of the first and of the second level is read, and of the third four times the second.
         """
         l1, l2, l3 = (int(size or 0) for size in sizes)
         yield self._bandwidth("l1_bytes_per_cycle", l1 // 2, 1 / ghz)
         yield self._bandwidth("l2_bytes_per_cycle", l2 // 2, 1 / ghz)
-        cores = max(1, min(self.cores, l3 // max(1, 2 * _BEYOND * l2)))
-        shared = min(l3 // 2 // cores, _BEYOND * l2)
-        yield self._bandwidth("l3_bytes_per_cycle", shared, 1 / ghz, cores)
+        yield self._bandwidth("l3_bytes_per_cycle", min(l3 // 2, _BEYOND * l2), 1 / ghz)
         yield self._copies(l2 // 4)
-        far = min(_BEYOND * l3 * self.cores, _MOST, psutil.virtual_memory().available // 2)
+        far = min(_BEYOND * l3, _MOST, psutil.virtual_memory().available // 2)
         if l3 and far < 2 * l3:
             yield Number("memory_bytes_per_ns", None, f"not measured: {far >> 20} MiB are free")
         else:
-            yield self._bandwidth("memory_bytes_per_ns", far // self.cores, 1, self.cores)
+            yield self._bandwidth("memory_bytes_per_ns", far, 1)
 
-    def _bandwidth(self, name: str, size: int, in_ns: float, cores: int = 1) -> Number:
-        """Measure the bytes that each of some cores reads in a time of `in_ns` nanoseconds."""
+    def _bandwidth(self, name: str, size: int, in_ns: float) -> Number:
+        """Measure the bytes that a core reads in a time of `in_ns` nanoseconds."""
         if not size:
             return Number(name, None, _NO_SIZE)
         bits = self._widths()[-1]
-        sums = np.zeros((cores, kernels.READERS * bits // 32), "float32")
-        size -= size % sums[0].nbytes
+        sums = np.zeros(kernels.READERS * bits // 32, "float32")
+        size -= size % sums.nbytes
         passes = max(1, _READ // size)
-        data = np.ones((cores, size // _INDEX), "float32")
-        kernel = kernels.reads(bits, size, passes, cores)
+        data = np.ones(size // _INDEX, "float32")
+        kernel = kernels.reads(bits, size, passes)
         time = self._time(kernel, data, sums, repeats=_REPEATS if passes > 1 else _FEW)
         return Number(name, size * passes / time * in_ns)
 
