@@ -89,9 +89,10 @@ SIZED: Final = tuple(f"lib.{place}.so" for place in range(MOST_LIKELY))
 """Libraries for likely sizes, which a model with open sizes has."""
 LIBRARIES: Final = (LIBRARY, *SIZED)
 """Names of all libraries that a build may have."""
-CHECK: Final = "check_weights"
-"""The function of a library that raises an error for other weights than its own; one whose kernels
-look at them has none."""
+PREPARE: Final = "prepare_weights"
+"""The function of a library that takes the weights as they are stored and returns them as `main`
+takes them; it raises an error for other weights than its own. Without one they are taken as they
+are stored."""
 
 MAIN_INTO: Final = "main_into"
 """The function of a library that takes a tensor for each output besides, to write them to; one with

@@ -89,7 +89,9 @@ def _whole(
         try:
             for label, module in lowered.items():
                 bodies = _of(label, module, scheduled)
-                built = build.build(module, bodies, failures.conditions.target)
+                built = build.build(
+                    module, bodies, failures.conditions.target, packs_at_load=len(lowered) == 1
+                )
                 build.export(built, paths[label], linker)
                 functions = [function.document() for function in built.functions]
                 done[label] = tvm.ir.save_json(built.packing), functions

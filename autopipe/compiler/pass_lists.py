@@ -29,7 +29,6 @@ from autopipe.compiler.codegen.round_to_bfloat16 import round_to_bfloat16
 from autopipe.compiler.codegen.share_shapes import share_shapes
 from autopipe.compiler.codegen.split_at_borders import split_at_borders
 from autopipe.compiler.codegen.type_bfloat16_operands import type_bfloat16_operands
-from autopipe.compiler.dynamic_sizes.kernel_sizes import computes_sizes
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.labels.node_labels import complete_labels, keep_merged
@@ -45,7 +44,6 @@ from autopipe.compiler.named_pass import (
 from autopipe.compiler.pass_state import LinkState, LowerState, OptimizeState
 from autopipe.compiler.passes.add_destinations import add_destinations
 from autopipe.compiler.passes.add_kernel import add_kernel
-from autopipe.compiler.passes.add_weight_check import add_weight_check
 from autopipe.compiler.passes.compute_sizes_first import compute_sizes_first
 from autopipe.compiler.passes.convert_layout import convert_layout
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
@@ -59,6 +57,7 @@ from autopipe.compiler.passes.keep_growth_apart import keep_growth_apart
 from autopipe.compiler.passes.legalize import legalize
 from autopipe.compiler.passes.lift_weights import lift_weights
 from autopipe.compiler.passes.pad_in_place import pad_in_place
+from autopipe.compiler.passes.prepare_weights import prepare_weights
 from autopipe.compiler.passes.replace_copies_by_views import RESHAPE, replace_copies_by_views
 from autopipe.compiler.passes.rewrite_transposed_convolutions import rewrite_transposed_convolutions
 from autopipe.compiler.passes.round_products import round_products
@@ -282,10 +281,9 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
                 inline_bodies, "entering a function costs the virtual machine microseconds"
             ),
             NamedPass(
-                "add_weight_check",
-                "weights are compared with their shapes once, and not by each kernel",
-                lambda module, _: module if computes_sizes(module) else add_weight_check(module),
-                condition="every size follows from the inputs",
+                "prepare_weights",
+                "weights are compared with their shapes once, and stored no larger than need be",
+                prepare_weights,
             ),
             NamedPass("add_destinations", "large fixed outputs are not copied", add_destinations),
             module_pass(add_kernel, "a model without kernels would have no object file"),

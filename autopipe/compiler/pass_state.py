@@ -71,5 +71,7 @@ class LinkState:
     target: tvm.target.Target
     scheduled: Mapping[str, tvm.IRModule]
     """A module with the scheduled `main` of each kernel, by the name of the kernel."""
+    packs_at_load: bool = False
+    """Whether weights that a schedule makes much larger are packed when the library is loaded."""
     packing: tvm.IRModule = field(default_factory=tvm.IRModule)
-    """Layouts of weights that the schedules ask for."""
+    """Layouts of weights that the schedules ask for, without what is done at load."""

@@ -6,7 +6,7 @@ import tvm
 from tvm import relax
 
 from autopipe.artifacts.model_nodes import PACKED, KernelCall, KernelFunction, KernelWork
-from autopipe.artifacts.signature import MAIN_INTO
+from autopipe.artifacts.signature import MAIN_INTO, PREPARE
 from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.labels.node_labels import Label, read_label, set_labels
 
@@ -14,12 +14,12 @@ from autopipe.compiler.labels.node_labels import Label, read_label, set_labels
 def kernel_functions(module: tvm.IRModule) -> tuple[KernelFunction, ...]:
     """Return the kernel calls of each function of the graph, `main` first, in their order.
 
-    `main_into` is left out: its calls are those of `main`.
+    `main_into` is left out, since its calls are those of `main`, and so is `prepare_weights`.
     """
     found = []
     for variable, function in graph_functions(module):
         calls = tuple(_kernel_calls(function))
-        if calls and variable.name_hint != MAIN_INTO:
+        if calls and variable.name_hint not in {MAIN_INTO, PREPARE}:
             found.append(KernelFunction(name=str(variable.name_hint), calls=calls))
     return tuple(found)
 

@@ -32,7 +32,7 @@ class Built:
     executable: tvm.runtime.Executable
     """Its `main` takes the inputs, then the packed weights."""
     packing: tvm.IRModule
-    """What is left to do on the weights: layouts that schedules asked for."""
+    """What is left to do on weights before they are stored: layouts that schedules asked for."""
     libraries: tuple[Library, ...] = ()
     """What the code calls besides TVM's runtime."""
     parameters: tuple[tuple[tuple[int, ...], str], ...] = ()
@@ -48,17 +48,21 @@ class Built:
 
 
 def build(
-    lowered: tvm.IRModule, scheduled: Mapping[str, tvm.IRModule], target: tvm.target.Target
+    lowered: tvm.IRModule,
+    scheduled: Mapping[str, tvm.IRModule],
+    target: tvm.target.Target,
+    *,
+    packs_at_load: bool = False,
 ) -> Built:
     """Compile the lowered module with the scheduled body of each PrimFunc.
 
     The keys of `scheduled` are names of PrimFuncs of `module`. Each value is a module whose `main`
-    is the scheduled PrimFunc.
+    is the scheduled PrimFunc. With `packs_at_load` the library itself packs weights that grow much.
     Raises SetupError if the compiler for a GPU is missing, StageError if something can not be
     compiled, and ForeignCode (a StageError) if a schedule carries code.
     """
     taking_sizes = is_dynamic(lowered)
-    state = LinkState(target=target, scheduled=scheduled)
+    state = LinkState(target=target, scheduled=scheduled, packs_at_load=packs_at_load)
     with target, pass_context():
         module = run_passes(lowered, LINK, state)
         executable = _compiled(module, target)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.artifacts.signature import CHECK, LIBRARY, Signature
+from autopipe.artifacts.signature import LIBRARY, PREPARE, Signature
 from autopipe.backends import DEVICES
 from autopipe.compiler.library.arena import Arena
 from autopipe.compiler.library.kernel_threads import KernelThreads, shorten_spin
@@ -102,7 +102,7 @@ def load_with(
     stored = of(list(dict.fromkeys(name for each in names.values() for name in each)))
     weights = {library: [stored[name] for name in each] for library, each in names.items()}
     for library, machine in machines[0].items():
-        _check(machine, library, weights[library])
+        weights[library] = _prepare(machine, library, weights[library])
     models = [_instance(signature, each, weights, steps) for each in machines]
     return models[0] if instances == 1 else ModelInstances(models)
 
@@ -157,14 +157,14 @@ def _machine(library: Path, devices: Sequence[int]) -> "Module":
     return machine
 
 
-def _check(machine: "Module", library: str, weights: Sequence[object]) -> None:
-    """Have a library say whether these are its weights, if its kernels do not look at them."""
+def _prepare(machine: "Module", library: str, weights: Sequence[object]) -> list[object]:
+    """Return the weights as a library takes them, which states whether these are its own."""
     try:
-        check = machine[CHECK]
+        prepare = machine[PREPARE]
     except AttributeError:
-        return
+        return list(weights)
     try:
-        check(*weights)
+        return list(prepare(*weights))
     except (RuntimeError, ValueError, TypeError) as error:
         raise StageError(f"{library} takes other weights: {last_line(error)}") from error
 

@@ -16,19 +16,32 @@ int64_t size_at(const extent *of, const int64_t *sizes) {
   return size;
 }
 
-/* Kernels of most libraries do not look at their weights: such a library has a function that does, once. */
-static autopipe_status check_weights(loaded *of, instance *on, int place) {
-  TVMFFIObject *check = NULL;
-  const library *takes = &of->about.libraries[place];
-  autopipe_status status = get_function(on->machines[place], "check_weights", &check);
-  if (status || !check) return status;
-  int first = of->about.input_count + (of->about.dimension_count > 0);
-  TVMFFIAny result = {0};
-  if (tvm.FunctionCall(check, on->arguments[place] + first, (int)takes->weight_count, &result))
-    status = fail_with_raised(AUTOPIPE_INVALID_FILE, "the library takes other weights");
-  release_any(&result);
-  release_object(check);
+/* Has a library compare stored weights with what it takes, and return an array of them as its kernels take them. */
+static autopipe_status prepare_weights(instance *on, int place, TVMFFIAny *stored, int count, TVMFFIAny *prepared) {
+  TVMFFIObject *prepare = NULL;
+  autopipe_status status = get_function(on->machines[place], "prepare_weights", &prepare);
+  if (status || !prepare) return status;
+  if (tvm.FunctionCall(prepare, stored, count, prepared)) status = fail_with_raised(AUTOPIPE_INVALID_FILE, "the library takes other weights");
+  release_object(prepare);
   return status;
+}
+
+/* Puts the weights of a library behind its inputs; the first instance prepares them for all. */
+static autopipe_status set_weights(loaded *of, instance *on, int place, TVMFFIAny *arguments) {
+  const library *takes = &of->about.libraries[place];
+  TVMFFIAny *prepared = &of->prepared[place];
+  autopipe_status status = AUTOPIPE_OK;
+  for (size_t i = 0; i < takes->weight_count; i++) arguments[i] = as_argument(of->weights[takes->weights[i]]);
+  if (on == of->instances) status = prepare_weights(on, place, arguments, (int)takes->weight_count, prepared);
+  if (status || prepared->type_index == kTVMFFINone) return status;
+  size_t count = 0;
+  const TVMFFIAny *items = array_items(prepared, &count);
+  if (!items || count != takes->weight_count) return fail(AUTOPIPE_INVALID_FILE, "prepare_weights returned something else than weights");
+  for (size_t i = 0; i < count; i++) {
+    if (items[i].type_index != kTVMFFITensor) return fail(AUTOPIPE_INVALID_FILE, "prepare_weights returned no tensor");
+    arguments[i] = items[i];
+  }
+  return AUTOPIPE_OK;
 }
 
 /* Ends a call before its next kernel where it is late or cancelled: the error unwinds the machine. */
@@ -54,12 +67,11 @@ static autopipe_status prepare_library(loaded *of, instance *on, int place) {
   size_t first = (size_t)of->about.input_count + (of->about.dimension_count > 0);
   on->arguments[place] = calloc(first + takes->weight_count + (size_t)of->about.output_count + 1, sizeof(TVMFFIAny));
   if (!on->arguments[place]) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for an instance");
-  for (size_t i = 0; i < takes->weight_count; i++) on->arguments[place][first + i] = as_argument(of->weights[takes->weights[i]]);
   autopipe_status status = load_machine(of->libraries[place], &on->machines[place]);
   if (!status) status = get_function(on->machines[place], "main", &on->mains[place]);
   if (!status && !on->mains[place]) status = fail(AUTOPIPE_INVALID_FILE, "%s has no main", takes->file);
   if (!status) status = get_function(on->machines[place], "main_into", &on->mains_into[place]);
-  return status ? status : check_weights(of, on, place);
+  return status ? status : set_weights(of, on, place, on->arguments[place] + first);
 }
 
 static size_t bytes_of_input(const loaded *of, int place, const int64_t *sizes) {
@@ -153,12 +165,12 @@ static autopipe_status take_result(const instance *on, const job *work, int plac
 static autopipe_status take_results(const instance *on, job *work, const TVMFFIAny *result) {
   int count = on->of->about.output_count;
   if (result->type_index == kTVMFFITensor && count == 1) return take_result(on, work, 0, result->v_obj, &work->results[0]);
-  const TVMFFISeqCell *list = (const TVMFFISeqCell *)((char *)result->v_obj + sizeof(TVMFFIObject));
-  if (result->type_index != kTVMFFIArray || list->size != count) return fail(AUTOPIPE_FAILED, "the compiled model returned something else than its outputs");
+  size_t returned = 0;
+  const TVMFFIAny *items = array_items(result, &returned);
+  if (!items || returned != (size_t)count) return fail(AUTOPIPE_FAILED, "the compiled model returned something else than its outputs");
   for (int i = 0; i < count; i++) {
-    const TVMFFIAny *item = (const TVMFFIAny *)list->data + i;
-    if (item->type_index != kTVMFFITensor) return fail(AUTOPIPE_FAILED, "the compiled model returned no tensor for output %d", i);
-    autopipe_status status = take_result(on, work, i, item->v_obj, &work->results[i]);
+    if (items[i].type_index != kTVMFFITensor) return fail(AUTOPIPE_FAILED, "the compiled model returned no tensor for output %d", i);
+    autopipe_status status = take_result(on, work, i, items[i].v_obj, &work->results[i]);
     if (status) return status;
   }
   return AUTOPIPE_OK;

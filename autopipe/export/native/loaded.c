@@ -85,6 +85,7 @@ static autopipe_status load_libraries(loaded *of, const char *folder) {
 void unload(loaded *of) {
   if (!of) return;
   for (int i = 0; of->instances && i < of->instance_count; i++) stop_instance(of, &of->instances[i]);
+  for (int i = 0; i < of->about.library_count; i++) release_any(&of->prepared[i]);
   for (size_t i = 0; of->weights && i < of->about.weight_count; i++) release_object(of->weights[i]);
   for (int i = 0; i < of->about.library_count; i++) release_object(of->libraries[i]);
   if (of->weights_copy) munmap(of->weights_copy, of->weights_copy_bytes);

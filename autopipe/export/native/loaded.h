@@ -61,7 +61,8 @@ struct loaded {
   mapped_file weights_file;
   void *weights_copy;
   size_t weights_copy_bytes;
-  TVMFFIObject **weights;
+  TVMFFIObject **weights; /* as they are stored */
+  TVMFFIAny prepared[MAX_LIBRARIES]; /* arrays of weights as the kernels take them, which all instances share */
   TVMFFIObject *libraries[MAX_LIBRARIES];
   int threads, instance_count, users;
   instance *instances;

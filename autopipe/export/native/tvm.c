@@ -40,6 +40,14 @@ void release_any(TVMFFIAny *value) {
   *value = (TVMFFIAny){0};
 }
 
+const TVMFFIAny *array_items(const TVMFFIAny *array, size_t *count) {
+  if (array->type_index != kTVMFFIArray) return NULL;
+  const TVMFFISeqCell *list = (const TVMFFISeqCell *)((char *)array->v_obj + sizeof(TVMFFIObject));
+  *count = (size_t)list->size;
+  static const TVMFFIAny NO_ITEMS[1];
+  return *count ? (const TVMFFIAny *)list->data : NO_ITEMS;
+}
+
 DLTensor *tensor_of(TVMFFIObject *object) { return (DLTensor *)((char *)object + sizeof(TVMFFIObject)); }
 
 autopipe_status fail_with_raised(autopipe_status status, const char *what) {

@@ -42,6 +42,9 @@ autopipe_status use_threads(int threads, int *has_all);
 /* Cores that the calling thread may run on. */
 int allowed_cores(void);
 
+/* The items of an array; NULL for anything else. */
+const TVMFFIAny *array_items(const TVMFFIAny *array, size_t *count);
+
 TVMFFIAny as_argument(TVMFFIObject *object);
 void release_object(TVMFFIObject *object);
 void release_any(TVMFFIAny *value);
