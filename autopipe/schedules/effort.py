@@ -19,12 +19,10 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.graph import circular, elementary
+from autopipe.schedules import cost
 from autopipe.schedules.analysis.expressions import each_once
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.hardware import HardwareParams
-
-_COPIED_IN_MODEL: Final = 1 / 0.0112
-"""Bytes that a core reads and writes in a nanosecond, in vectors, between functions of a model."""
 
 _GATHERED: Final = 0.25
 """Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
@@ -42,17 +40,9 @@ _FREE: Final = frozenset({"prim.if_then_else"}) | {
                  "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "reinterpret")
 }  # fmt: skip
 
-_PAYS: Final = 5_500.0
-"""Nanoseconds of one thread that pay for a second one. That takes 1600 to 2000 to start where
-threads wait for work, as they do between the functions of a model, and 5000 where they sleep."""
-
 _CALLS_PAY: Final = 15_000.0
-"""The same where only elementary functions are counted: templates that go by it have records."""
-
-
-def pays(nanoseconds: float) -> bool:
-    """Tell whether a second thread pays for so much work."""
-    return nanoseconds >= _PAYS
+"""Nanoseconds of one thread that pay for a second one where only elementary functions are counted:
+templates that go by it have records."""
 
 
 def of_calls(block: SBlock) -> float:
@@ -79,9 +69,8 @@ class Effort:
     def pays(self, elements: int, hardware: HardwareParams) -> bool:
         """Tell whether a second thread pays for so many elements."""
         moved = elements * self.bytes
-        near = not hardware.in_model and moved <= hardware.l2
-        speed = hardware.machine.copy_bytes_per_ns if near else _COPIED_IN_MODEL
-        return pays(moved / speed + elements * self.nanoseconds)
+        nanoseconds = cost.copy_ns(moved, hardware) + elements * self.nanoseconds
+        return cost.threads_pay(nanoseconds, hardware.machine)
 
 
 def of_element(value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, float]]) -> Effort:

@@ -1,29 +1,21 @@
-"""Estimates the shortest possible time of a task from its arithmetic and its memory traffic.
-
-The roofline model (Williams, Waterman, Patterson, CACM 2009). Times are in cycles, since only
-ratios count.
-"""
+"""Estimates the shortest possible time of a task from its arithmetic and its memory traffic."""
 
 import re
 from collections.abc import Sequence
-from typing import Final
 
+from autopipe.schedules import cost
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.tasks.task import Task
 
-_FLOPS: Final = 4
-"""Operations of a lane in a cycle: two units, each of which multiplies and adds."""
 
-_NEAR, _FAR = 16.0, 4.0
-"""Bytes that a core reads in a cycle from the shared cache, and from memory."""
+def lower_bound_ns(task: Task, hardware: HardwareParams) -> float:
+    """Return the time that no schedule of a task is faster than, a call; 0 if no size is known.
 
-
-def cycles(task: Task, hardware: HardwareParams) -> float:
-    """Return the fewest cycles that one call can take; 0 if no size of it is known."""
-    bits = max((_bits(tensor.dtype) for tensor in task.outputs), default=32)
-    compute = task.flops / (_FLOPS * hardware.lanes(bits) * hardware.cores)
-    speed = _NEAR if task.bytes <= hardware.l3 else _FAR
-    return max(compute, task.bytes / (speed * hardware.cores))
+    Operations count as those of its shortest elements, so that dot products of int8 fit the bound.
+    """
+    tensors = (*task.inputs, *task.outputs)
+    bits = min((_bits(tensor.dtype) for tensor in tensors), default=32)
+    return cost.lower_bound_ns(task.flops, task.bytes, bits, hardware)
 
 
 def with_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Task]:
@@ -31,7 +23,10 @@ def with_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Task]:
 
     Those of the library for every size have none: no size of theirs is known.
     """
-    times = [task.calls * cycles(task, hardware) if task.likely is None else 0.0 for task in tasks]
+    times = [
+        task.calls * lower_bound_ns(task, hardware) if task.likely is None else 0.0
+        for task in tasks
+    ]
     total = sum(times) or 1.0
     return [
         task.model_copy(update={"share": time / total})

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from autopipe.schedules.cost import LATE_LOAD, SHARED_BANDWIDTH, step_cycles
 from autopipe.schedules.hardware import HardwareParams
 
 BYTES = 4
 """Bytes of an element: float32."""
-
-MEMORY = 5.0
-"""Bytes that a core reads from memory in a cycle while the other cores read, too."""
 
 _TO_POSITIONS = 0.5
 """Cycles to transform a vector of the input, for each position of a tile."""
@@ -24,8 +22,9 @@ _FROM_POSITIONS: Final = MappingProxyType({16: 1.8, 36: 7.5, 64: 10.2})
 """Cycles to transform a vector of sums back, for each position of a tile, by the number of these.
 16 of them fit the registers; of 36 and 64 many go to memory and back."""
 
-CHAINS = 9
-"""Independent sums that hide the latency of a fused multiply-add: 4 cycles, 2 in each, and one."""
+_FROM_L2 = 32.0
+"""Most bytes that products read in a cycle from the second-level cache: where the table has 64,
+schedules for these were not timed."""
 
 _RUN = 0.2
 """Cycles of two products that one vector of weights in a row costs, as weights come from caches
@@ -79,13 +78,15 @@ def estimate(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) ->
     inputs, sums = (filtering.positions * knobs.tiles * n for n in (filtering.inputs, outputs))
     weights = filtering.positions * filtering.inputs * outputs
     vectors = knobs.columns // knobs.width
-    issue = max(1.0, CHAINS / (knobs.rows * vectors), 1 / knobs.rows + 1 / vectors)
+    machine, tile = hardware.machine, knobs.rows * vectors
+    latency = machine.fma_latency_cycles + LATE_LOAD
+    issue = 2 * step_cycles(machine, tile, knobs.rows + vectors, latency) / tile
     issue += _RUN / vectors
     if vectors == 1 and knobs.rows + _PAIR > hardware.registers:  # LLVM takes two steps at a time
         issue += _SPILL
     products = jobs * inputs * outputs / knobs.width / 2 * issue
     kept = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
-    reads = BYTES * weights / MEMORY  # another layer's weights are in the caches
+    reads = BYTES * weights / _from_memory(hardware)  # another layer's weights are in the caches
     reads += (jobs - 1) * BYTES * weights / _rate(BYTES * weights + kept, hardware)
     reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _rate(kept, hardware)
     transforms = inputs / math.gcd(filtering.inputs, knobs.width) * _TO_POSITIONS
@@ -99,8 +100,20 @@ def overlapped(computes: float, reads: float) -> float:
 
 
 def _rate(size: int, hardware: HardwareParams) -> float:
-    """Return how many bytes a core reads in a cycle if it reads `size` bytes again and again."""
-    return 32.0 if size <= hardware.l2 else 14.0 if size <= hardware.l3 else MEMORY
+    """Return how many bytes a core reads in a cycle if it reads `size` bytes again and again.
+
+    None of that is found in a first-level cache, and other cores read from the third level, too.
+    """
+    if size <= hardware.l2:
+        return min(_FROM_L2, hardware.machine.l2_bytes_per_cycle)
+    if size <= hardware.l3:
+        return hardware.machine.l3_bytes_per_cycle * SHARED_BANDWIDTH
+    return _from_memory(hardware)
+
+
+def _from_memory(hardware: HardwareParams) -> float:
+    """Return how many bytes a core reads in a cycle from memory."""
+    return hardware.machine.memory_bytes_per_ns / hardware.machine.frequency_ghz
 
 
 def direct(products: int, weights: int, hardware: HardwareParams) -> float:
@@ -109,4 +122,4 @@ def direct(products: int, weights: int, hardware: HardwareParams) -> float:
     `products` and `weights` are the numbers of multiply-adds and of elements of the kernel.
     """
     computes = _DIRECT * products / (2 * hardware.lanes(8 * BYTES))
-    return overlapped(computes, BYTES * weights / MEMORY) / hardware.cores
+    return overlapped(computes, BYTES * weights / _from_memory(hardware)) / hardware.cores

@@ -9,6 +9,7 @@ from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.form import Recurrence
 from autopipe.schedules.analysis.blocks import Extent, parts_of
 from autopipe.schedules.analysis.dot_products import dot_products
+from autopipe.schedules.cost import LATE_LOAD, step_cycles
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 
@@ -27,8 +28,6 @@ _SPARE: Final = 2
 """Registers that hold neither sums nor weights."""
 
 # Cycles, measured on a core of an Intel Xeon (Sapphire Rapids) with vectors of 512 bits.
-_LATENCY: Final = 4.5
-"""Until a sum can be added to again: 4, and room for a load that comes late."""
 _LOOP: Final = 60.0
 """To begin and end the sums of a tile."""
 _NEAR, _MIDDLE = 0.6, 1.6
@@ -202,7 +201,9 @@ class _Cost:
     def _term(self, load: float) -> float:
         """Return the cycles of one term of the sums of a tile, by those of loading a vector."""
         vectors, rows = self._vectors * self._gates, self.knobs.rows
-        return max(rows * vectors / 2, (vectors + rows) / 2, vectors * load, _LATENCY)
+        machine = self.hardware.machine
+        latency = machine.fma_latency_cycles + LATE_LOAD
+        return max(step_cycles(machine, rows * vectors, vectors + rows, latency), vectors * load)
 
     @property
     def _vectors(self) -> int:

@@ -32,6 +32,7 @@ from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.dot_products import DotProduct, dot_products, instruction
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.short_sums import ShortSum
+from autopipe.schedules.cost import step_cycles
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS
 from autopipe.schedules.templates.contraction import Terms, cut
@@ -44,8 +45,6 @@ _CHAINS: Final = 5
 """Cycles until the result of an instruction can be added to."""
 _ADDITIONS: Final = 1
 """The same where an addition of its own follows: nothing waits for the products."""
-_UNITS: Final = 2
-"""Instructions that start in one cycle; as many loads start, too."""
 _WIDENED: Final = 3
 """What a vector of weights costs that is widened when it is loaded, in loads."""
 _STEP: Final = 0.5
@@ -158,7 +157,8 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         loads = tile.rows + (_WIDENED if wide else 1) * tile.vectors
         latency = _ADDITIONS if wide else _CHAINS
         late = tile.ahead == 0 and steps_ahead(sums, tile.columns, hardware, packed=True) > 0
-        step = max(vectors * dot.cost / _UNITS, loads / _UNITS, latency) + _STEP + late * _UNFETCHED
+        step = _STEP + step_cycles(hardware.machine, vectors * dot.cost, loads, latency)
+        step += late * _UNFETCHED
         steps = math.prod(sums.terms) // dot.group
         strips, bands = -(-sums.breadth // tile.columns), -(-sums.height // tile.rows)
         jobs = strips * bands * math.prod(sums.extents[axis] for axis in sums.others)

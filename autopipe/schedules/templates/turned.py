@@ -36,7 +36,7 @@ from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import substitute, unfold, whole
 from autopipe.schedules.analysis.movement import combined, recognize
 from autopipe.schedules.analysis.strides import StridedLoops, StridedRead, strided
-from autopipe.schedules.effort import pays
+from autopipe.schedules.cost import threads_pay
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.template import Template
 
@@ -127,7 +127,8 @@ class TurnedTemplate(Template[Turning, TurnedBlock]):
         down = _even(match.rows, width, 2 * _LINE // match.bits)
         across = _even(match.columns, group, 2 * _LINE // match.bits)
         nanoseconds = match.elements * (_ELEMENT + match.bits * _BIT)
-        return TurnedBlock(width, group, down, across, threads=pays(nanoseconds))
+        threads = threads_pay(nanoseconds, hardware.machine)
+        return TurnedBlock(width, group, down, across, threads=threads)
 
     def apply(self, sch: Schedule, match: Turning, knobs: TurnedBlock) -> None:  # noqa: ARG002
         """Schedule the function. Raises ScheduleError where TVM refuses."""

@@ -34,6 +34,7 @@ from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
+from autopipe.schedules.cost import hiding_sums
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.hardware import HardwareParams
@@ -45,9 +46,6 @@ from autopipe.schedules.write_out import write_out
 
 MAX_VECTORS = 4
 """Most vectors in a row of a tile."""
-
-CHAINS = 8
-"""Independent sums that hide the latency of an addition or multiply-add: 4 cycles, 2 in each."""
 
 AHEAD = 256
 """Operations that a processor looks ahead, so that sums of short windows overlap with the next."""
@@ -315,7 +313,7 @@ def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> fl
     jobs = math.prod([*windows.extents[:-_PAIR], *inner][: tile.shared])
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
     full = tile.width / hardware.lanes(windows.bits)
-    hidden = min(1.0, max(sums, AHEAD / windows.taps) / CHAINS)
+    hidden = min(1.0, max(sums, AHEAD / windows.taps) / hiding_sums(hardware.machine))
     run = tile.columns * windows.bits
     near = run / (run + 8 * LINE_BYTES)  # single lines that are far apart are read slowly
     return full * hidden * near * work / (work + loads) * busy * once * 0.8**tile.shared

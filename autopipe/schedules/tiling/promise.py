@@ -8,16 +8,11 @@ from dataclasses import replace
 from typing import Final
 
 from autopipe.environment.machines import LINE_BYTES
+from autopipe.schedules.cost import LOADS, step_cycles
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings, steps_ahead
-
-_LATENCY: Final = 4
-"""Cycles until the result of a multiply-add can be added to: 4 on x86 since Skylake and Zen 3."""
-
-_UNITS: Final = 2
-"""Vector multiply-adds that start in one cycle; as many loads start, too."""
 
 _STEP: Final = 0.5
 """Further cycles of a step of the sum (loop, addresses); it favours tiles of many sums."""
@@ -141,7 +136,8 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     """
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors
-    step = max(sums / _UNITS, (tile.rows + vectors) / _UNITS, _LATENCY) + _STEP
+    machine = hardware.machine
+    step = _STEP + step_cycles(machine, sums, tile.rows + vectors, machine.fma_latency_cycles)
     if vectors == 1:
         step += max(0, sums + _PAIR - hardware.registers) * _SPILL
     if not tile.ahead and steps_ahead(contraction, tile.columns, hardware, packed=tile.packed):
@@ -153,7 +149,7 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     tile_cycles = math.prod(contraction.terms) * step + sums * _STORE + _TILE
     lines = tile.rows * -(-tile.columns * contraction.bits // (8 * LINE_BYTES))
     waits = lines * _WAIT if _far(contraction, hardware) and not tile.fetched else 0
-    tile_cycles += waits + (lines / _UNITS if tile.fetched else 0)
+    tile_cycles += waits + (lines / LOADS if tile.fetched else 0)
     cores = hardware.cores if pays_for_threads(contraction) else 1
     return -(-jobs // cores) * tile_cycles + _packing(contraction, tile, strips) / cores
 

@@ -1,0 +1,120 @@
+"""What work takes on a processor, from its row in the table of machines.
+
+Times are in nanoseconds. Estimates that only compare settings of one kernel count cycles of its
+inner loop, by `step_cycles`.
+
+Example: a matmul of [128, 256] by [256, 512] floats on one core of a Zen 4. 16.8 M multiply-adds at
+2 x 8 a cycle of 3.7 GHz are 283 us; 0.9 MB are read and written at 32 bytes a cycle in 8 us. No
+schedule takes less than the longer one.
+"""
+
+from typing import Final
+
+from autopipe.environment.machines import Machine
+from autopipe.schedules.hardware import HardwareParams
+
+LOADS: Final = 2
+"""Vectors that are loaded in a cycle, as long as they lie in the first-level cache."""
+
+LATE_LOAD: Final = 0.5
+"""Further cycles of latency where sums wait for loads, too."""
+
+SHARED_BANDWIDTH: Final = 0.5
+"""Part of its bandwidth from the shared cache that a core has while the others read, too."""
+
+_THREADS_PAY: Final = 2.75
+"""Starts of a thread that the work of one must take for a second one to pay: two threads save half
+of it, and a start that comes late must not cost more."""
+
+_COPIED_IN_MODEL: Final = 1 / 0.0112
+"""Bytes that a core reads and writes in a nanosecond, in vectors, between functions of a model:
+half of them lie in another core's cache, which is slower than any core is fast."""
+
+
+_TILES, _TILE_BITS, _TILE_PRODUCTS = "amx-tile", 16, 8
+"""The feature of AMX, the longest elements that it multiplies, and its multiply-adds in a cycle for
+each one of the vector units: 1024 of bfloat16 and 2048 of int8 (Intel's optimization manual)."""
+
+
+def to_ns(cycles: float, machine: Machine) -> float:
+    """Return how long so many cycles take, in nanoseconds."""
+    return cycles / machine.frequency_ghz
+
+
+def step_cycles(machine: Machine, sums: float, loads: float, latency: float) -> float:
+    """Return the cycles of a step of a sum of products, in vectors.
+
+    It takes as long as its multiply-adds, its loads or the latency of one multiply-add, whichever
+    is longest.
+
+    Example: 12 sums, 8 loads and a latency of 4 cycles: max(12 / 2, 8 / 2, 4) = 6.
+    """
+    return max(sums / machine.fma_ports, loads / LOADS, latency)
+
+
+def hiding_sums(machine: Machine) -> float:
+    """Return how many independent sums hide the latency of a multiply-add."""
+    return machine.fma_latency_cycles * machine.fma_ports
+
+
+def fma_ns(flops: float, bits: int, hardware: HardwareParams) -> float:
+    """Return how long a core takes for `flops` operations at least, two a multiply-add.
+
+    They are done in full vectors of elements of `bits` bits, on all units. Tiles (AMX) multiply
+    elements of up to 16 bits eight times as fast.
+    """
+    machine = hardware.machine
+    lanes = max(1, min(machine.vector_bits_of_units, hardware.vector_bits) // bits)
+    tiled = _TILE_PRODUCTS if bits <= _TILE_BITS and _TILES in hardware.features else 1
+    return to_ns(flops / (2 * machine.fma_ports * lanes * tiled), machine)
+
+
+def level_bytes_per_ns(size: float, hardware: HardwareParams) -> float:
+    """Return how many bytes a core reads in a nanosecond if it reads `size` bytes again and again.
+
+    They come from the first cache that has room for them, or from memory.
+    """
+    machine = hardware.machine
+    for cache, bytes_per_cycle in (
+        (hardware.l1, machine.l1_bytes_per_cycle),
+        (hardware.l2, machine.l2_bytes_per_cycle),
+        (hardware.l3, machine.l3_bytes_per_cycle),
+    ):
+        if size <= cache:
+            return bytes_per_cycle * machine.frequency_ghz
+    return machine.memory_bytes_per_ns
+
+
+def bytes_ns(moved: float, size: float, hardware: HardwareParams) -> float:
+    """Return how long a core takes to read `moved` bytes of a working set of `size` bytes."""
+    return moved / level_bytes_per_ns(size, hardware)
+
+
+def copy_ns(moved: float, hardware: HardwareParams) -> float:
+    """Return how long a core takes to read and write `moved` bytes in vectors, one after another.
+
+    Inside of a model, and where the second-level cache has no room, that is the same everywhere.
+    """
+    near = not hardware.in_model and moved <= hardware.l2
+    return moved / (hardware.machine.copy_bytes_per_ns if near else _COPIED_IN_MODEL)
+
+
+def lower_bound_ns(flops: float, moved: float, bits: int, hardware: HardwareParams) -> float:
+    """Return the time that no schedule of a function is faster than.
+
+    It computes `flops` operations, in elements of `bits` bits, and reads and writes `moved` bytes
+    once, with all cores and without starting them. After the roofline model (Williams, Waterman,
+    Patterson, CACM 2009). Minimal filtering has fewer operations than the convolution it stands
+    for: 2.25 times with tiles of 2 x 2, 5.1 times with those of 6 x 6.
+    """
+    share = moved / hardware.cores
+    if moved > hardware.l3:  # which all cores share
+        read = share / hardware.machine.memory_bytes_per_ns
+    else:
+        read = bytes_ns(share, share, hardware)
+    return max(fma_ns(flops, bits, hardware) / hardware.cores, read)
+
+
+def threads_pay(nanoseconds: float, machine: Machine) -> bool:
+    """Tell whether a second thread pays for work that takes one so long."""
+    return nanoseconds >= _THREADS_PAY * machine.thread_start_ns
