@@ -40,7 +40,7 @@ from autopipe.store.store import Store, default_root, open_store
 
 _FINISHED: Final[Mapping[str, Any]] = {
     "configuration": None, "exit_code": 0, "outcome": "finished", "error": None, "seconds": 0.0,
-    "stages": (), "warnings": (), "tuned_share": None, "verification": None, "benchmark": None,
+    "stages": (), "warnings": (), "verification": None, "benchmark": None,
     "gates": (), "package": None, "machine": None,
 }  # fmt: skip
 """What a file of a build says nothing of."""

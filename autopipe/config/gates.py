@@ -9,7 +9,6 @@ from autopipe.config.frozen import Frozen
 
 SHARES: Final = {
     "searched_share": "searched", "measured_share": "measured", "steady_share": "steady",
-    "tuned_share": "searched",
 }  # fmt: skip
 """What each gate on tuning asks for."""
 
@@ -41,8 +40,6 @@ class Gates(Frozen, frozen=True):
     """Least share of that time in tasks whose schedule this store has measured on this machine."""
     steady_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Least share of that time in tasks whose measurements agree with each other."""
-    tuned_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Earlier name of `searched_share`."""
     max_slowdown: dict[Literal[RivalName, "best"], Annotated[float, Field(gt=0)]] = {}
     """Largest latency relative to a rival, or to `best`, the fastest of those that were timed. An
     inconclusive comparison does not fail."""

@@ -21,7 +21,7 @@ from autopipe.formats import FORMATS
 from autopipe.packaging.manifest import Needs
 from autopipe.packaging.provenance import Source, Statement
 from autopipe.verification import reference
-from autopipe.verification.compare import coarse, magnitude, tolerance, widened
+from autopipe.verification.compare import coarse, coarsen_to_floor, magnitude, tolerance, widened
 from autopipe.verification.inputs import Case, nudged
 from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
 from autopipe.verification.rounding import round_weights
@@ -82,7 +82,7 @@ class ReferenceCases:
     ) -> Tolerance:
         scale = max(self._typical.get(name, 0.0), magnitude(array))
         own = tolerance(array.dtype, scale, None, None, edge=case.edge)
-        allowed = coarse(own, self._promises.error_floors.get(name, 0.0))
+        allowed = coarsen_to_floor(own, self._promises.error_floors.get(name, 0.0), scale)
         for other in others:
             allowed = coarse(allowed, widened(own, array, other[name]).atol)
         return allowed

@@ -36,18 +36,14 @@ def insert(
     rows: Iterable[tuple[int | None, Platform, Record]],
     *,
     here: bool,
-    worker: str | None = None,
 ) -> None:
-    """Add records of the workloads with these row ids; `here` if this store has measured them.
-
-    `worker` has done it for this store; null for this machine.
-    """
-    columns = ("workload", *PLATFORM, *COLUMNS, "checksum", "here", "worker")
+    """Add records of the workloads with these row ids; `here` if this store has measured them."""
+    columns = ("workload", *PLATFORM, *COLUMNS, "checksum", "here")
     marks = ", ".join("?" * len(columns))
     connection.executemany(
         f"INSERT INTO records ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - constants
         (
-            (workload, *astuple(platform), *encode(record), record.checksum(platform), here, worker)
+            (workload, *astuple(platform), *encode(record), record.checksum(platform), here)
             for workload, platform, record in rows
         ),
     )

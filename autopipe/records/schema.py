@@ -33,12 +33,9 @@ CREATE TABLE records (
     measured TEXT NOT NULL,
     session TEXT NOT NULL,
     checksum TEXT NOT NULL,
-    here INTEGER NOT NULL DEFAULT 0,
-    worker TEXT
+    here INTEGER NOT NULL DEFAULT 0
 ) STRICT"""
-"""`here` is 1 where this store has measured the time itself; all else is what others say.
-
-`worker` is who measured it for this store; null for this machine."""
+"""`here` is 1 where this store has measured the time itself; all else is what others say."""
 
 _WORKLOADS: Final = """
 CREATE TABLE workloads (

@@ -1,7 +1,7 @@
 """The durable store of tuning records: one SQLite file that many processes may share."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -125,11 +125,8 @@ class RecordStore:
         module: str,
         records: Sequence[Record],
         about: WorkloadInfo | None = None,
-        worker: str | None = None,
     ) -> None:
         """Keep trials of a workload that were measured here; `module` is its JSON.
-
-        A `worker` of a farm has measured them for this store; null for this machine.
 
         All of them or none is written.
         """
@@ -139,7 +136,7 @@ class RecordStore:
             name = records[0].workload
             workload = place(self.connection, name, identify(module), about, here=True)
             rows = ((workload, platform, record) for record in records)
-            insert(self.connection, rows, here=True, worker=worker)
+            insert(self.connection, rows, here=True)
 
     def rows(
         self, workload: str, module: str, platform: Platform, since: int = 0
@@ -212,17 +209,6 @@ class RecordStore:
         """Never return this record again: its schedule computes something else."""
         with guard(self.path), self.connection:
             self.connection.execute("INSERT OR REPLACE INTO wrong VALUES (?, ?)", (row.id, reason))
-
-    def workers(self, rows: Iterable[int]) -> dict[int, str]:
-        """Return which worker of a farm has measured these records; others are left out."""
-        with guard(self.path):
-            found = (
-                self.connection.execute(
-                    "SELECT id, worker FROM records WHERE id = ? AND worker IS NOT NULL", (row,)
-                ).fetchone()
-                for row in rows
-            )
-            return dict(pair for pair in found if pair)
 
     def trials(self, session: str) -> dict[str, Tally]:
         """Return how much of each workload a session has measured, by hash."""

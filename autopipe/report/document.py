@@ -243,8 +243,6 @@ class RunReport(Frozen, frozen=True):
     """What changed since the last build; null where this is the first one."""
     profile: ProfileReport | None = None
     """Times of kernels in the built model; null where nobody asked for them."""
-    tuned_share: float | None
-    """The same as `searched_share`, by its earlier name."""
     searched_share: float | None = None
     """Share of the kept tasks' time in tasks where an engine searched, in this store."""
     measured_share: float | None = None

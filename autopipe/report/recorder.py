@@ -123,7 +123,6 @@ class Recorder:
             tasks=report_tasks(self._known, graphs),
             graphs=graphs,
             tuning=self._follow(),
-            tuned_share=self._tuned and self._tuned.searched,
             searched_share=self._tuned and self._tuned.searched,
             measured_share=self._tuned and self._tuned.measured,
             steady_share=self._tuned and self._tuned.steady,

@@ -175,11 +175,8 @@ class Journal:
         self._last[name] = max(self._last.get(name, 0), *(row.id for row in rows), 0)
 
     def _add(self, state: TaskState, results: Mapping[Proposal, Measurement], session: str) -> None:
-        for worker in dict.fromkeys(result.by for result in results.values()):
-            own = {each: result for each, result in results.items() if result.by == worker}
-            records = self._records(state, own, session)
-            about = WorkloadInfo.of(state.task)
-            self.store.add(self.platform, state.text, records, about, worker)
+        records = self._records(state, results, session)
+        self.store.add(self.platform, state.text, records, WorkloadInfo.of(state.task))
 
     def _records(
         self, state: TaskState, results: Mapping[Proposal, Measurement], session: str

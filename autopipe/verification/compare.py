@@ -31,6 +31,13 @@ _DEFAULTS = {
     "float16": Tolerance(rtol=1e-2, atol=1e-2),
 }
 
+_LARGEST_FLOOR = 1 / 2
+"""Part of the magnitude of an output that its error floor may be: a quantized output of few steps
+moves by two of them."""
+
+_SATURATION = 2.0**-7
+"""What it may be of any output: twice what float16 loses where a sigmoid saturates."""
+
 _EDGE_SLACK = 10.0
 """On constant inputs a normalization divides rounding errors by a variance of nothing else; two
 right programs differ then by more than on data. A wrong one differs by more still."""
@@ -98,8 +105,17 @@ def noisy(allowed: Tolerance, reference: np.ndarray) -> Tolerance:
 
 
 def coarse(allowed: Tolerance, floor: float) -> Tolerance:
-    """Return the tolerance, no finer than what the last operators of the model can tell apart."""
+    """Return the tolerance, no finer than an absolute error."""
     return Tolerance(rtol=allowed.rtol, atol=max(allowed.atol, floor))
+
+
+def coarsen_to_floor(allowed: Tolerance, floor: float, scale: float) -> Tolerance:
+    """Return the tolerance, no finer than what the last operators of the model can tell apart.
+
+    A `floor` comes from a file of *import*, which may be forged: it counts up to a part of `scale`,
+    the magnitude of the output.
+    """
+    return coarse(allowed, min(floor, max(_LARGEST_FLOOR * scale, _SATURATION)))
 
 
 def magnitude(array: np.ndarray) -> float:

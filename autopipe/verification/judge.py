@@ -13,6 +13,7 @@ from autopipe.verification import rows
 from autopipe.verification.compare import (
     check_shapes,
     coarse,
+    coarsen_to_floor,
     compare,
     lifeless,
     magnitude,
@@ -136,7 +137,7 @@ class CaseJudge:
         allowed = tolerance(array.dtype, scale, rtol, atol, edge=case.edge)
         if self.options.atol is not None:
             return allowed
-        return coarse(allowed, self.promises.error_floors.get(name, 0.0))
+        return coarsen_to_floor(allowed, self.promises.error_floors.get(name, 0.0), scale)
 
     def _widened(
         self,

@@ -88,8 +88,8 @@ def test_every_order_of_axes_is_a_layout(op, layouts):
 
 
 def test_a_gate_on_tuning_needs_tuning(refused):
-    assert refused(GOOD, "tuning=null", "gates.tuned_share=0.5") == [
-        "--set gates.tuned_share: 0.5 can not be reached: `tuning` is null"
+    assert refused(GOOD, "tuning=null", "gates.searched_share=0.5") == [
+        "--set gates.searched_share: 0.5 can not be reached: `tuning` is null"
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_gate_on_a_rival_needs_a_model_that_it_runs(refused):
 
 def test_all_contradictions_are_told_at_once(refused):
     off = GOOD + "benchmark: null\n"
-    assert len(refused(off, "tuning=null", "gates.tuned_share=1")) == 2
+    assert len(refused(off, "tuning=null", "gates.searched_share=1")) == 2
 
 
 def test_a_rule_that_can_not_be_reached_is_refused(refused):

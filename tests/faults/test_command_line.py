@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
         ("tuning: {budget: {trials: 0}}", ":4:27: .*should be greater than or equal to 1"),
         ("tasks: {include_simple_task: no}", ":4:30: .*write true or false"),
         ("target: {kind: llvmm}", ":4:16: .*did you mean `llvm`"),
-        ("tuning: null\ngates: {tuned_share: 0.5}", ":5:22: gates.tuned_share: "),
+        ("tuning: null\ngates: {searched_share: 0.5}", ":5:25: gates.searched_share: "),
         ("build: null", ":4:1: build: unknown key"),
     ],
 )

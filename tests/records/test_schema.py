@@ -14,18 +14,6 @@ from autopipe.records.store import RecordStore
 from tests.records.written import HERE, MODULE, record
 
 
-def test_what_a_worker_measured_counts_and_its_name_is_kept(tmp_path):
-    path = tmp_path / "records.sqlite"
-    with RecordStore.open(path, pytest.fail) as store:
-        store.add(HERE, MODULE, [record((1.0,))])
-        store.add(HERE, MODULE, [record((2.0,))], worker="a")
-        store.add(HERE, MODULE, [record((3.0,))], worker="b")
-        rows = store.rows("00ff", MODULE, HERE)
-        assert [row.record.seconds for row in rows] == [(1.0,), (2.0,), (3.0,)]
-        assert store.workers(row.id for row in rows) == {2: "a", 3: "b"}
-        assert [row.id for row in store.rows("00ff", MODULE, HERE, 2)] == [3]
-
-
 @pytest.mark.fault("L2")
 def test_a_damaged_store_keeps_who_measured(tmp_path):
     path = tmp_path / "records.sqlite"

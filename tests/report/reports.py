@@ -102,7 +102,7 @@ def full(name="demo", **fields):
                 KernelTime(name=name, task=None, calls=1, seconds=2e-3, bound=0.0),
             ),
         ),
-        tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
+        searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
         verification=verification(*cases, reference=name),
         benchmark=found, gates=gates, package=PackageReport(path=name, size=2**20, sha256=DIGEST),
         versions={"tvm": name}, sources={"import.model": name}, machine={"cpu": name},

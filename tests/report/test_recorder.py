@@ -97,7 +97,7 @@ def test_a_finished_run_is_told_in_full(recorder, tmp_path):
         ("conv", 0.9, 1e-3),
         ("add", 0.4, None),
     ]
-    assert (report.tuned_share, report.searched_share, report.measured_share) == (0.25, 0.25, 0.75)
+    assert (report.searched_share, report.measured_share) == (0.25, 0.75)
     assert (report.steady_share, report.claimed) == (0.5, 1)
     assert report.benchmark == measurement()
     assert [gate.gate for gate in report.gates] == ["gates.regression"]
@@ -171,8 +171,8 @@ def test_a_run_without_a_readable_pipeline_is_told(recorder):
     ],
 )
 def test_the_gate_of_the_build_is_told(recorder, build, outcome):
-    found = told(recorder, *build, tuned_share=0.5, measured_share=0.5).gates
-    names = ("gates.measured_share", "gates.tuned_share")
+    found = told(recorder, *build, searched_share=0.5, measured_share=0.5).gates
+    names = ("gates.measured_share", "gates.searched_share")
     assert {gate.gate: str(gate.outcome) for gate in found} == dict(
         zip(names, reversed(outcome), strict=bool(outcome))
     )

@@ -9,6 +9,7 @@ from autopipe.errors import GateError
 from autopipe.verification.compare import (
     EXACT,
     check_names,
+    coarsen_to_floor,
     compare,
     constant,
     lifeless,
@@ -249,3 +250,17 @@ def test_an_output_that_a_rounding_of_the_inputs_moves_by_much_of_itself_has_onl
     allowed = noisy(Tolerance(rtol=0.0, atol=1e-3), noise)
     assert compare("y", -noise, noise, allowed).failure is None
     assert compare("y", 10 * noise, noise, allowed).failure is not None
+
+
+def test_an_error_floor_of_a_forged_file_hides_no_wrong_output():
+    expected = np.linspace(1, 100, 64, dtype=np.float32)
+    own = tolerance(expected.dtype, magnitude(expected), None, None)
+    forged = coarsen_to_floor(own, 1e9, magnitude(expected))
+    assert forged.atol == magnitude(expected) / 2
+    wrong = np.zeros_like(expected)
+    assert (np.abs(wrong - expected) > forged.atol + forged.rtol * np.abs(expected)).any()
+
+
+def test_an_error_floor_counts_where_an_output_is_as_small_as_it():
+    own = tolerance(np.dtype("float32"), 1e-9, None, None)
+    assert coarsen_to_floor(own, 2.0**-21, 1e-9).atol == 2.0**-21
