@@ -40,6 +40,7 @@ from autopipe.compiler.graph import elementary
 from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extent_of
+from autopipe.schedules.cost import hiding_sums
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.bands import DTYPE, Attended, BandLoops, QueryBand
@@ -51,8 +52,8 @@ _STRIPS: Final = (1, 2, 3, 4, 6, 8)
 """Tiles of scores beside each other in a job."""
 _EXP: Final = 12
 """Multiply-adds that e^x takes as long as."""
-_FEW: Final = 10
-"""Sums that hide the latency of a multiply-add: fewer rows are no tile worth trying."""
+_MORE: Final = 2
+"""Sums of a tile beyond those that hide the latency of a multiply-add, where loads are late."""
 
 
 class AttentionTemplate(Template[Attended, QueryBand]):
@@ -106,10 +107,10 @@ class AttentionTemplate(Template[Attended, QueryBand]):
         bands, tiles = -(-match.queries // knobs.queries), -(-match.keys // knobs.keys)
         vectors, columns = knobs.across // knobs.width, knobs.columns // knobs.lanes
         strips = knobs.queries // knobs.across
-        scores = strips * tiles * match.depth * _tile(knobs.keys, vectors)
+        scores = strips * tiles * match.depth * _tile(knobs.keys, vectors, hardware)
         softmax = match.keys * strips * vectors * _EXP
         parts = -(-match.breadth // knobs.columns) * -(-knobs.queries // knobs.rows)
-        results = parts * match.keys * _tile(knobs.rows, columns)
+        results = parts * match.keys * _tile(knobs.rows, columns, hardware)
         jobs = bands * math.prod(match.outer)
         rounds = -(-jobs // hardware.cores)
         large = knobs.queries * match.keys * _BITS // 8 > hardware.l2 // 2
@@ -136,9 +137,9 @@ def _tiles(rows: int, columns: int, width: int, registers: int) -> Iterator[tupl
         yield min(rows, max(1, (registers - vectors - 1) // vectors)), vectors * width
 
 
-def _tile(rows: int, vectors: int) -> float:
+def _tile(rows: int, vectors: int, hardware: HardwareParams) -> float:
     """Return what one step of a tile of sums takes."""
-    return max(rows * vectors, _FEW) + (rows + vectors) / 2
+    return max(rows * vectors, hiding_sums(hardware.machine) + _MORE) + (rows + vectors) / 2
 
 
 def _tensors(function: tirx.PrimFunc) -> list[Any]:

@@ -49,9 +49,6 @@ from autopipe.schedules.tiling.row_nest import RowNest
 _CHAINS: Final = (1, 2, 4, 8, 16)
 """Outputs that are reduced side by side."""
 
-_LATENCY: Final = 4
-"""Cycles until the next step can begin."""
-
 _ISSUE: Final = 3
 """Operations and loads that begin in a cycle."""
 
@@ -130,12 +127,13 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
         """Return the estimated cycles until the last core is done."""
         jobs = outputs = math.prod(match.extents)
         at_once = hardware.lanes(match.together) if match.together else 1
+        latency = hardware.machine.fma_latency_cycles  # of additions and comparisons, too
         work, steps = match.work / _ISSUE, -(-match.steps // at_once)
         if knobs.form == "lanes":
             vectors = knobs.count // knobs.width
             turns = steps / match.joint_steps * -(-match.joint_steps // knobs.count)
-            cycles = outputs * (turns * max(vectors * work, _LATENCY) + _OUTPUT)
-            cycles += outputs * math.log2(knobs.count) * (_LATENCY + work)
+            cycles = outputs * (turns * max(vectors * work, latency) + _OUTPUT)
+            cycles += outputs * math.log2(knobs.count) * (latency + work)
         elif knobs.form == "rows":
             near = match.stride is not None and match.stride <= _NEAR
             lanes = max(1, hardware.lanes(match.bits) // max(1, match.stride or 1)) if near else 1
@@ -149,7 +147,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
         else:
             length = match.extents[knobs.axis] if match.extents else 1
             jobs = outputs // length * -(-length // knobs.count)
-            cycles = jobs * _side_by_side(match, knobs.count, steps, work)
+            cycles = jobs * _side_by_side(match, knobs.count, steps, (work, latency))
         return cycles * -(-jobs // hardware.cores) / jobs + _START if knobs.threads else cycles
 
     def apply(self, sch: Schedule, match: ReducedOutputs, knobs: SideBySide) -> None:
@@ -173,11 +171,17 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
 REDUCTION: Final = ReductionTemplate()
 
 
-def _side_by_side(match: ReducedOutputs, count: int, steps: int, work: float) -> float:
-    """Return the cycles of so many outputs that are reduced at a time."""
+def _side_by_side(
+    match: ReducedOutputs, count: int, steps: int, step: tuple[float, float]
+) -> float:
+    """Return the cycles of so many outputs that are reduced at a time.
+
+    `step` is what a step of one takes, and its latency.
+    """
+    work, latency = step
     if match.together:  # LLVM takes several vectors a turn, which hide the latency of each other
         return steps * count * work * (1 + _STREAM * (count - 1)) + _OUTPUT
-    return steps * max(count * work, _LATENCY) + _OUTPUT * count
+    return steps * max(count * work, latency) + _OUTPUT * count
 
 
 def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tvm.tirx.Stmt:
