@@ -113,12 +113,12 @@ def _without(packing: tvm.IRModule, late: Mapping[int, _LateWeight]) -> tvm.IRMo
 
 
 def _returned(function: relax.Function) -> relax.Tuple:
-    """Return the tuple that a function returns."""
+    """Return the tuple that a function returns, an empty one where it returns its parameter."""
     values = {one.var: one.value for one in bindings(function)}
     value = function.body.body
-    while isinstance(value, relax.Var):
+    while value in values:
         value = values[value]
-    return value
+    return value if isinstance(value, relax.Tuple) else relax.Tuple([])
 
 
 def _bytes(kind: relax.TensorType) -> int:
