@@ -87,7 +87,7 @@ def test_a_report_names_no_folder_of_this_machine(cli: Cli, file: Path, tmp_path
 @pytest.mark.parametrize(
     ("fake", "code", "error"),
     [
-        ({"do": "gate", "note": "measured_share 0.5 < 0.9"}, 1, "measured_share 0.5 < 0.9"),
+        ({"do": "gate", "note": "steady_share 0.5 < 0.9"}, 1, "steady_share 0.5 < 0.9"),
         ({"do": "refuse", "note": "opset 99"}, 3, "opset 99"),
         ({"do": "segfault"}, 4, "stage 'act' was killed by SIGSEGV"),
         ({"do": "raise", "note": "oh"}, 70, "RuntimeError: oh"),

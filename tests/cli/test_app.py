@@ -96,7 +96,7 @@ def test_json_is_a_stream_of_events_and_nothing_else(cli: Cli, file: Path) -> No
 
 
 EXITS: list[tuple[int, list[str], dict[str, Any], str]] = [
-    (1, ["run"], {"do": "gate", "note": "measured_share 0.5 < 0.9"}, "error: measured_share 0.5 < 0.9"),
+    (1, ["run"], {"do": "gate", "note": "steady_share 0.5 < 0.9"}, "error: steady_share 0.5 < 0.9"),
     (2, ["run", "--until", "tusks"], {}, "did you mean `tasks`"),
     (2, ["run", "--force", "tusks"], {}, "did you mean `tasks`"),
     (2, ["run", "--set", "nmae=x"], {}, "did you mean `name`"),
