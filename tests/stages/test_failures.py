@@ -239,9 +239,9 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
         choke([module])
         return alone(module, target)
 
-    def build(lowered, scheduled, target):
+    def build(lowered, scheduled, target, **options):
         choke(scheduled.values())
-        return whole(lowered, scheduled, target)
+        return whole(lowered, scheduled, target, **options)
 
     monkeypatch.setattr(measure, "compiled", compiled)
     monkeypatch.setattr(compiler, "build", build)
@@ -344,7 +344,7 @@ def test_what_crashes_once_is_compiled_again(stages, tmp_path, monkeypatch, else
 
 
 def test_a_refusal_is_no_failure(stages, monkeypatch):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise SetupError("compiling for CUDA takes nvcc")
 
     monkeypatch.setattr(compiler, "build", refuse)
