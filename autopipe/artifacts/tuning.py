@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from autopipe import foreign
 from autopipe.artifacts.document import LARGEST, ArtifactDocument, Part, parse
+from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.artifacts.numbers import Amount, Count, Hash, Name, TaskName, Time
 
 RECORDS: Final = "records.jsonl"
@@ -181,6 +182,8 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True):
     """How the finals inside the whole model went; left out where there were none."""
     sized_finals: Annotated[tuple[FinalsReport, ...], Field(max_length=100)] = ()
     """The same at each likely size of a model with open sizes, in whose place they are."""
+    headroom: tuple[TaskHeadroom, ...] = ()
+    """What is left to gain in each task with a time; left out where none has one."""
     device: Annotated[dict[Name, str | int], Field(max_length=100)] | None = None
     """The kind of machine that measured; left out where it was the machine of the run."""
     tasks: tuple[TunedTask, ...]

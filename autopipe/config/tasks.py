@@ -40,9 +40,12 @@ class Heuristics(Frozen, frozen=True):
 class Judge(Frozen, frozen=True):
     """S1: which tasks get trials beyond the measurement of the schedules that need no search."""
 
-    min_share: Share = 0.001
-    """Tasks with less than this share of the measured time are not searched. With several likely
-    sizes it is a share of the time at one of them."""
+    min_gain: Share = 0.02
+    """The tasks with the least to gain are not searched, as long as less than this part of the
+    model's time can be gained in all of them together. What can be gained is the measured time
+    above the lower bound of the machine, which its arithmetic and its memory traffic set. It is
+    asked before the search and after each batch; 0 searches all. With several likely sizes it is a
+    part of the time at one of them."""
     min_space: Annotated[int, Field(ge=1)] = 2
     """An engine with fewer schedules than this for a task does not search them."""
 
@@ -66,7 +69,7 @@ class Tasks(Frozen, frozen=True):
     Null leaves that to S1."""
     judge: Judge | None = Judge()
     """S1: the scheduler measures each kept task once, with the schedules that need no search, and
-    goes on with those that are worth one. Null searches all."""
+    goes on with those in which a search can gain enough. Null searches all."""
     scheduler: Literal["gradient", "round_robin"] = "gradient"
     """S1: who divides the trials among tasks. `gradient` gives the next batch to the task whose
     improvement shortens the whole model most; `round_robin` treats all alike."""

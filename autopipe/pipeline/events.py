@@ -12,6 +12,8 @@ from pydantic import (
     model_serializer,
 )
 
+from autopipe.artifacts.headroom import TaskHeadroom
+
 
 class _Event(BaseModel, frozen=True, extra="forbid", defer_build=True):
     build: str | None = None
@@ -157,6 +159,14 @@ class PassTimes(_Event, frozen=True):
     passes: tuple[PassTime, ...]
 
 
+class TuningHeadroom(_Event, frozen=True):
+    """What is left to gain in each task after tuning."""
+
+    event: Literal["tuning_headroom"] = "tuning_headroom"
+    stage: str
+    tasks: tuple[TaskHeadroom, ...]
+
+
 class Measured(_Event, frozen=True):
     """What a stage found and the store does not keep.
 
@@ -243,7 +253,7 @@ class BuildsFinished(_Event, frozen=True):
 Event = (
     StageStarted | StageCached | StageSkipped | StageResumed | StageFinished | StageFailed
     | Progress | TuningProgress | PassTimes | Logged | Measured | Tuned | Warn | RunFinished
-    | BuildStarted | BuildsFinished
+    | TuningHeadroom | BuildStarted | BuildsFinished
 )  # fmt: skip
 
 parse: TypeAdapter[Event] = TypeAdapter(

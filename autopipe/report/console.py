@@ -19,6 +19,7 @@ from autopipe.pipeline.events import (
     StageResumed,
     StageSkipped,
     StageStarted,
+    TuningHeadroom,
     TuningProgress,
     Warn,
 )
@@ -63,7 +64,9 @@ class Console:
                     self._live.tell(progress(event))
             case Measured():
                 pass  # the line of the stage's end says it
-            case Warn() | StageResumed() | PassTimes() | Logged():  # the stage goes on below it
+            case (
+                Warn() | StageResumed() | PassTimes() | TuningHeadroom() | Logged()
+            ):  # the stage goes on below it
                 self._erase()
                 self._write(event)
                 if self._live is not None:

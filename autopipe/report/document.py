@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from autopipe import foreign
 from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate
+from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.artifacts.numbers import Amount, Count
 from autopipe.artifacts.signature import Port
 from autopipe.artifacts.verification import Verification
@@ -237,6 +238,8 @@ class RunReport(Frozen, frozen=True):
     """In the order of the model."""
     graphs: tuple[KernelGraph, ...] = ()
     """The model as it was compiled, by kernel; none where nothing was built."""
+    headroom: tuple[TaskHeadroom, ...] = ()
+    """What tuning left to gain in each task; none where nothing was tuned."""
     tuning: TuningCourse | None = None
     """The course of tuning; null where nothing was tuned, or another store has its trials."""
     since: SinceLastBuild | None = None

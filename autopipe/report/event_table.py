@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from autopipe.pipeline.events import BuildsFinished, Event, PassTimes
+from autopipe.pipeline.events import BuildsFinished, Event, PassTimes, TuningHeadroom
 from autopipe.report.builds import list_builds
+from autopipe.report.headroom import list_headroom
 from autopipe.report.pass_times import list_pass_times
 
 
@@ -11,4 +12,6 @@ def table_of(event: Event) -> Iterable[str]:
     """Return the lines of the table, none for most events."""
     if isinstance(event, BuildsFinished):
         return list_builds(event)
+    if isinstance(event, TuningHeadroom):
+        return list_headroom(event.tasks)
     return list_pass_times(event) if isinstance(event, PassTimes) else ()

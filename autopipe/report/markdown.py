@@ -13,6 +13,7 @@ from autopipe.artifacts.benchmark import BenchmarkReport, Latency
 from autopipe.config.dimension import told
 from autopipe.report.document import RunReport, TaskReport
 from autopipe.report.escape import escape, escape_lines
+from autopipe.report.headroom import COLUMNS, order_headroom, write_cells
 from autopipe.report.units import plural, seconds
 from autopipe.tasks.shares import floored
 
@@ -25,7 +26,7 @@ _LONG: Final = 300
 
 def markdown(*reports: RunReport) -> str:
     """Write the reports of all builds as GitHub-flavored Markdown."""
-    sections = (_head, _stages, _latency, _gates, _engines, _slowest, _warnings, _foot)
+    sections = (_head, _stages, _latency, _gates, _engines, _slowest, _headroom, _warnings, _foot)
     blocks = [list(_builds(reports))]
     blocks += [list(section(report)) for report in reports for section in sections]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -222,6 +223,17 @@ def _slowest(report: RunReport) -> Iterator[str]:
         others += f"; {inside} of {len(timed)} were timed inside the model" if inside else ""
         yield ""
         yield f"All timed tasks come to {seconds(parts)}; the model took {seconds(whole)}{others}."
+
+
+def _headroom(report: RunReport) -> Iterator[str]:
+    if not report.headroom:
+        return
+    shown = order_headroom(report.headroom)[:_SLOWEST]
+    left = sum(task.left for task in report.headroom)
+    yield f"### Left to gain above the bounds of the machine: {left:.0%} of the untuned time"
+    yield ""
+    rows = [(code(task.name, 100), *write_cells(task), code(task.ended)) for task in shown]
+    yield from table(COLUMNS, rows)
 
 
 def _warnings(report: RunReport) -> Iterator[str]:

@@ -122,6 +122,7 @@ class Recorder:
             warnings=tuple(self._warnings),
             tasks=report_tasks(self._known, graphs),
             graphs=graphs,
+            headroom=self._known.tuning.headroom if self._known.tuning else (),
             tuning=self._follow(),
             searched_share=self._tuned and self._tuned.searched,
             measured_share=self._tuned and self._tuned.measured,

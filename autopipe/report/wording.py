@@ -18,6 +18,7 @@ from autopipe.pipeline.events import (
     StageSkipped,
     StageStarted,
     Tuned,
+    TuningHeadroom,
     TuningProgress,
     Warn,
 )
@@ -57,6 +58,9 @@ def wording(event: Event) -> str:  # noqa: C901, PLR0912 -- a case an event
         case PassTimes(stage=stage, passes=passes):
             spent = sum(one.seconds for one in passes)
             text = row(stage, "passes", f"{seconds(spent)} in {len(passes)} passes")
+        case TuningHeadroom(stage=stage, tasks=tasks):
+            left = sum(task.left for task in tasks)
+            text = row(stage, "left", f"{left:.0%} of the time is above the bounds of the machine")
         case Measured(stage=stage):
             text = row(stage, "measured")
         case Tuned(stage=stage):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.artifacts.tuning import (
     BestRecord,
     ContenderResult,
@@ -26,6 +27,7 @@ from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.finals.compare import Decided
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.progress import latency
+from autopipe.tuning.search.worth import SearchWorth
 from autopipe.tuning.task_state import TaskState
 
 
@@ -34,15 +36,16 @@ class Results:
 
     def __init__(
         self,
-        states: Sequence[TaskState],
+        worth: SearchWorth,
         journal: Journal,
         failures: Failures,
         open_settings: Mapping[str, Mapping[str, OpenSetting]],
         compared: Sequence[Decided] = (),
     ) -> None:
-        """Take the tasks, and the settings of open sizes by the workload whose record has them.
+        """Take the tasks with what can be gained in them.
 
-        `compared` is what came of each model in which finalists were compared.
+        The settings of open sizes go by the workload whose record has them. `compared` is what came
+        of each model in which finalists were compared.
         """
         self.left_out: tuple[str, ...] = ()
         """What there was no time for."""
@@ -51,10 +54,11 @@ class Results:
         self._inside = ChainMap(*(dict(one.times) for one in compared))
         self._finals = ChainMap(*(dict(one.tasks) for one in compared))
         self._open_settings = open_settings
-        self._states = states
+        self._states = worth.states
+        self._worth = worth
         self._journal = journal
         self._failures = failures
-        self._winners = {state.task.workload: journal.winner(state) for state in states}
+        self._winners = {state.task.workload: journal.winner(state) for state in worth.states}
 
     def write(self, folder: Path, ended: str) -> None:
         """Write `records.jsonl` and `tuning.json`.
@@ -65,6 +69,7 @@ class Results:
         if not winners and any(state.trials for state in self._states):
             self._journal.session.forget()  # or the next run would find its budget spent
             raise StageError(f"no candidate of any task could be measured: {self._last_error()}")
+        headroom = self.list_headroom(ended)
         report = TuningReport(
             ended=ended,
             seconds=self._journal.session.elapsed,
@@ -74,9 +79,35 @@ class Results:
             **_played(self._reports),
             **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
             **({"left_out": self.left_out} if self.left_out else {}),
+            **({"headroom": headroom} if headroom else {}),
         )
         records = {name: self._record(name, winner) for name, winner in winners.items()}
         TuningResult(report, records).write(folder)
+
+    def list_headroom(self, ended: str) -> tuple[TaskHeadroom, ...]:
+        """Return what is left to gain in each task that has a winner.
+
+        `ended` is why those got no more trials that were searched until the end.
+        """
+        winners = [self._winners[state.task.workload] for state in self._states]
+        seconds = [winner.median if winner else math.inf for winner in winners]
+        gains = self._worth.gains(seconds)
+        return tuple(
+            TaskHeadroom(
+                name=state.task.name, share=state.share, untuned=self._time_untuned(state),
+                tuned=time, bound=min(bound, time), left=gain, trials=state.trials,
+                ended=state.stopped or ended,
+            )
+            for state, time, bound, gain in zip(
+                self._states, seconds, self._worth.bounds, gains, strict=True
+            )
+            if time < math.inf
+        )  # fmt: skip
+
+    def _time_untuned(self, state: TaskState) -> float | None:
+        """Return the seconds of one call with the schedule of an untuned build."""
+        timed = (*self._journal.repeats(state), *self._journal.ranked(state))
+        return next((one.median for one in timed if one.proposal == state.untuned), None)
 
     def summary(self, ended: str) -> str:
         """Return one line for people."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from autopipe.environment.environment import version
-from autopipe.pipeline.events import Progress, Warn
+from autopipe.pipeline.events import Progress, TuningHeadroom, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.tuning.deadline import CHECKS, TASKS
 from autopipe.tuning.finals.in_model import ModelComparison
@@ -12,12 +12,13 @@ from autopipe.tuning.finals.over_sizes import find_families, invite_guests, pick
 from autopipe.tuning.finals.repeat import repeat_fastest
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.results import Results
+from autopipe.tuning.search.bounds import estimate_bounds
 from autopipe.tuning.search.first_round import measure_shares, run_first_round
 from autopipe.tuning.search.library_cost import leave_out_libraries
 from autopipe.tuning.search.prepare import prepare_tasks
 from autopipe.tuning.search.run_search import run_search
 from autopipe.tuning.search.seeds import measure_seeds
-from autopipe.tuning.search.worth import set_aside
+from autopipe.tuning.search.worth import SearchWorth
 from autopipe.tuning.setup import Setup, TuningPlan, open_setup
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
@@ -37,12 +38,12 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
     with open_setup(plan, ctx) as setup:
         tasks, checks, deadline = setup.tasks, setup.checks, setup.deadline
         journal = checks.journal
-        states = _prepare(setup)
+        states, worth = _prepare(setup)
         earlier = _report_earlier(states, setup)
         measure_seeds(setup.open_trials(states), checks.maker)
         progress = setup.report_progress(states)
         trials = setup.open_trials(states, progress)
-        ended = run_search(trials, plan=plan, checks=checks, progress=progress)
+        ended = run_search(trials, plan=plan, checks=checks, progress=progress, worth=worth)
         price = plan.tuning.library_price
         leave_out_libraries(states, journal=journal, price=price, emit=setup.emit)
         families = find_families(tasks.dynamic, states)
@@ -60,15 +61,15 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
         compared = comparison.compare(states)
         _count_left_out(states, trials, setup)
         settings = pick_settings(families, journal)
-        results = Results(states, journal, checks.failures, settings, compared)
+        results = Results(worth, journal, checks.failures, settings, compared)
         results.left_out = deadline.told()
         return _write(results, journal, ctx, ended) + earlier + _report_unsteady(states, journal)
 
 
-def _prepare(setup: Setup) -> list[TaskState]:
+def _prepare(setup: Setup) -> tuple[list[TaskState], SearchWorth]:
     """Measure what needs no search; return the tasks by their measured shares of the time.
 
-    Rules may go by a share. Those that are not worth a search are set aside.
+    Rules may go by a share. Those in which a search can gain too little are set aside.
     """
     tasks, checks, plan = setup.tasks, setup.checks, setup.plan
     shares = {task.index: task.share for task in tasks.tuned}
@@ -79,8 +80,10 @@ def _prepare(setup: Setup) -> list[TaskState]:
     shares = measure_shares(states, checks.journal)
     states = prepare_tasks(tasks, shares, policy=plan.policy, checks=checks, before=states)
     run_first_round(setup.open_trials(states), checks)
-    set_aside(states, plan.judge)
-    return states
+    bounds = estimate_bounds(states, setup.bench.conditions)
+    worth = SearchWorth.of(states, plan.judge, bounds)
+    worth.set_aside()
+    return states, worth
 
 
 def _count_left_out(states: Sequence[TaskState], trials: Trials, setup: Setup) -> None:
@@ -98,6 +101,8 @@ def _count_left_out(states: Sequence[TaskState], trials: Trials, setup: Setup) -
 def _write(results: Results, journal: Journal, ctx: Context, ended: str) -> str:
     """Write the artifact; return what it comes to."""
     results.write(ctx.out, ended)
+    if headroom := results.list_headroom(ended):
+        ctx.emit(TuningHeadroom(stage="tune", tasks=headroom))
     if damaged := journal.store.damaged:
         text = f"{ctx.records}: skipped {damaged} damaged records"
         ctx.emit(Warn(stage="tune", message=text))

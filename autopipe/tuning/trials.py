@@ -74,7 +74,7 @@ class Trials:
         if state.trials >= (self.budget.trials_per_task or math.inf):
             return "its trials are spent"
         if state.stale >= (self.budget.early_stop or math.inf):
-            return f"no better schedule in {state.stale} trials"
+            return f"no gain in {state.stale} trials"
         return None
 
     @property

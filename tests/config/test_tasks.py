@@ -70,7 +70,7 @@ def test_these_do_not_contradict_themselves(read, text):
         ("heuristics: {heaviest: 0}", "heaviest: 0 should be greater than or equal to 1"),
         ("heuristics: {min_share: 1.5}", "min_share: 1.5 should be less than or equal to 1"),
         ("heuristics: {min_flop: 1}", "min_flop: unknown key; did you mean `min_flops`?"),
-        ("judge: {min_share: -0.1}", "min_share: -0.1 should be greater than or equal to 0"),
+        ("judge: {min_gain: -0.1}", "min_gain: -0.1 should be greater than or equal to 0"),
         ("judge: {min_space: 0}", "min_space: 0 should be greater than or equal to 1"),
     ],
 )

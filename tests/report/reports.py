@@ -7,6 +7,7 @@ from autopipe.artifacts.benchmark import (
     Outcome,
     TimedContender,
 )
+from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.artifacts.signature import Port
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.report.document import (
@@ -83,6 +84,12 @@ def full(name="demo", **fields):
                 GraphCall(kernel=name, task=1, nodes=(), reads=(0,), added=True),
                 GraphCall(kernel=name, task=None, nodes=(name,), reads=(0, 1)),
             )),
+        ),
+        headroom=(
+            TaskHeadroom(name="fused_conv", share=0.75, untuned=1.5e-3, tuned=1.2e-3, bound=5e-4,
+                         left=0.25, trials=9, ended="its trials are spent"),
+            TaskHeadroom(name="add", share=0.25, untuned=None, tuned=1.2e-3, bound=0.0, left=0.2,
+                         trials=1, ended="too little to gain"),
         ),
         tuning=TuningCourse(ended=name, seconds=12.5, curves=(
             TuningCurve(engine="all", trials=9, failed=1, points=((0.0, 4e-3), (2.0, 2e-3))),

@@ -42,6 +42,16 @@ def test_a_summary_says_what_a_pull_request_wants_to_know():
     assert ["onnxruntime 1.31", "2 ms", "1.99 ms to 2.01 ms", "0.50", "faster"] in found
     assert ["ansor", "direct", "1", "75.0%"] in found
     assert ["demo", "2", "2 ms", "ansor"] in found
+    assert [
+        "fused_conv",
+        "75.0%",
+        "1.5 ms",
+        "1.2 ms",
+        "500 us",
+        "25.0%",
+        "9",
+        "its trials are spent",
+    ] in found
     assert ["gates.b", "inconclusive", "demo"] in found
     assert "Of the kept tasks' time 70.0% searched, 90.0% measured, 80.0% steady in this" in text
     assert (
@@ -78,7 +88,14 @@ def test_a_failure_is_told_in_full():
 
 
 def test_a_run_that_did_not_get_far_is_a_summary_too():
-    nothing = {"stages": (), "tasks": (), "gates": (), "warnings": (), "package": None}
+    nothing = {
+        "stages": (),
+        "tasks": (),
+        "gates": (),
+        "warnings": (),
+        "package": None,
+        "headroom": (),
+    }
     report = full(**nothing, pipeline=None, benchmark=None, verification=None, searched_share=None)
     assert markdown(report) == "## `pipeline` finished in 41.2 s\n"
 
@@ -90,7 +107,7 @@ def test_long_reports_are_cut():
                    seconds=float(n + 1), reason="")
         for n in range(9)
     )  # fmt: skip
-    text = markdown(full(warnings=many, tasks=tasks))
+    text = markdown(full(warnings=many, tasks=tasks, headroom=()))
     assert "### 25 warnings" in text
     assert "- and 5 more\n" in text
     assert [row[0] for row in rows(text) if row[0][0] == "t"] == [

@@ -61,16 +61,17 @@ def _injective(odd: Odd) -> None:
 
 
 def _both(odd: Odd) -> None:
-    from autopipe.tuning.search.worth import set_aside
+    from autopipe.tuning.search.worth import SearchWorth
 
     _is(odd, "simple", "transpose")  # S2
     row = odd.tuned("prod")[0]
     state = SimpleNamespace(
-        best=row["seconds"], share=0.0005, stopped=None, task=SimpleNamespace(name="prod")
-    )
+        best=row["seconds"], share=0.0005, stopped=None, bandit=SimpleNamespace(arms={}),
+        task=SimpleNamespace(name="prod", calls=1),
+    )  # fmt: skip
     assert state.best < math.inf
-    set_aside(cast("Any", [state]), Tasks().judge)
-    assert state.stopped == "0.050% of the measured time < 0.100%"
+    SearchWorth.of(cast("Any", [state]), Tasks().judge, [0.0]).set_aside()
+    assert state.stopped == "too little to gain"
 
 
 def _everything(odd: Odd) -> None:
@@ -194,7 +195,7 @@ TROUBLES = (
         "both",
         "S1 or S2?",
         '"could we do both?"',
-        "both: S2 drops before anything is measured, S1 judges what it leaves by measured share",
+        "both: S2 drops before anything is measured, S1 judges what it leaves by measured time",
         _both,
     ),
     Trouble(

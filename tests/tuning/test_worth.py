@@ -1,11 +1,14 @@
 """S1: what is not worth a search gets none."""
 
 import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import tvm
+from hypothesis import given
+from hypothesis import strategies as st
 from tvm import te, topi
 
 from autopipe.compiler.tasks import task_of, workload
@@ -16,46 +19,113 @@ from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.op_info import OpInfo
 from autopipe.tuning.search.searcher import Searcher, key
-from autopipe.tuning.search.worth import NotWorth, demand, set_aside, size
+from autopipe.tuning.search.worth import NEAR, TOO_LITTLE, NotWorth, SearchWorth, demand, size
+from autopipe.tuning.task_state import TaskState
 from tests.schedules.tasks import CONDITIONS
-from tests.tuning.states import state
+from tests.tuning.states import ANSOR, state
 
 
-def stopped(judge: Judge | None, *shares: float, best: float = 1.0) -> list[str | None]:
+def states_of(*shares: float, best: float = 1.0) -> list[TaskState]:
     found = [state(i) for i in range(len(shares))]
     for each, share in zip(found, shares, strict=True):
-        each.best, each.share = best, share
-    set_aside(found, judge)
+        each.best, each.share = best * share, share
+        each.task = each.task.model_copy(update={"calls": 1})
+    return found
+
+
+def stopped(found: Sequence[TaskState], min_gain: float, *bounds: float) -> list[str | None]:
+    worth = SearchWorth.of(found, Judge(min_gain=min_gain), bounds or [0.0] * len(found))
+    worth.set_aside()
     return [each.stopped for each in found]
 
 
-def test_a_task_without_a_share_of_the_time_is_left_with_its_start():
-    found = stopped(Judge(min_share=0.01), 0.985, 0.01, 0.005)
-    assert found == [None, None, "0.500% of the measured time < 1.000%"]
+def test_tasks_with_too_little_to_gain_are_left_with_their_starts():
+    found = stopped(states_of(0.985, 0.01, 0.005), 0.012)
+    assert found == [None, None, TOO_LITTLE]
 
 
-def test_a_share_is_one_of_the_time_at_its_sizes():
+def test_a_heavy_task_at_its_bound_is_not_searched():
+    assert stopped(states_of(0.7, 0.3), 0.02, 0.69, 0.0) == [TOO_LITTLE, None]
+    assert stopped(states_of(0.7, 0.3), 0.02, 0.67, 0.0) == [None, None]
+
+
+def test_a_bound_above_the_time_leaves_nothing():
+    assert stopped(states_of(0.7, 0.3), 0.02, 0.8, 0.0) == [TOO_LITTLE, None]
+
+
+def test_a_task_is_stopped_once_its_best_comes_near_its_bound():
+    found = states_of(0.5, 0.5)
+    worth = SearchWorth.of(found, Judge(min_gain=0.02), [0.4, 0.0])
+    worth.set_aside()
+    assert [each.stopped for each in found] == [None, None]
+    found[0].best = 0.41
+    found[0].bandit.arms[ANSOR].stats.batches = 1
+    worth.set_aside()
+    assert [each.stopped for each in found] == [NEAR, None]
+
+
+PARTS = st.lists(
+    st.tuples(st.floats(0.001, 1.0), st.floats(0.0, 1.2)), min_size=1, max_size=12
+)  # fmt: skip
+
+
+@given(PARTS, st.floats(0.0, 0.5), st.lists(st.floats(0.5, 1.0), max_size=12))
+def test_all_that_is_set_aside_has_less_to_gain_than_the_limit(parts, least, later):
+    """Whatever the tasks, their bounds, and what later batches find."""
+    total = sum(share for share, _ in parts)
+    found = states_of(*(share / total for share, _ in parts))
+    bounds = [each.best * bound for each, (_, bound) in zip(found, parts, strict=True)]
+    worth = SearchWorth.of(found, Judge(min_gain=least), bounds)
+    worth.set_aside()
+    before = {at for at, each in enumerate(found) if each.stopped}
+    assert before == worth.aside
+    for each, factor in zip(found, later, strict=False):
+        each.best *= factor
+    worth.set_aside()
+    gains = worth.gains()
+    aside = sum(gains[at] for at in worth.aside)
+    going = [gains[at] for at, each in enumerate(found) if not each.stopped]
+    assert before <= worth.aside
+    assert not worth.aside or aside < least + 1e-9
+    assert all(aside + gain >= least - 1e-9 for gain in going), "one more could be set aside"
+
+
+@given(PARTS, st.floats(0.0, 0.5), st.randoms())
+def test_the_order_of_tasks_does_not_matter(parts, least, random):
+    def gains_aside(order):
+        total = sum(share for share, _ in parts)
+        found = states_of(*(share / total for share, _ in order))
+        worth = SearchWorth.of(
+            found,
+            Judge(min_gain=least),
+            [e.best * b for e, (_, b) in zip(found, order, strict=True)],
+        )
+        worth.set_aside()
+        return sorted(round(worth.gains()[at], 9) for at in worth.aside)
+
+    assert gains_aside(parts) == gains_aside(random.sample(parts, len(parts)))
+
+
+def test_a_gain_is_one_of_the_time_at_its_sizes():
     """A batch of 64 takes nearly all of the time of both; a batch of 1 is tuned all the same."""
-    found = [state(i) for i in range(4)]
-    for each, (name, share) in zip(
-        found, [("a@64", 0.98), ("b@64", 0.001), ("a@1", 0.018), ("b@1", 0.001)], strict=True
-    ):
+    found = states_of(0.98, 0.001, 0.018, 0.001)
+    for each, name in zip(found, ["a@64", "b@64", "a@1", "b@1"], strict=True):
         each.task = each.task.model_copy(update={"name": name})
-        each.best, each.share = 1.0, share
-    set_aside(found, Judge(min_share=0.01))
-    said = "0.102% of the measured time at 64 < 1.000%"
-    assert [each.stopped for each in found] == [None, said, None, None]
-    found[0].task = found[0].task.model_copy(update={"name": "a"})  # sizes that a model computes
-    set_aside(found, Judge(min_share=0.01))
-    assert found[3].stopped == "0.100% of the measured time < 1.000%"
+    assert stopped(found, 0.01) == [None, TOO_LITTLE, None, None]
+    again = states_of(0.98, 0.001, 0.018, 0.001)
+    for each, name in zip(again, ["a", "b@64", "a@1", "b@1"], strict=True):  # computed sizes
+        each.task = each.task.model_copy(update={"name": name})
+    assert stopped(again, 0.01) == [None, TOO_LITTLE, None, TOO_LITTLE]
 
 
 def test_what_could_not_be_measured_is_not_judged_by_it():
-    assert stopped(Judge(min_share=0.01), 0.0, best=math.inf) == [None]
+    assert stopped(states_of(0.0, best=math.inf), 0.01) == [None]
 
 
 def test_without_a_judge_all_are_searched():
-    assert stopped(None, 0.0, 0.0) == [None, None]
+    found = states_of(0.5, 0.5)
+    SearchWorth.of(found, None, [0.5, 0.5]).set_aside()
+    assert [each.stopped for each in found] == [None, None]
 
 
 def problem(reduces: bool, shape: tuple[int | tvm.tirx.Var, ...] = (64, 128)) -> Problem:  # noqa: FBT001 - of the two kinds there are

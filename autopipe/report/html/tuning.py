@@ -1,8 +1,11 @@
 """The course of tuning: estimated time of all tuned kernels with the best schedules so far."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.report.document import TuningCourse, TuningCurve
+from autopipe.report.headroom import COLUMNS, order_headroom, write_cells
 from autopipe.report.html.elements import Markup, element, join, lines
 from autopipe.report.html.tables import Cell, TableRow, table
 from autopipe.report.html.view import BuildView
@@ -23,7 +26,18 @@ def write_tuning(view: BuildView) -> Markup:
                      "far, from the first time of each."),
         _chart(course),
         _engines(course),
+        _headroom(view.report.headroom),
     )  # fmt: skip
+
+
+def _headroom(tasks: Sequence[TaskHeadroom]) -> Markup:
+    """Return what is left to gain in each task."""
+    rows = []
+    for task in order_headroom(tasks):
+        values = (task.share, task.untuned, task.tuned, task.bound, task.left, task.trials)
+        cells = map(Cell, write_cells(task), values)
+        rows.append(TableRow((task.name, *cells, task.ended)))
+    return table("Left to gain", COLUMNS, rows) if rows else Markup()
 
 
 def _chart(course: TuningCourse) -> Markup:

@@ -65,6 +65,8 @@ class TuningLoop:
     proposer: Proposer
     failed: Callable[[TaskState, Contender, Failed], None]
     """Called with a search that failed; may raise StageError to end it all."""
+    set_aside: Callable[[], None] = lambda: None
+    """Called after each batch: stops the tasks in which too little can be gained."""
 
     def run(self) -> str:
         """Tune, and return why it ended.
@@ -179,6 +181,7 @@ class TuningLoop:
         """Note how far a task has come with a batch."""
         state.history.append(state.best)
         state.stopped = state.stopped or self.trials.verdict(state)
+        self.set_aside()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from autopipe.tuning.search.concurrent_runs import ConcurrentRuns
 from autopipe.tuning.search.loop import TuningLoop, batch_size
 from autopipe.tuning.search.scheduler import SCHEDULERS
 from autopipe.tuning.search.searcher import Searcher, key
+from autopipe.tuning.search.worth import SearchWorth
 from autopipe.tuning.setup import TuningPlan
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
@@ -36,6 +37,7 @@ def run_search(
     plan: TuningPlan,
     checks: Checks,
     progress: ProgressReporter,
+    worth: SearchWorth,
 ) -> str:
     """Spend what is left of the budget on searches; return why that ended.
 
@@ -63,7 +65,7 @@ def run_search(
 
     try:
         return TuningLoop(
-            trials, SCHEDULERS[plan.scheduler], batch, searcher, failed,
+            trials, SCHEDULERS[plan.scheduler], batch, searcher, failed, worth.set_aside,
         ).run()  # fmt: skip
     finally:
         searcher.close()

@@ -4,7 +4,9 @@ Each task has been measured once by then, with the schedules that need no search
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from autopipe.compiler.tasks import label_of
 from autopipe.config.tasks import Judge
@@ -12,28 +14,96 @@ from autopipe.errors import StageError
 from autopipe.schedules.engines.engine import Search
 from autopipe.tuning.task_state import TaskState
 
+TOO_LITTLE: Final = "too little to gain"
+NEAR: Final = "near the bound"
+"""Why a task gets no trials, or no more."""
+
 
 class NotWorth(StageError):  # noqa: N818 - says what happened
     """A design space has too few schedules to be searched."""
 
 
-def set_aside(states: Sequence[TaskState], judge: Judge | None) -> None:
-    """Stop the tasks with a time, but too little of it.
+@dataclass(frozen=True, slots=True)
+class SearchWorth:
+    """How much a search can gain in each task, and which tasks get no trials for lack of it.
 
-    With several likely sizes each is a model of its own, and what counts is the part of its time: a
-    batch of 64 would hide all that a batch of 1 does.
+    What can be gained in a task is the time that its fastest schedule takes above the lower bound
+    of the machine, as a part of the model's time before the search. The tasks with the least to
+    gain are set aside, as many as have less than `tasks.judge.min_gain` to gain together: what is
+    given up is never more, however many tasks a model has. It is asked before the search and after
+    each batch. A task that was set aside stays so, for its time never grows.
     """
-    if judge is None:
-        return
-    sizes = _sizes(states)
-    wholes = dict.fromkeys(sizes, 0.0)
-    for state, at in zip(states, sizes, strict=True):
-        wholes[at] += state.share
-    for state, at in zip(states, sizes, strict=True):
-        share = state.share / wholes[at] if at and wholes[at] else state.share
-        if state.best < math.inf and share < judge.min_share:
-            where = f" at {at}" if at else ""
-            state.stopped = f"{share:.3%} of the measured time{where} < {judge.min_share:.3%}"
+
+    states: Sequence[TaskState]
+    bounds: Sequence[float]
+    """Seconds of one call that no schedule of a task can beat; 0 where that is unknown."""
+    runs: Sequence[float]
+    """Seconds of a run of the model that each task is part of; infinite where that is unknown."""
+    min_gain: float
+    """Part of the model's time that is given up, at most; 0 to search all tasks."""
+    aside: set[int] = field(default_factory=set)
+    """Places of the tasks that were set aside."""
+
+    @classmethod
+    def of(
+        cls, states: Sequence[TaskState], judge: Judge | None, bounds: Sequence[float]
+    ) -> "SearchWorth":
+        """Return the rule for tasks of which each has been measured with what needs no search."""
+        return cls(states, bounds, _runs(states), judge.min_gain if judge else 0.0)
+
+    def gains(self, seconds: Sequence[float] | None = None) -> list[float]:
+        """Return the part of the model's time that can be gained in each task.
+
+        `seconds` are of one call; without them it is what each task's fastest trial takes. NaN for
+        a task without a time.
+        """
+        times = [state.best for state in self.states] if seconds is None else seconds
+        return [
+            state.task.calls * max(0.0, time - bound) / run if time < math.inf else math.nan
+            for state, time, bound, run in zip(
+                self.states, times, self.bounds, self.runs, strict=True
+            )
+        ]
+
+    def set_aside(self) -> None:
+        """Stop the tasks with the least to gain, unless `min_gain` can be gained in all of them."""
+        gains = self.gains()
+        for group in _group(self.states).values():
+            left = self.min_gain - sum(gains[at] for at in group if at in self.aside)
+            going = [at for at in group if self.states[at].stopped is None and gains[at] >= 0]
+            for at in sorted(going, key=lambda at: (gains[at], at)):
+                state = self.states[at]
+                left -= gains[at]
+                if left <= 0:
+                    break
+                searched = any(arm.stats.batches for arm in state.bandit.arms.values())
+                state.stopped = NEAR if searched else TOO_LITTLE
+                self.aside.add(at)
+
+
+def _runs(states: Sequence[TaskState]) -> list[float]:
+    """Return the seconds of a run of the model that each task is part of.
+
+    With several likely sizes each is a model of its own: a batch of 64 would hide all that a batch
+    of 1 does.
+    """
+    runs = [math.inf] * len(states)
+    for sizes, group in _group(states).items():
+        timed = [states[at] for at in group if states[at].best < math.inf]
+        known = sum(state.share for state in timed)
+        every = sum(states[at].share for at in group) if sizes else 1.0
+        if known:
+            run = sum(state.task.calls * state.best for state in timed) * every / known
+            runs = [run if at in group else other for at, other in enumerate(runs)]
+    return runs
+
+
+def _group(states: Sequence[TaskState]) -> Mapping[str, Sequence[int]]:
+    """Return the places of the tasks by the likely sizes of the model that they are part of."""
+    groups: dict[str, list[int]] = {}
+    for at, sizes in enumerate(_sizes(states)):
+        groups.setdefault(sizes, []).append(at)
+    return groups
 
 
 def _sizes(states: Sequence[TaskState]) -> list[str]:

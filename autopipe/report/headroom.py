@@ -1,0 +1,53 @@
+"""The table of what tuning left on the table, for the terminal, Markdown and HTML."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from autopipe.artifacts.headroom import TaskHeadroom
+from autopipe.report.escape import escape
+from autopipe.report.units import seconds
+
+COLUMNS: Final = ("task", ">share", ">untuned", ">tuned", ">bound", ">left", ">trials", "ended")
+"""Names of the columns; a `>` aligns one to the right."""
+
+SHOWN: Final = 8
+"""Tasks that have a row of their own in a terminal."""
+
+_NAME: Final = 12
+"""Characters of a task's name there."""
+
+_ENDED: Final = 20
+"""Characters of the reason there: a row has 79 columns."""
+
+
+def order_headroom(tasks: Sequence[TaskHeadroom]) -> list[TaskHeadroom]:
+    """Return the tasks, those with the most left first."""
+    return sorted(tasks, key=lambda task: (-task.left, task.name))
+
+
+def write_cells(task: TaskHeadroom) -> tuple[str, ...]:
+    """Return the cells of all columns but the name and the end."""
+    untuned = "-" if task.untuned is None else seconds(task.untuned)
+    bound = seconds(task.bound) if task.bound else "-"
+    shares = (f"{task.share:.1%}", f"{task.left:.1%}")
+    return shares[0], untuned, seconds(task.tuned), bound, shares[1], str(task.trials)
+
+
+def list_headroom(tasks: Sequence[TaskHeadroom]) -> Iterator[str]:
+    """Yield the lines of the table: the tasks with the most left, and the sum of all others."""
+    ordered = order_headroom(tasks)
+    yield _line(*(name.removeprefix(">") for name in COLUMNS))
+    for task in ordered[:SHOWN]:
+        name = escape(task.name[-_NAME:], _NAME)  # names differ at their ends
+        yield _line(name, *write_cells(task), escape(task.ended, _ENDED))
+    if rest := ordered[SHOWN:]:
+        share, left = sum(task.share for task in rest), sum(task.left for task in rest)
+        trials = sum(task.trials for task in rest)
+        name = f"{len(rest)} others"
+        yield _line(name, f"{share:.1%}", "", "", "", f"{left:.1%}", str(trials), "")
+
+
+def _line(*cells: str) -> str:
+    name, share, untuned, tuned, bound, left, trials, ended = cells
+    line = f"{name:<{_NAME}} {share:>6} {untuned:>7} {tuned:>7} {bound:>7} {left:>6} {trials:>6}"
+    return f"{line}  {ended}".rstrip()
