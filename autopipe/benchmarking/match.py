@@ -1,6 +1,6 @@
 """Lets the contenders take turns, each alone on the machine."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from autopipe.benchmarking.contender import Timed, outputs, time_contender
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.benchmarking.machine import machine
 from autopipe.benchmarking.rivals import RIVALS
+from autopipe.compiler.step_counter import ReportDone, count_steps
 from autopipe.config import Benchmark
 from autopipe.errors import StageError
 
@@ -19,7 +20,7 @@ OURS = "autopipe"
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSetup:
-    """Where a match is played: what is timed, on what, how, and who hears of it."""
+    """What is timed, on what, and how often."""
 
     contenders: Mapping[str, Path]
     """The build under `autopipe`, and the model that each rival runs, by the rival's name."""
@@ -27,8 +28,6 @@ class BenchmarkSetup:
     """The inputs of every run, as safetensors."""
     options: Benchmark
     """How often."""
-    tell: Callable[[str], None]
-    """Hears who is timed."""
     gpu: str | None = None
     """Name of the GPU that the build runs on."""
 
@@ -82,9 +81,11 @@ def _rounds(table: BenchmarkSetup, threads: int) -> tuple[list[_Played], dict[st
     skipped = {name: reason for name, reason in obstacles.items() if reason}
     played: list[_Played] = []
     order = list(table.contenders)
+    runs = len(order) - len(skipped)
+    report = count_steps("runs timed", table.options.rounds * runs)
     for place in range(table.options.rounds):
-        title = f"round {place + 1} of {table.options.rounds}"
-        timed = _taken(_Turns(table, threads, title), order, skipped)
+        turns = _Turns(table, threads, report, place * runs)
+        timed = _taken(turns, order, skipped)
         order.reverse()
         played.append(_Played(timed, _worst(timed, threads)))
     return played, skipped
@@ -96,11 +97,12 @@ class _Turns:
 
     table: BenchmarkSetup
     threads: int
-    title: str
+    report: ReportDone
+    before: int
+    """Runs of earlier rounds."""
 
     def play(self, name: str) -> Timed:
         """Time one contender. Raises StageError where it fails, or computes something else."""
-        self.table.tell(f"{self.title}: {name}")
         inputs = self.table.inputs
         found = time_contender(
             name, self.table.contenders[name], inputs, self.table.options, self.threads
@@ -118,6 +120,7 @@ def _taken(turns: _Turns, order: Iterable[str], skipped: dict[str, str]) -> dict
     for name in order:
         if name in skipped:
             continue
+        turns.report(turns.before + len(timed))
         try:
             timed[name] = turns.play(name)
         except StageError as error:

@@ -12,6 +12,8 @@ from typing import Final, Generic, TypeVar
 import tvm
 from tvm import tirx
 
+from autopipe.compiler.step_counter import count_each
+
 _LOG: Final = logging.getLogger(__name__)
 
 State_contra = TypeVar("State_contra", contravariant=True)
@@ -82,10 +84,9 @@ def run_passes(
 
     Raises what a pass raises.
     """
-    for phase in phases:
-        for one in phase.passes:
-            if one.is_wanted(state):
-                module = _run_pass(one, module, state)
+    wanted = [one for phase in phases for one in phase.passes if one.is_wanted(state)]
+    for one in count_each("passes run", wanted):
+        module = _run_pass(one, module, state)
     return module
 
 

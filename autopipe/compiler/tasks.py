@@ -23,6 +23,7 @@ from autopipe.compiler.labels.op_info import carried
 from autopipe.compiler.loops import count_operations
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.recurrence import form
+from autopipe.compiler.step_counter import count_each
 from autopipe.tasks.op_info import ATTRIBUTE, OpInfo
 from autopipe.tasks.task import Task
 
@@ -91,7 +92,7 @@ def extract_tasks(
         bodies.update({labelled(name, label): body for name, body in prim_funcs(module)})
     names: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}
-    for name in calls:
+    for name in count_each("kernels compared", list(calls)):
         found = _distinct(workload(bodies[name]), workloads)
         workloads.setdefault(found.identity, found)
         names.setdefault(found.identity, []).append(name)

@@ -10,7 +10,8 @@ from autopipe.benchmarking.baseline import Baseline, load
 from autopipe.config import Benchmark, Gates, Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError
-from autopipe.pipeline.events import Measured, Progress, Warn
+from autopipe.pipeline.counted import Watch
+from autopipe.pipeline.events import Measured, Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.stages.samples import checked
 from autopipe.store import arrays
@@ -93,6 +94,7 @@ class BenchmarkStage(Stage, frozen=True):
         from autopipe.artifacts.library import BuiltLibrary
         from autopipe.benchmarking.at_sizes import sized_times, timed_sizes
         from autopipe.compiler.library import samples
+        from autopipe.compiler.step_counter import count_with, join_counts
         from autopipe.config.dimension import likely, told
         from autopipe.measure.turn import Turn
 
@@ -101,7 +103,10 @@ class BenchmarkStage(Stage, frozen=True):
         if self.sample is not None:
             wanted = (samples.sizes(self.sample, signature.inputs, signature.dimensions),)
         known = likely(signature.dimensions)
-        with Turn(lambda text: ctx.emit(Warn(stage=self.name, message=text))).taken():
+        watch = Watch(self.name, ctx.emit)
+        turn = Turn(lambda text: ctx.emit(Warn(stage=self.name, message=text)))
+        with turn.taken(), count_with(watch.count), join_counts(len(wanted)):
+            watch.begin(f"timing {', '.join(['autopipe', *self.options.against])}")
             found = self._at(ctx, signature, wanted[0], inputs)
             if not signature.dimensions:
                 return found
@@ -121,7 +126,6 @@ class BenchmarkStage(Stage, frozen=True):
         from autopipe.artifacts.model import ImportedModel
         from autopipe.benchmarking.match import OURS, BenchmarkSetup, play
         from autopipe.compiler.library import samples
-        from autopipe.config.dimension import with_sizes
         from autopipe.verification.inputs import draw
         from autopipe.verification.limits import input_limits
 
@@ -140,9 +144,6 @@ class BenchmarkStage(Stage, frozen=True):
             },
             inputs=inputs,
             options=self.options,
-            tell=lambda message: ctx.emit(
-                Progress(stage=self.name, message=with_sizes(message, sizes))
-            ),
             gpu=None if gpu is None else str(gpu),
         )
         return play(table, signature.threads)

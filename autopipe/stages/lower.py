@@ -60,13 +60,18 @@ class LowerStage(Stage, frozen=True):
         """
         from autopipe.compiler import module_io
         from autopipe.compiler.dynamic_sizes import fix_sizes, kernel_sizes
+        from autopipe.compiler.step_counter import join_counts
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.schedulable import refusals
 
         module = module_io.load_module(ctx.inputs["optimize"] / "module.json")
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         sized = SizedModules.of(likely(self.dimensions))
-        with refusals(conditions) as refusal, show_passes(ctx, self.name):
+        with (
+            refusals(conditions) as refusal,
+            show_passes(ctx, self.name),
+            join_counts(1 + len(sized.modules)),
+        ):
             scope = self._scope(ctx, conditions.target, refusal)
             lowered = self._noted(self._lowered(module, conditions, scope))
             module_io.save_module(lowered, ctx.out / WHOLE)

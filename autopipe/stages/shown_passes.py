@@ -1,22 +1,30 @@
-"""Watch the passes that a stage runs, where the user wants to see them."""
+"""Watch the passes that a stage runs: their counts, and what else the user wants to see."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import PassTime, PassTimes
 from autopipe.pipeline.stage import Context
 
 
 @contextmanager
 def show_passes(ctx: Context, stage: str) -> Iterator[None]:
-    """Write the module after each pass, and report pass times, as `ctx.diagnostics` asks."""
+    """Count the steps, write the module after each pass, and report pass times.
+
+    The latter two are done where `ctx.diagnostics` asks for them.
+    """
+    from autopipe.compiler.step_counter import count_with
+
+    counting = count_with(Watch(stage, ctx.emit).count)
     if not ctx.diagnostics.shows_passes:
-        yield
+        with counting:
+            yield
         return
     from autopipe.compiler.pass_observer import observe_passes
 
     folder = ctx.diagnostics.ir_folder
-    with observe_passes(None if folder is None else folder / stage) as observer:
+    with counting, observe_passes(None if folder is None else folder / stage) as observer:
         yield
     if ctx.diagnostics.pass_times:
         times = tuple(

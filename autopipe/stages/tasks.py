@@ -6,6 +6,7 @@ from typing import ClassVar, Final, Self
 from autopipe import config
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
@@ -43,13 +44,15 @@ class TasksStage(Stage, frozen=True):
         Raises ConfigError if the filters leave nothing.
         """
         from autopipe.compiler import module_io
+        from autopipe.compiler.step_counter import count_with
         from autopipe.compiler.tasks import extract_tasks
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.roofline import with_shares
         from autopipe.tasks.filters import apply_filters, nothing_left
         from autopipe.tasks.filters.unmatched import unmatched
 
-        extracted, workloads = extract_tasks(module_io.load_lowered(ctx.inputs["lower"]))
+        with count_with(Watch(self.name, ctx.emit).count):
+            extracted, workloads = extract_tasks(module_io.load_lowered(ctx.inputs["lower"]))
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=True)
         tasks = apply_filters(with_shares(extracted, conditions.hardware), self.filters)
         vain = list(unmatched(tasks, self.filters))

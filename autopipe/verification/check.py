@@ -10,6 +10,7 @@ from typing import Self
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.promises import NAN, OutputPromises
 from autopipe.artifacts.verification import CheckedCase, Verification
+from autopipe.compiler.step_counter import ReportDone, count_steps, count_with, report_each
 from autopipe.config import Verify
 from autopipe.errors import ConfigError, StageError, WrongBuildError
 from autopipe.pipeline.counted import Watch
@@ -42,12 +43,12 @@ def verify(  # noqa: PLR0913 -- what is compared, with what, and how
     """Compare a build with the artifact of *import* that it was built from, on every case.
 
     `given` are files of real inputs by the names of their cases. `work` takes inputs and expected
-    outputs; the caller empties it. `watch` counts the sizes. A build with rounded weights is
-    compared with the model that has them, too. `tell_failure` gets the result of a build that
-    fails, up to the batch of cases that it fails on. Raises WrongBuildError where numbers, shapes
-    or dtypes differ, GateError where names do, ModelError where the model itself can not run at a
-    size that it may have, SetupError where no reference is installed, ConfigError for real inputs
-    that do not fit.
+    outputs; the caller empties it. `watch` counts the inputs, or sizes where there are several.
+    A build with rounded weights is compared with the model that has them, too. `tell_failure` gets
+    the result of a build that fails, up to the batch of cases that it fails on. Raises
+    WrongBuildError where numbers, shapes or dtypes differ, GateError where names do, ModelError
+    where the model itself can not run at a size that it may have, SetupError where no reference is
+    installed, ConfigError for real inputs that do not fit.
     """
     checker = _Checker.of(model, imported, options, work)
     batches = checker.source.batches(given or {})
@@ -131,8 +132,13 @@ def _of_name(batch: Batch, name: str) -> Batch | None:
 def _counted(
     found: Iterable["_BatchResult"], source: CaseSource, watch: Watch | None
 ) -> Iterator["_BatchResult"]:
-    """Yield what was found, and count the sizes."""
-    tell = watch.count("sizes compared", source.count_sizes()) if watch else None
+    """Yield the result of each batch, and count the sizes; of a single one, its inputs."""
+    sizes = source.count_sizes()
+    if watch is not None and sizes == 1:
+        with count_with(watch.count):
+            yield from found
+        return
+    tell = watch.count("sizes compared", sizes) if watch else None
     seen: set[str] = set()
     for one in found:
         seen.update(str(case.sizes) for case in one.cases)
@@ -166,6 +172,8 @@ class _DrawnResult:
     judge: CaseJudge
     checked: tuple[CheckedCase, ...]
     warnings: list[str]
+    report: ReportDone
+    """Takes how many cases of the batch are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +239,18 @@ class _Checker:
             self.rounding is not None and self.rounding.inside
         )
         judge = CaseJudge(self.model, self.oracle, self.options, self.promises, typical, steps)
-        pairs = zip(drawn, known, strict=False)
+        report = count_steps("inputs compared", len(drawn) + len(batch.special))
+        pairs = report_each(report, zip(drawn, known, strict=False))
         checked = self._compared(judge, CaseJudge.checked, expected.engine, pairs)
-        return _DrawnResult(drawn, known, expected, judge, checked, warnings)
+        return _DrawnResult(drawn, known, expected, judge, checked, warnings, report)
 
     def _special(
         self, batch: Batch, found: _DrawnResult
     ) -> tuple[tuple[CheckedCase, ...], list[ReferenceAnswer]]:
         """Compare the special cases of a batch; return what that showed, and the answers."""
         answers = self._propagated(batch.special, found.known[len(found.drawn) :])
-        pairs = zip(batch.special, answers, strict=True)
+        asked = zip(batch.special, answers, strict=True)
+        pairs = report_each(found.report, asked, len(found.drawn))
         main = found.expected.engine
         return self._compared(found.judge, CaseJudge.special, main, pairs), answers
 

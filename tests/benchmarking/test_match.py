@@ -16,6 +16,7 @@ from autopipe.benchmarking.contender import Timed, outputs
 from autopipe.benchmarking.gate import hold, measurement
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.benchmarking.match import BenchmarkSetup, play
+from autopipe.compiler.step_counter import count_with
 from autopipe.config import Benchmark, Gates
 from autopipe.errors import GateError, SetupError, StageError
 
@@ -37,8 +38,11 @@ class Stopwatch:
         self.seconds = seconds
         self.others = list(others)  # how much of the processor others take, turn by turn
         self.turns: list[str] = []
-        self.told: list[str] = []
+        self.counts: list[tuple[str, int, int]] = []
         self.outputs: dict[str, list[float]] = {}
+
+    def count(self, message, total):
+        return lambda done: self.counts.append((message, done, total))
 
     def __call__(self, name, path, inputs, options, threads):
         self.turns.append(name)
@@ -60,8 +64,9 @@ def played(monkeypatch, tmp_path):
         names = ["autopipe", *options.get("against", ["onnxruntime"])]
         contenders = {name: CONTENDERS.get(name, Path(__file__)) for name in names}
         inputs = tmp_path / "inputs"
-        table = BenchmarkSetup(contenders, inputs, Benchmark(**options), stopwatch.told.append)
-        return play(table, threads)
+        table = BenchmarkSetup(contenders, inputs, Benchmark(**options))
+        with count_with(stopwatch.count):
+            return play(table, threads)
 
     return start
 
@@ -80,6 +85,7 @@ def test_contenders_take_turns_in_alternating_order(played):
     found = played(stopwatch, rounds=3, repeat=5)
     ours, theirs = "autopipe", "onnxruntime"
     assert stopwatch.turns == [ours, theirs, theirs, ours, ours, theirs]
+    assert stopwatch.counts == [("runs timed", done, 6) for done in range(6)]
     assert found.comparisons["onnxruntime"].ratio == pytest.approx(0.5)
     assert found.comparisons["onnxruntime"].verdict == "faster"
     assert len(found.ours.latency.rounds) == 3
@@ -102,14 +108,14 @@ def test_a_build_that_fails_is_an_error(played):
 def test_the_gpu_is_written_down(monkeypatch):
     monkeypatch.setattr(match, "time_contender", lambda *_: Timed([0.1], "1", conditions()))
     for gpu in ("NVIDIA Fake", None):
-        table = BenchmarkSetup(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None, gpu)
+        table = BenchmarkSetup(CONTENDERS, Path("inputs"), Benchmark(), gpu)
         assert match.play(table, 1).machine.gpu == gpu
 
 
 def test_a_rival_that_is_not_installed_is_skipped(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     monkeypatch.setattr(rivals, "find_spec", lambda name: None)
-    table = BenchmarkSetup(CONTENDERS, tmp_path / "inputs", Benchmark(), lambda message: None)
+    table = BenchmarkSetup(CONTENDERS, tmp_path / "inputs", Benchmark())
     found = play(table, threads=1)
     assert found.skipped == {
         "onnxruntime": "it is not installed: pip install 'autopipe[onnxruntime]'"
@@ -240,7 +246,7 @@ def played_with(ours, theirs):
 def test_a_rival_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     contenders = {**CONTENDERS, "onnxruntime": tmp_path / "reference.onnx"}
-    table = BenchmarkSetup(contenders, tmp_path / "inputs", Benchmark(), lambda message: None)
+    table = BenchmarkSetup(contenders, tmp_path / "inputs", Benchmark())
     assert play(table, 1).skipped == {"onnxruntime": "it runs ONNX models, and this is none"}
 
 

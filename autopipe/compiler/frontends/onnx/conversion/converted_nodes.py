@@ -10,6 +10,7 @@ from tvm.ir import Expr, IRModule
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.labels.node_labels import Label, complete_labels, set_labels
+from autopipe.compiler.step_counter import count_steps
 
 Origins = Mapping[str, frozenset[int]]
 """Numbers of the model's nodes by the name of a node of the cleaned-up graph."""
@@ -20,12 +21,17 @@ NO_ORIGINS: Final[Origins] = MappingProxyType({})
 class ConvertedNodes:
     """Records what converters return, which TVM binds to variables later."""
 
-    def __init__(self, origins: Origins = NO_ORIGINS) -> None:
+    def __init__(self, origins: Origins = NO_ORIGINS, nodes: int = 0) -> None:
+        """Take where nodes come from, and the number of nodes of the graph for its progress."""
         self._origins = origins
+        self._report = count_steps("nodes converted", nodes)
+        self._converted = 0
         self._labels: dict[Expr, Label] = {}
 
     def record(self, attributes: Attributes, made: Expr) -> None:
         """Record what the node of these attributes became; what is there already keeps its node."""
+        self._converted += 1
+        self._report(self._converted)
         name = attributes.get("tvm_custom", {}).get("name", "")
         if nodes := self._origins.get(name):
             for value in _list_values(made):

@@ -86,7 +86,7 @@ def _convert_nodes(
 
     Sizes that the model computes are added to `extents`. Raises ModelError, with the node.
     """
-    converted = ConvertedNodes(origins)
+    converted = ConvertedNodes(origins, len(model.graph.node))
     try:
         with _silence_importer(), install_converters(extents, converted):
             module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)

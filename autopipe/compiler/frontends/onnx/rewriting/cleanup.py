@@ -27,6 +27,7 @@ from autopipe.compiler.frontends.onnx.rewriting.expand_operators import expand_o
 from autopipe.compiler.frontends.onnx.rewriting.graph_rewrite import GraphRewrite, OnnxPass
 from autopipe.compiler.frontends.onnx.rewriting.simplify.simplify import simplify_graph
 from autopipe.compiler.pass_observer import observe_pass
+from autopipe.compiler.step_counter import count_each
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ def clean_model(
     one shift, and what does nothing in inference is dropped. The model itself is not changed.
     """
     rewrite = GraphRewrite(model, weights)
-    for one in CLEANUP:
+    for one in count_each("clean-up passes run", CLEANUP):
         before = len(rewrite.model.graph.node)
         with observe_pass(one.name, rewrite.print_graph):
             one.apply(rewrite)

@@ -1,0 +1,72 @@
+"""Counts the steps of the compiler for the progress of a stage, which this package cannot import.
+
+A stage installs its counter with `count_with`; the passes and frontends below it call
+`count_steps`, which counts for nobody where no counter is installed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+ReportDone = Callable[[int], None]
+"""Takes how many steps are done."""
+
+StepCounter = Callable[[str, int], ReportDone]
+"""Takes what is counted, such as `passes run`, and how many there are."""
+
+
+def _count_nothing(_message: str, _total: int) -> ReportDone:
+    return lambda _: None
+
+
+_current: ContextVar[StepCounter] = ContextVar("step_counter", default=_count_nothing)
+
+
+@contextmanager
+def count_with(counter: StepCounter) -> Iterator[None]:
+    """Have `count_steps` inside of this context count with a counter."""
+    token = _current.set(counter)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def join_counts(runs: int) -> Iterator[None]:
+    """Count `runs` equal lists of steps as a single list, so that the time left is that of all."""
+    begin, before = _current.get(), 0
+    report: ReportDone | None = None
+
+    def count(message: str, total: int) -> ReportDone:
+        nonlocal before, report
+        report, offset = report or begin(message, runs * total), before
+        before += total
+        joined = report
+        return lambda done: joined(offset + done)
+
+    with count_with(count):
+        yield
+
+
+def count_steps(message: str, total: int) -> ReportDone:
+    """Begin to count `total` steps; the result takes how many are done.
+
+    `message` names what is counted, such as `passes run`.
+    """
+    return _current.get()(message, total)
+
+
+def count_each(message: str, items: Sequence[_T]) -> Iterator[_T]:
+    """Yield the items, and count them as steps."""
+    return report_each(count_steps(message, len(items)), items)
+
+
+def report_each(report: ReportDone, items: Iterable[_T], before: int = 0) -> Iterator[_T]:
+    """Yield the items, and report how many are done beyond those `before`."""
+    for done, item in enumerate(items, before):
+        report(done)
+        yield item
