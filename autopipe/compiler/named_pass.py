@@ -85,7 +85,7 @@ def run_passes(
     Raises what a pass raises.
     """
     wanted = [one for phase in phases for one in phase.passes if one.is_wanted(state)]
-    for one in count_each("passes run", wanted):
+    for one in count_each("passes run", wanted, is_even=False):
         module = _run_pass(one, module, state)
     return module
 

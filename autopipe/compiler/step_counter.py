@@ -7,18 +7,23 @@ A stage installs its counter with `count_with`; the passes and frontends below i
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 _T = TypeVar("_T")
 
 ReportDone = Callable[[int], None]
 """Takes how many steps are done."""
 
-StepCounter = Callable[[str, int], ReportDone]
-"""Takes what is counted, such as `passes run`, and how many there are."""
+
+class StepCounter(Protocol):
+    """Begins to count steps."""
+
+    def __call__(self, message: str, total: int, *, is_even: bool) -> ReportDone:
+        """Take what is counted, such as `passes run`, how many, and whether they take alike."""
+        ...
 
 
-def _count_nothing(_message: str, _total: int) -> ReportDone:
+def _count_nothing(message: str, total: int, *, is_even: bool) -> ReportDone:  # noqa: ARG001
     return lambda _: None
 
 
@@ -41,9 +46,9 @@ def join_counts(runs: int) -> Iterator[None]:
     begin, before = _current.get(), 0
     report: ReportDone | None = None
 
-    def count(message: str, total: int) -> ReportDone:
+    def count(message: str, total: int, *, is_even: bool) -> ReportDone:
         nonlocal before, report
-        report, offset = report or begin(message, runs * total), before
+        report, offset = report or begin(message, runs * total, is_even=is_even), before
         before += total
         joined = report
         return lambda done: joined(offset + done)
@@ -52,17 +57,18 @@ def join_counts(runs: int) -> Iterator[None]:
         yield
 
 
-def count_steps(message: str, total: int) -> ReportDone:
+def count_steps(message: str, total: int, *, is_even: bool = True) -> ReportDone:
     """Begin to count `total` steps; the result takes how many are done.
 
-    `message` names what is counted, such as `passes run`.
+    `message` names what is counted, such as `passes run`. Without `is_even` steps are too different
+    for the time left to be told from their mean.
     """
-    return _current.get()(message, total)
+    return _current.get()(message, total, is_even=is_even)
 
 
-def count_each(message: str, items: Sequence[_T]) -> Iterator[_T]:
+def count_each(message: str, items: Sequence[_T], *, is_even: bool = True) -> Iterator[_T]:
     """Yield the items, and count them as steps."""
-    return report_each(count_steps(message, len(items)), items)
+    return report_each(count_steps(message, len(items), is_even=is_even), items)
 
 
 def report_each(report: ReportDone, items: Iterable[_T], before: int = 0) -> Iterator[_T]:

@@ -24,11 +24,12 @@ class Watch:
         """Tell what begins now, of which nothing can be counted."""
         self._emit(Progress(stage=self._stage, message=message))
 
-    def count(self, message: str, total: int) -> Callable[[int], None]:
+    def count(self, message: str, total: int, *, is_even: bool = True) -> Callable[[int], None]:
         """Return what takes how many are done, and tells it with the time that the others take.
 
         `message` names what is counted, such as `tasks planned`. What is quick is not told. The
-        time left is that of the mean one for each that is left.
+        time left is that of the mean one for each that is left; without `is_even` they are too
+        different for that.
         """
         begun = told = time.monotonic()
 
@@ -38,7 +39,7 @@ class Watch:
             if not 0 < done < total or now - told < INTERVAL:
                 return
             told = now
-            left = (now - begun) / done * (total - done)
+            left = (now - begun) / done * (total - done) if is_even else None
             self._emit(
                 Progress(stage=self._stage, message=message, done=done, total=total, remaining=left)
             )

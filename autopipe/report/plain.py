@@ -1,12 +1,20 @@
 """Plain lines, for logs and pipes."""
 
+import math
+import threading
 import time
+from dataclasses import dataclass, replace
 
 from autopipe.pipeline.events import (
     Event,
     Measured,
     Progress,
     RunFinished,
+    StageCached,
+    StageFailed,
+    StageFinished,
+    StageSkipped,
+    StageStarted,
     TuningProgress,
     Warn,
 )
@@ -14,7 +22,8 @@ from autopipe.report.escape import escape, line_of
 from autopipe.report.event_table import table_of
 from autopipe.report.output import Output
 from autopipe.report.summary import RunSummary
-from autopipe.report.wording import PATH_LIMIT, wording
+from autopipe.report.units import seconds
+from autopipe.report.wording import PATH_LIMIT, progress, row, wording
 
 _LONGEST = 4 * PATH_LIMIT
 INTERVAL = 10.0
@@ -22,29 +31,83 @@ INTERVAL = 10.0
 
 
 class Plain:
-    """One line an event."""
+    """One line an event, and one every `INTERVAL` seconds while a stage has none."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
-        self._next = 0.0
         self._summary = RunSummary()
+        self._lock = threading.Lock()
+        self._stage: _RunningStage | None = None
+        self._next = self._written = -math.inf
+        self._timer: threading.Timer | None = None
 
     def __call__(self, event: Event, /) -> None:
         """Write the line of the event, and the summary after the last one."""
-        summary = self._summary.after(event)
-        if isinstance(event, Measured):  # the line of the stage's end says it
-            return
-        if isinstance(event, TuningProgress) or _is_counted(event):
-            now = time.monotonic()
-            if now < self._next:
+        with self._lock:
+            summary = self._summary.after(event)
+            self._follow(event)
+            if isinstance(event, Measured):  # the line of the stage's end says it
                 return
-            self._next = now + INTERVAL
-        for line in (*table_of(event), wording(event), *summary):
+            if _is_counted(event):
+                if time.monotonic() < self._next:
+                    return
+                self._next = time.monotonic() + INTERVAL
+            self._write(*table_of(event), wording(event), *summary)
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _write(self, *lines: str) -> None:
+        self._written = time.monotonic()
+        for line in lines:
             self._out.write(line_of(line, _LONGEST) + "\n")
+
+    def _follow(self, event: Event) -> None:
+        """Note which stage runs, and how far it has come."""
+        match event:
+            case StageStarted(stage=stage):
+                self._stage = _RunningStage(stage, time.monotonic())
+                self._wait(INTERVAL)
+            case Progress() | TuningProgress():
+                if self._stage is not None:
+                    self._stage = replace(self._stage, detail=progress(event))
+            case StageFinished() | StageFailed() | StageCached() | StageSkipped() | RunFinished():
+                self._stage = None
+                self.close()
+
+    def _wait(self, delay: float) -> None:
+        self.close()
+        self._timer = threading.Timer(delay, self._tick)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _tick(self) -> None:
+        """Write how long the stage has run, if nothing else was written for so long."""
+        with self._lock:
+            if self._stage is None:
+                return
+            now = time.monotonic()
+            if now >= self._written + INTERVAL:
+                elapsed = seconds(round(now - self._stage.started))
+                self._write(row(self._stage.name, f"{elapsed} so far", self._stage.detail))
+            self._wait(self._written + INTERVAL - now)
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningStage:
+    """The stage that runs, and how far it has come."""
+
+    name: str
+    started: float
+    detail: str = ""
 
 
 def _is_counted(event: Event) -> bool:
-    return isinstance(event, Progress) and event.done is not None
+    return isinstance(event, TuningProgress) or (
+        isinstance(event, Progress) and event.done is not None
+    )
 
 
 class Quiet(Plain):

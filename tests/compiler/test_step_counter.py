@@ -12,7 +12,7 @@ def counts():
 
 @pytest.fixture
 def counter(counts):
-    return lambda message, total: lambda done: counts.append((message, done, total))
+    return lambda message, total, *, is_even: lambda done: counts.append((message, done, total))
 
 
 def test_items_are_counted_before_each_is_done(counts, counter):

@@ -35,6 +35,14 @@ def test_the_time_left_is_that_of_the_mean_item(clock):
     assert wording(events[3]) == "build      4 of 10 kernels planned  12 s left"
 
 
+def test_of_uneven_steps_no_time_left_is_told(clock):
+    events: list[Any] = []
+    report_done = Watch("lower", events.append).count("passes run", 10, is_even=False)
+    clock.now += 2.0
+    report_done(4)
+    assert wording(events[0]) == "lower      4 of 10 passes run"
+
+
 def test_what_is_quick_is_not_told(clock):
     events: list[Any] = []
     for _ in Watch("build", events.append).each("kernels planned", range(100)):

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -91,6 +92,21 @@ def test_plain_lines_about_tuning_are_far_apart(stream, monkeypatch):
         ))  # fmt: skip
     shown = [int(line.split()[1].split("/")[0]) for line in written(stream).splitlines()]
     assert shown == [0, 20, 40]
+
+
+def test_a_log_gets_a_line_while_a_stage_is_silent(stream, monkeypatch):
+    monkeypatch.setattr(plain, "INTERVAL", 0.05)
+    reporter = plain.Plain(Output(stream))
+    play(reporter, events.StageStarted(stage="build"))
+    play(reporter, events.Progress(stage="build", message="compiling 30 tasks"))
+    deadline = time.monotonic() + 30
+    while written(stream).count("so far") < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    play(reporter, events.StageFailed(stage="build", error="it ended", exit_code=4))
+    lines = written(stream).splitlines()
+    assert lines[2] == lines[3] == "build      0 s so far  compiling 30 tasks"
+    time.sleep(0.2)
+    assert written(stream).splitlines() == lines
 
 
 def test_tuning_says_only_what_is_known(stream):

@@ -128,7 +128,7 @@ def clean_model(
     one shift, and what does nothing in inference is dropped. The model itself is not changed.
     """
     rewrite = GraphRewrite(model, weights)
-    for one in count_each("clean-up passes run", CLEANUP):
+    for one in count_each("clean-up passes run", CLEANUP, is_even=False):
         before = len(rewrite.model.graph.node)
         with observe_pass(one.name, rewrite.print_graph):
             one.apply(rewrite)
