@@ -41,7 +41,7 @@ class Stopwatch:
         self.counts: list[tuple[str, int, int]] = []
         self.outputs: dict[str, list[float]] = {}
 
-    def count(self, message, total):
+    def count(self, message, total, *, is_even):
         return lambda done: self.counts.append((message, done, total))
 
     def __call__(self, name, path, inputs, options, threads):
