@@ -48,6 +48,10 @@ _BY_STEPS: Final = 2.0**6
 _WAVERING: Final = 4.0
 """Roundings inside a function, against those of its inputs."""
 
+_ROLLED: Final = ("-unroll-threshold-default:uint=0",)
+"""Options of LLVM that leave loops as they are: unrolled, plain loops take longer to compile and
+are no faster."""
+
 _AROUND: Final = (0x3F, 0xBF)
 """Bytes around the arguments of the plain loops and of a schedule: floats of different signs."""
 
@@ -203,8 +207,8 @@ def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Mod
 
     From the next one on, LLVM 22 with AVX-512 takes wrong elements in loops of a tile operator.
     """
-    level = tvm.target.Target({**target.export(), "opt-level": 1})
-    return _compiled(along_rows(workload), level)
+    options = {"opt-level": 1, "cl-opt": [*target.attrs.get("cl-opt", ()), *_ROLLED]}
+    return _compiled(along_rows(workload), tvm.target.Target({**target.export(), **options}))
 
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
