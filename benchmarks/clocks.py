@@ -29,7 +29,7 @@ import autopipe
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import TuningReport
 from autopipe.benchmarking.contender import time_contender
-from autopipe.config import Benchmark
+from autopipe.config.benchmark import Benchmark
 from autopipe.tasks.task import read_tasks
 from autopipe.verification.inputs import draw
 from autopipe.verification.limits import input_limits

@@ -27,7 +27,7 @@ from autopipe.artifacts.tuning import TuningResult
 from autopipe.benchmarking.contender import time_contender
 from autopipe.benchmarking.interval import Interval
 from autopipe.compiler.tvm_probe import examine
-from autopipe.config import Benchmark
+from autopipe.config.benchmark import Benchmark
 from autopipe.config.load import load
 from autopipe.environment.environment import Host
 from autopipe.pipeline.stage import Context

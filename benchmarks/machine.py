@@ -11,7 +11,7 @@ from autopipe.tasks.task import Task
 def target() -> Mapping[str, object]:
     """Return the facts of a target that is this machine, as a pipeline resolves them."""
     from autopipe.compiler.tvm_probe import examine
-    from autopipe.config import Target
+    from autopipe.config.target import Target
     from autopipe.environment.environment import resolve
 
     return resolve(Target(), examine({}, lambda _: None))

@@ -37,10 +37,11 @@ from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import TuningReport
 from autopipe.benchmarking.at_sizes import timed_sizes
 from autopipe.benchmarking.contender import time_contender
-from autopipe.config import Benchmark, Pipeline
+from autopipe.config.benchmark import Benchmark
 from autopipe.config.dimension import Sizes, ends, likely
 from autopipe.config.load import load
 from autopipe.config.paths import model_path
+from autopipe.config.pipeline import Pipeline
 from autopipe.tasks.task import read_tasks
 from autopipe.verification.inputs import draw
 from autopipe.verification.limits import input_limits

@@ -34,7 +34,7 @@ from autopipe.benchmarking.agreement import disagreement
 from autopipe.benchmarking.conditions import disturbance
 from autopipe.benchmarking.contender import outputs, time_contender
 from autopipe.benchmarking.rivals import RIVALS
-from autopipe.config import Benchmark
+from autopipe.config.benchmark import Benchmark
 from autopipe.config.dimension import Sizes, likely
 from autopipe.errors import AutopipeError, StageError
 from autopipe.tasks.task import read_tasks

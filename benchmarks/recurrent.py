@@ -32,7 +32,7 @@ from safetensors.numpy import save_file
 
 import autopipe
 from autopipe.benchmarking.contender import time_contender
-from autopipe.config import Benchmark
+from autopipe.config.benchmark import Benchmark
 
 GATES: Final = {"LSTM": 4, "GRU": 3}
 ROUNDS: Final = 5

@@ -32,8 +32,9 @@ from autopipe.compiler.library import kernels
 from autopipe.compiler.loops.exact_divisions import protect_module_divisions
 from autopipe.compiler.module_io import save_module
 from autopipe.compiler.tvm_probe import examine
-from autopipe.config import Target, Tuning
 from autopipe.config.schedules import Rule, Schedules
+from autopipe.config.target import Target
+from autopipe.config.tuning import Tuning
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError

@@ -20,7 +20,7 @@ from autopipe.bisection.bisection import BisectedCall, Bisection, Cause
 from autopipe.bisection.reference_values import compute_values
 from autopipe.bisection.slow_kernels import SlowKernels, rank_by_bound, rank_by_reference
 from autopipe.compiler.target import machine
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import ConfigError, StageError, StoreError
 from autopipe.lock.recognize import head, is_package
 from autopipe.processes import call

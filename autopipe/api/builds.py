@@ -10,8 +10,9 @@ from typing import Final
 
 from autopipe.api import flow
 from autopipe.artifacts.benchmark import BenchmarkReport
-from autopipe.config import Pipeline, Target
 from autopipe.config.load import load_builds
+from autopipe.config.pipeline import Pipeline
+from autopipe.config.target import Target
 from autopipe.errors import ConfigError
 from autopipe.lock.file import lock_of
 from autopipe.pipeline.events import (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError
 from autopipe.pipeline.history import History
 from autopipe.store.locks import FOR_EVER

@@ -7,7 +7,7 @@ compares code has to be switched off, or to have been done before.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.environment.toolchain import is_foreign, machine_of, require_linker
 from autopipe.errors import ConfigError
 from autopipe.pipeline.forecast import Outlook

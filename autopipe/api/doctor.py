@@ -12,7 +12,8 @@ import psutil
 
 from autopipe import extensions, libraries
 from autopipe.compiler import tvm_probe
-from autopipe.config import Pipeline, Target
+from autopipe.config.pipeline import Pipeline
+from autopipe.config.target import Target
 from autopipe.config.tuning import Measure
 from autopipe.environment.environment import requirement
 from autopipe.environment.toolchain import linker

@@ -15,7 +15,7 @@ from autopipe.config.tuning import Reach
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.farm import certificates
 from autopipe.farm.farm import Farm, FarmWorker
-from autopipe.farm.worker import Joining
+from autopipe.farm.joining import Joining
 from autopipe.report.units import plural
 
 __all__ = [

@@ -12,8 +12,8 @@ from autopipe.api.evidence import Evidence
 from autopipe.api.next_step import name_bisect
 from autopipe.api.publish import publish
 from autopipe.compiler.tvm_probe import examine
-from autopipe.config import Pipeline
 from autopipe.config.load import load
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.environment import Environment, Host, Stack, describe_tvm_misfit
 from autopipe.environment.facet import Facet
 from autopipe.environment.toolchain import is_foreign

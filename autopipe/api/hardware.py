@@ -10,8 +10,8 @@ from autopipe.backends import BACKENDS
 from autopipe.compiler.codegen.type_bfloat16_operands import PRODUCTS
 from autopipe.compiler.target.cpu import TILES
 from autopipe.compiler.tvm_probe import machine
-from autopipe.config import Frozen, Target
-from autopipe.config.target import Hardware
+from autopipe.config.frozen import Frozen
+from autopipe.config.target import Hardware, Target
 from autopipe.environment.environment import resolve
 from autopipe.errors import ConfigError
 from autopipe.schedules.conditions import Conditions

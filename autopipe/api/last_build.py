@@ -9,8 +9,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
-from autopipe.config import Pipeline
 from autopipe.config.load import load
+from autopipe.config.pipeline import Pipeline
 from autopipe.errors import StoreError
 from autopipe.foreign import MalformedError
 from autopipe.pipeline.explain import changes

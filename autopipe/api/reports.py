@@ -13,8 +13,8 @@ from typing import Final
 
 from autopipe.api.last_build import find_origin
 from autopipe.backends import BACKENDS
-from autopipe.config import Pipeline
 from autopipe.config.load import load
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.environment import device
 from autopipe.errors import AutopipeError, ConfigError, StoreError
 from autopipe.lock.outline import DECISIVE

@@ -14,8 +14,8 @@ from typing import Any, Final
 from autopipe.api.last_build import load_last
 from autopipe.api.reports import attach_origin, describe_pipeline, find_trials
 from autopipe.artifacts.tuning import UNTUNED, TuningResult
-from autopipe.config import Pipeline
 from autopipe.config.load import load_builds
+from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError, StoreError
 from autopipe.lock import file as lock_files
 from autopipe.lock import records as lock_records

@@ -21,7 +21,8 @@ from autopipe.compiler.graph import elementary
 from autopipe.compiler.labels.op_info import carried
 from autopipe.compiler.loops.exact_divisions import protect_module_divisions
 from autopipe.compiler.tasks import task_of, workload
-from autopipe.config import Frozen, Target
+from autopipe.config.frozen import Frozen
+from autopipe.config.target import Target
 from autopipe.errors import ModelError
 from autopipe.measure.timing import use_threads
 from autopipe.schedules.analysis.classes import ClassifiedBlock, classify

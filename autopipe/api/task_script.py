@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pprint import pformat
 
 from autopipe.backends import BACKENDS
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.report.escape import escape
 from autopipe.report.op_info import listing

@@ -19,7 +19,7 @@ from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.benchmarking.conditions import glance
 from autopipe.benchmarking.quota import quota
 from autopipe.benchmarking.rivals import RIVALS, Run
-from autopipe.config import Benchmark
+from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
 from autopipe.processes import call
 from autopipe.store import arrays

@@ -13,7 +13,7 @@ from autopipe.artifacts.benchmark import (
 from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.latency import against
 from autopipe.benchmarking.regression import baseline_of, regression
-from autopipe.config import Gates
+from autopipe.config.gates import Gates
 from autopipe.errors import GateError, SetupError
 
 

@@ -12,7 +12,7 @@ from autopipe.benchmarking.latency import compared, summed
 from autopipe.benchmarking.machine import machine
 from autopipe.benchmarking.rivals import RIVALS
 from autopipe.compiler.step_counter import ReportDone, count_steps
-from autopipe.config import Benchmark
+from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
 
 OURS = "autopipe"

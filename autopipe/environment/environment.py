@@ -16,7 +16,7 @@ from platform import machine, python_version
 from typing import Final, Protocol
 
 from autopipe.backends import BACKENDS
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.environment.caches import caches
 from autopipe.environment.facet import Facet, Facts
 from autopipe.environment.machines import machine_of

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.errors import SetupError
 from autopipe.processes.variables import handed_on
 

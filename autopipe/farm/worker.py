@@ -8,12 +8,12 @@ import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from autopipe.errors import SetupError
 from autopipe.farm import channel
+from autopipe.farm.joining import Joining
 from autopipe.farm.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
 _PAUSE: Final = 2.0
 """Seconds between two attempts to find the scheduler."""
-
-
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """How a worker joins."""
-
-    scheduler: str
-    label: str
-    certificates: str | None = None
-    patience: float = 600.0
-    """Seconds for which it looks for a scheduler that is not there."""
 
 
 def serve(joining: Joining, tell: Callable[[str], None]) -> None:

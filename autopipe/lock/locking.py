@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.artifacts.tuning import TuningResult
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, LockError, StoreError

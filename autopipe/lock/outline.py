@@ -9,7 +9,7 @@ from typing import Any, Final, TypeGuard
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.signature import LIBRARIES
 from autopipe.artifacts.tuning import TuningResult
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.config.problem import shown
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet, Facts

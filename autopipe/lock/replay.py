@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.errors import LockError
 from autopipe.pipeline.stage import Context, Need, Stage

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from autopipe.artifacts.tuning import TuningReport, TuningResult
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
 from autopipe.stages.tune import TuneStage

@@ -22,7 +22,7 @@ from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.target.target import tvm_target
 from autopipe.compiler.tvm_probe import Emit, examine
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.environment.caches import SYSTEM_FOLDER, read_line, read_sizes
 from autopipe.environment.environment import resolve
 from autopipe.measure import machine_kernels as kernels

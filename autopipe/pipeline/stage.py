@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
-from autopipe.config import Frozen, Pipeline
+from autopipe.config.frozen import Frozen
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
 from autopipe.store.artifact import Kind

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate, Outcome
 from autopipe.artifacts.verification import Verification
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.pipeline.events import (
     Event,
     Measured,

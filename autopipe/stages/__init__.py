@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.pipeline.stage import Stage
 from autopipe.stages.benchmark import BenchmarkStage
 from autopipe.stages.build import BuildStage

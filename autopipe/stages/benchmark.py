@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from autopipe.backends import DEVICES
 from autopipe.benchmarking.baseline import Baseline, load
-from autopipe.config import Benchmark, Gates, Pipeline
+from autopipe.config.benchmark import Benchmark
+from autopipe.config.gates import Gates
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError
 from autopipe.pipeline.counted import Watch

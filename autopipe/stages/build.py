@@ -15,7 +15,7 @@ from autopipe.artifacts.model_nodes import KernelFunction, LibraryNodes, ModelNo
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
 from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, TuningResult
 from autopipe.backends import of_target
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
 from autopipe.libraries import LIBRARIES, versions

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
-from autopipe.config import Pipeline
 from autopipe.config.dimension import Dimension
 from autopipe.config.format_name import FormatName
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.formats import FORMATS
 from autopipe.pipeline.counted import Watch

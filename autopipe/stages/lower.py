@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
-from autopipe.config import Fusion, Pipeline
 from autopipe.config.dimension import Dimension, likely
+from autopipe.config.fusion import Fusion
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage

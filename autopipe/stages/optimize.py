@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from autopipe.artifacts.model import ImportedModel
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage

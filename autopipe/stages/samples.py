@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autopipe.artifacts.signature import Port
-from autopipe.config import Pipeline
 from autopipe.config.dimension import Dimension, named_in
 from autopipe.config.model import Input
+from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError
 
 

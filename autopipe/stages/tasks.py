@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
-from autopipe import config
+from autopipe.config.pipeline import Pipeline
+from autopipe.config.tasks import Tasks
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
 from autopipe.pipeline.counted import Watch
@@ -24,16 +25,16 @@ class TasksStage(Stage, frozen=True):
     needs: ClassVar[dict[str, Need]] = {"lower": Need(Kind.LOWERED)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
 
-    filters: config.Tasks
+    filters: Tasks
     """Which tasks are kept."""
 
     @classmethod
-    def of(cls, pipeline: config.Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
+    def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
         """Take the filters of the pipeline; what becomes of what they keep is not theirs.
 
         Where nothing is tuned they may leave no task.
         """
-        changes = {name: getattr(config.Tasks(), name) for name in _LATER}
+        changes = {name: getattr(Tasks(), name) for name in _LATER}
         if pipeline.tuning is None:
             changes["allow_empty"] = True
         return cls(filters=pipeline.tasks.model_copy(update=changes))

@@ -5,10 +5,10 @@ from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal, Self
 
-from autopipe.config import Pipeline, Tuning
+from autopipe.config.pipeline import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.config.tasks import Judge
-from autopipe.config.tuning import Reach
+from autopipe.config.tuning import Reach, Tuning
 from autopipe.environment.facet import Facet
 from autopipe.errors import TargetError
 from autopipe.pipeline.events import Warn

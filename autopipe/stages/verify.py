@@ -5,7 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar, Self
 
-from autopipe.config import Pipeline, Verify
+from autopipe.config.pipeline import Pipeline
+from autopipe.config.verify import Verify
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Measured, Warn

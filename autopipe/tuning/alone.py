@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import tvm
 
-from autopipe import config, extensions
+from autopipe import extensions
 from autopipe.artifacts.tuning import BestRecord, TuningResult
 from autopipe.compiler.labels.op_info import carried, described
 from autopipe.compiler.module_io import load_module, save_json, save_module
 from autopipe.compiler.target import machine
 from autopipe.compiler.tasks import task_of, workload
 from autopipe.config.schedules import Rule, Schedules
+from autopipe.config.tuning import Tuning
 from autopipe.environment.facet import Facet
 from autopipe.errors import ModelError
 from autopipe.pipeline.events import Event
@@ -55,14 +56,14 @@ def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[s
     extensions.check()
     machine.check(ctx.facts[Facet.TARGET])
     rule = Rule.model_validate_json(argument["rule"])
-    tuning = _in_time(config.Tuning.model_validate_json(argument["tuning"]), end - monotonic())
+    tuning = _in_time(Tuning.model_validate_json(argument["tuning"]), end - monotonic())
     policy = Policy((rule,), Schedules().fallback)
     fast = argument["fast_algorithms"]
     tune(TuningPlan(tuning, policy, "round_robin", fast), ctx)
     return _outcome(task, ctx, Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=fast), end)
 
 
-def _in_time(tuning: config.Tuning, seconds: float) -> config.Tuning:
+def _in_time(tuning: Tuning, seconds: float) -> Tuning:
     """Return section `tuning` with a budget that ends before an answer is due."""
     if math.isinf(seconds):
         return tuning

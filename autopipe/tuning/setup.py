@@ -13,9 +13,8 @@ import tvm
 from autopipe.backends import of_target
 from autopipe.compiler import module_io
 from autopipe.compiler.labels.op_info import described
-from autopipe.config import Tuning
 from autopipe.config.tasks import Judge
-from autopipe.config.tuning import Reach
+from autopipe.config.tuning import Reach, Tuning
 from autopipe.environment.facet import Facet
 from autopipe.environment.toolchain import Linker
 from autopipe.measure.turn import Turn

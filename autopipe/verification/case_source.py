@@ -8,8 +8,8 @@ from typing import Final
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library import samples
-from autopipe.config import Verify
 from autopipe.config.dimension import Sizes, ends, likely
+from autopipe.config.verify import Verify
 from autopipe.errors import ConfigError
 from autopipe.verification.inputs import Case, cases, draw, redrawn, specials
 from autopipe.verification.limits import input_limits

@@ -11,7 +11,7 @@ from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.promises import NAN, OutputPromises
 from autopipe.artifacts.verification import CheckedCase, Verification
 from autopipe.compiler.step_counter import ReportDone, count_steps, count_with, report_each
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import ConfigError, StageError, WrongBuildError
 from autopipe.pipeline.counted import Watch
 from autopipe.verification import doubts, reference

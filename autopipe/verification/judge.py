@@ -7,7 +7,7 @@ import numpy as np
 
 from autopipe.artifacts.promises import COMMON_CASES, OutputPromises
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import StageError
 from autopipe.verification import rows
 from autopipe.verification.compare import (

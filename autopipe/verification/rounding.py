@@ -17,7 +17,7 @@ import numpy as np
 
 from autopipe.artifacts.library import SHORT
 from autopipe.artifacts.model import ImportedModel
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import GateError
 from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.inputs import Case

@@ -14,7 +14,7 @@ from autopipe import auto_schedule, hardware, load_scheduled
 from autopipe.api.hardware import conditions
 from autopipe.api.scheduled import ContenderSummary, Scheduled
 from autopipe.compiler.graph import elementary
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.errors import ConfigError, ModelError, StoreError, TargetError
 from autopipe.measure import build
 from autopipe.pipeline.isolate import Late

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from autopipe.api.doctor import Diagnosis, diagnose
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.cuda import Gpu
 from autopipe.errors import SetupError
 from autopipe.pipeline.isolate import Bug, Killed, Zygote

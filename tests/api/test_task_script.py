@@ -11,7 +11,8 @@ from tvm import te
 import autopipe
 from autopipe.api.task_script import Loops, file_name, reproducer
 from autopipe.compiler.tasks import workload
-from autopipe.config import Pipeline, Target
+from autopipe.config.pipeline import Pipeline
+from autopipe.config.target import Target
 from autopipe.environment.environment import resolve
 from autopipe.errors import ModelError
 from autopipe.pipeline.events import TuningProgress, Warn

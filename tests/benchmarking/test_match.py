@@ -17,7 +17,8 @@ from autopipe.benchmarking.gate import hold, measurement
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.benchmarking.match import BenchmarkSetup, play
 from autopipe.compiler.step_counter import count_with
-from autopipe.config import Benchmark, Gates
+from autopipe.config.benchmark import Benchmark
+from autopipe.config.gates import Gates
 from autopipe.errors import GateError, SetupError, StageError
 
 CONTENDERS = {"autopipe": Path("library"), "onnxruntime": Path(__file__)}  # which is not read

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.benchmarking.contender import outputs, time_contender
 from autopipe.benchmarking.rivals import RIVALS
-from autopipe.config import Benchmark
+from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
 from autopipe.store import arrays
 

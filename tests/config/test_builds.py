@@ -2,8 +2,8 @@
 
 import pytest
 
-from autopipe.config import Pipeline
 from autopipe.config.load import load, load_builds
+from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError
 from tests.config.conftest import GOOD
 from tests.config.test_schema import errors

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.config.tuning import Reach
 from tests.support.table import each_row
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autopipe.config import Pipeline
 from autopipe.config.load import load
+from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError
 from tests.config.conftest import GOOD
 

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from autopipe.config import Model
+from autopipe.config.model import Model
 from autopipe.config.paths import model_path
 from autopipe.errors import ConfigError
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from autopipe.config import Pipeline
 from autopipe.config.builds import PipelineFile
 from autopipe.config.load import load
+from autopipe.config.pipeline import Pipeline
 from autopipe.config.schema import _tidy, field_table, json_schema, section_keys
 from autopipe.config.sentences import sentences
 from docs.generate import generated, main

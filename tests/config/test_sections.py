@@ -3,8 +3,11 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from autopipe.config import Benchmark, Layout, Schedules, Verify
+from autopipe.config.benchmark import Benchmark
+from autopipe.config.layout import Layout
 from autopipe.config.quantity import Duration, duration
+from autopipe.config.schedules import Schedules
+from autopipe.config.verify import Verify
 from autopipe.formats import FORMATS
 from tests.config.conftest import GOOD
 from tests.support.table import each_row

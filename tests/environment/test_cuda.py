@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.backends import BACKENDS
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.environment import cuda
 from autopipe.environment.cuda import Gpu
 from autopipe.environment.environment import Host, resolve

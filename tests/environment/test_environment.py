@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.config import Target
-from autopipe.config.target import Hardware
+from autopipe.config.target import Hardware, Target
 from autopipe.environment import environment
 from autopipe.environment.caches import caches
 from autopipe.environment.environment import Host, requirement, resolve, version

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.environment import toolchain
 from autopipe.environment.toolchain import Linker, is_foreign, machine_of
 from autopipe.errors import SetupError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autopipe.compiler.tvm_probe import examine
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.farm.bench import known_versions
 from autopipe.stages.tune import TuneStage

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from autopipe import libraries
-from autopipe.config import Target
 from autopipe.config.load import load
+from autopipe.config.target import Target
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, SetupError

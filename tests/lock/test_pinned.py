@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.lock.pinned import contradictions
 from tests.lock.examples import TARGET
 from tests.support.table import each_row

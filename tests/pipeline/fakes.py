@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet, Facts
 from autopipe.errors import GateError, ModelError, SetupError

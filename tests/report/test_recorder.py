@@ -3,7 +3,7 @@ import json
 import pytest
 
 from autopipe.artifacts.library import Rejected
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError, GateError
 from autopipe.pipeline.events import (
     Measured,

@@ -8,7 +8,7 @@ from pathlib import Path
 import tvm
 from tvm import te
 
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
 from autopipe.stages.tune import TuneStage

@@ -15,8 +15,9 @@ import pytest
 from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.benchmarking import conditions, contender, match
 from autopipe.benchmarking.baseline import Baseline
-from autopipe.config import Benchmark, Gates, Pipeline
-from autopipe.config.gates import Regression
+from autopipe.config.benchmark import Benchmark
+from autopipe.config.gates import Gates, Regression
+from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError, GateError, SetupError, StageError
 from autopipe.pipeline.events import Event, Measured, Progress, Warn
 from autopipe.stages.benchmark import BenchmarkStage

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
 from autopipe.pipeline.keys import action

@@ -5,7 +5,7 @@ import json
 import pytest
 import tvm
 
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.stage import Context

@@ -11,7 +11,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from autopipe.artifacts.library import BuiltLibrary, Rejected
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.libraries import LIBRARIES
 from autopipe.packaging import manifest
 from autopipe.stages.package import PackageStage

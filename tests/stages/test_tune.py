@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from autopipe.config import Pipeline, Tuning
+from autopipe.config.pipeline import Pipeline
+from autopipe.config.tuning import Tuning
 from autopipe.environment import environment
 from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError, TargetError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autopipe.compiler.target import cpu
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import ConfigError, GateError, SetupError, StageError, TargetError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.stages.verify import VerifyStage

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from autopipe.api.publish import publish
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.log import Log

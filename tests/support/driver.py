@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 from typing import ClassVar
 
 import autopipe.stages
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind

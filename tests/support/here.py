@@ -4,7 +4,7 @@ import tvm
 
 from autopipe.compiler.target.target import tvm_target
 from autopipe.compiler.tvm_probe import machine
-from autopipe.config import Target
+from autopipe.config.target import Target
 from autopipe.environment.environment import resolve
 
 

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.api import flow
 from autopipe.compiler.library import build as library_build
-from autopipe.config import Verify
 from autopipe.config.load import load
+from autopipe.config.verify import Verify
 from autopipe.environment.facet import Facet
 from autopipe.errors import GateError, TargetError
 from autopipe.pipeline.stage import Context

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters import apply_filters
 from autopipe.tasks.task import Task
 
@@ -30,7 +30,7 @@ class Odd:
     def dropped(self, branch: str, **section: object) -> list[str | None]:
         """Return why its tasks are dropped under a section `tasks`; None for those kept."""
         every = [task for tasks in self.tasks.values() for task in tasks]
-        found = apply_filters(every, config.Tasks.model_validate(section))
+        found = apply_filters(every, Tasks.model_validate(section))
         reasons = {task.index: task.dropped for task in found}
         return [reasons[task.index] for task in self.tasks[branch]]
 

@@ -19,7 +19,7 @@ from tvm.relax import op
 from autopipe.artifacts.model_nodes import ModelNodes
 from autopipe.compiler import lowering, module_io
 from autopipe.compiler.graph.calls import bindings, callee
-from autopipe.config import Pipeline
+from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Context

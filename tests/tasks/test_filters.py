@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe import config
+from autopipe.config.tasks import Heuristics, Tasks
 from autopipe.tasks.filters import FILTERS, apply_filters, nothing_left, tally
 from autopipe.tasks.filters.unmatched import unmatched
 from autopipe.tasks.op_info import Op, OpInfo
@@ -26,7 +26,7 @@ def task(**changes):
 
 
 def reason(changes, **tasks):
-    return apply_filters([task(**changes)], config.Tasks.model_validate(tasks))[0].dropped
+    return apply_filters([task(**changes)], Tasks.model_validate(tasks))[0].dropped
 
 
 def computing(name, **changes):
@@ -145,7 +145,7 @@ def test_the_heaviest_are_chosen_of_what_the_other_filters_leave():
     tasks = [
         task(index=i, share=share, **(SIMPLE if i == 1 else {})) for i, share in enumerate(shares)
     ]
-    section = config.Tasks.model_validate({"heuristics": {"heaviest": 2}})
+    section = Tasks.model_validate({"heuristics": {"heaviest": 2}})
     found = [each.dropped for each in apply_filters(tasks, section)]
     assert found[0] == "not among the heaviest: number 3 of 3 by share, 2 are kept"
     assert found[1] == reason(SIMPLE)
@@ -154,7 +154,7 @@ def test_the_heaviest_are_chosen_of_what_the_other_filters_leave():
 
 def test_order_and_number_of_tasks_stay():
     tasks = [task(index=i, flops=float(10 ** (2 * i))) for i in range(5)]
-    kept = apply_filters(tasks, config.Tasks())
+    kept = apply_filters(tasks, Tasks())
     assert [t.index for t in kept] == [0, 1, 2, 3, 4]
     assert [t.dropped is None for t in kept] == [False, False, True, True, True]
 
@@ -162,7 +162,7 @@ def test_order_and_number_of_tasks_stay():
 def test_where_nothing_is_left_each_filter_says_how_much_it_took_and_what_would_help():
     tasks = apply_filters(
         [task(index=0, **SIMPLE), task(index=1, flops=1.0), task(index=2, flops=2.0)],
-        config.Tasks(),
+        Tasks(),
     )
     assert tally(tasks) == {"small": 2, "simple": 1}
     assert nothing_left(tasks) == (
@@ -175,8 +175,8 @@ def test_where_nothing_is_left_each_filter_says_how_much_it_took_and_what_would_
 
 def test_each_filter_has_a_name_of_its_own_and_a_remedy_in_the_grammar():
     assert len({kind.name for kind in FILTERS}) == len(FILTERS)
-    fields = {f"tasks.{name}" for name in config.Tasks.model_fields}
-    fields |= {f"tasks.heuristics.{name}" for name in config.tasks.Heuristics.model_fields}
+    fields = {f"tasks.{name}" for name in Tasks.model_fields}
+    fields |= {f"tasks.heuristics.{name}" for name in Heuristics.model_fields}
     for kind in FILTERS:
         assert any(word.rstrip(":") in fields for word in kind.remedy.split())
 
@@ -195,12 +195,12 @@ def test_each_filter_has_a_name_of_its_own_and_a_remedy_in_the_grammar():
     ],
 )
 def test_a_pattern_that_matches_nothing_is_told(pattern, says):
-    section = config.Tasks.model_validate({"include": [pattern]})
+    section = Tasks.model_validate({"include": [pattern]})
     found = next(unmatched([task()], section), None)
     assert found is None if says is None else str(found).startswith(says)
 
 
 def test_patterns_of_exclude_are_told_too():
-    section = config.Tasks.model_validate({"exclude": ["nn.conv2d", "softmax"]})
+    section = Tasks.model_validate({"exclude": ["nn.conv2d", "softmax"]})
     (found,) = unmatched([task()], section)
     assert found.startswith("tasks.exclude.1: softmax matches no task")

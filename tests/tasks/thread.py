@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
-from autopipe.config import Tasks
+from autopipe.config.tasks import Tasks
 from tests.tasks.conftest import Odd
 
 

@@ -10,7 +10,7 @@ from autopipe.artifacts.signature import Port, Signature
 from autopipe.artifacts.verification import Verification
 from autopipe.compiler.frontends.onnx.facts.reference import write_reference
 from autopipe.compiler.library.runtime import LoadedModel
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import GateError, WrongBuildError
 from autopipe.verification import judge
 from autopipe.verification.check import find_wrong_case, verify

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from autopipe.artifacts.signature import Port
 from autopipe.compiler.library import runtime
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import GateError, StageError
 from autopipe.verification.check import verify
 from autopipe.verification.contained_build import BuildCrash, ContainedBuild

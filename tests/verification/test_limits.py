@@ -2,7 +2,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.verification.case_source import CaseSource
 from autopipe.verification.limits import input_limits
 from tests.support.table import each_row

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from autopipe.artifacts.signature import Port
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import GateError
 from autopipe.store import arrays
 from autopipe.verification import reference

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.frontends.onnx.facts.reference import write_reference
-from autopipe.config import Verify
+from autopipe.config.verify import Verify
 from autopipe.errors import GateError
 from autopipe.verification.check import verify
 from autopipe.verification.contained_build import ContainedBuild

@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.signature import Port, Signature, SizedLibrary
-from autopipe.config import Verify
 from autopipe.config.dimension import Dimension
+from autopipe.config.verify import Verify
 from autopipe.errors import ConfigError, GateError, ModelError, StageError
 from autopipe.verification.check import verify
 from autopipe.verification.contained_build import ContainedBuild

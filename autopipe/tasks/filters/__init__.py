@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.filters.dynamic import Dynamic
 from autopipe.tasks.filters.excluded import Excluded
@@ -35,7 +35,7 @@ FILTERS: Final[tuple[type[Filter], ...]] = (
 """Applied in this order; the first reason is the one that is told."""
 
 
-def apply_filters(tasks: Sequence[Task], section: config.Tasks) -> list[Task]:
+def apply_filters(tasks: Sequence[Task], section: Tasks) -> list[Task]:
     """Return the same tasks, each dropped one with its reason."""
     found = list(tasks)
     for task_filter in [made for kind in FILTERS if (made := kind.of(section))]:

@@ -4,8 +4,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from autopipe import config
 from autopipe.config.frozen import Frozen
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.task import Task
 
 
@@ -19,7 +19,7 @@ class Filter(Frozen, frozen=True):
 
     @classmethod
     @abstractmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:
+    def of(cls, tasks: Tasks) -> Self | None:
         """Return the filter that the section asks for, or None if it is switched off."""
 
     @abstractmethod

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final, Self
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
@@ -20,7 +20,7 @@ class Dynamic(Filter, frozen=True):
     remedy: ClassVar[str] = "tasks.heuristics.drop_dynamic: false"
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls() if tasks.heuristics and tasks.heuristics.drop_dynamic else None
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: D102 - as in Filter

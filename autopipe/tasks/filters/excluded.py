@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from autopipe import config
 from autopipe.config.match import Match
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.matching import matches
 from autopipe.tasks.task import Task
@@ -20,7 +20,7 @@ class Excluded(Filter, frozen=True):
     """Patterns of which none may match."""
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls(patterns=tasks.exclude) if tasks.exclude else None
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102

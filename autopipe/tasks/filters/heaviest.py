@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.task import Task
 
@@ -18,7 +18,7 @@ class Heaviest(Filter, frozen=True):
     """How many tasks are kept."""
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         count = tasks.heuristics and tasks.heuristics.heaviest
         return None if count is None else cls(count=count)
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.task import Task
 
@@ -16,7 +16,7 @@ class Idle(Filter, frozen=True):
     remedy: ClassVar[str] = "tasks.heuristics.drop_idle: false"
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls() if tasks.heuristics and tasks.heuristics.drop_idle else None
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102

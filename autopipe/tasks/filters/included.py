@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from autopipe import config
 from autopipe.config.match import Match
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.matching import matches
 from autopipe.tasks.task import Task
@@ -20,7 +20,7 @@ class Included(Filter, frozen=True):
     """Patterns of which one has to match."""
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return None if Match() in tasks.include else cls(patterns=tasks.include)
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.task import Task
 
@@ -18,7 +18,7 @@ class Light(Filter, frozen=True):
     """Bytes that all arguments of a call have to have."""
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls(least=tasks.heuristics.min_bytes) if tasks.heuristics else None
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import ClassVar, Final, Self
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.task import Task
 
@@ -22,7 +22,7 @@ class Opaque(Filter, frozen=True):
     remedy: ClassVar[str] = "tasks.heuristics.drop_opaque: false"
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls() if tasks.heuristics and tasks.heuristics.drop_opaque else None
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.task import Task
 
@@ -18,7 +18,7 @@ class Short(Filter, frozen=True):
     """Ops that a simple task has to have."""
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         least = tasks.heuristics and tasks.heuristics.min_injective_ops
         return None if least is None else cls(least=least)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from autopipe import config
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
 from autopipe.tasks.task import Task
 
@@ -15,7 +15,7 @@ class Simple(Filter, frozen=True):
     remedy: ClassVar[str] = "tasks.include_simple_task: true"
 
     @classmethod
-    def of(cls, tasks: config.Tasks) -> Self | None:  # noqa: D102 - as in Filter
+    def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return None if tasks.include_simple_task else cls()
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from autopipe import config
 from autopipe.config.match import Match
+from autopipe.config.schedules import Schedules
 from autopipe.config.suggestion import closest
+from autopipe.config.tasks import Tasks
 from autopipe.tasks.matching import matches
 from autopipe.tasks.task import Task
 
 
-def unmatched(tasks: Sequence[Task], section: config.Tasks) -> Iterator[str]:
+def unmatched(tasks: Sequence[Task], section: Tasks) -> Iterator[str]:
     """Yield a sentence for each pattern of `include` and `exclude` that matches no task."""
     for field, patterns in (("include", section.include), ("exclude", section.exclude)):
         for position, pattern in enumerate(patterns):
@@ -18,7 +19,7 @@ def unmatched(tasks: Sequence[Task], section: config.Tasks) -> Iterator[str]:
                 yield f"tasks.{field}.{position}: {pattern} matches no task{_meant(pattern, tasks)}"
 
 
-def idle_rules(tasks: Sequence[Task], section: config.Schedules) -> Iterator[str]:
+def idle_rules(tasks: Sequence[Task], section: Schedules) -> Iterator[str]:
     """Yield a sentence for each rule of `schedules` that is for no task, whatever its share."""
     for position, rule in enumerate(section.rules):
         pattern = rule.match
