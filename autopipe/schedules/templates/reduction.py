@@ -72,7 +72,7 @@ _PLANES: Final = 16
 """Planes that are enough to divide among threads."""
 
 _START: Final = 12_000.0
-"""Cycles that two threads must save: half of the work that pays in `effort`."""
+"""Cycles that two threads must save, for a second one to be started and waited for."""
 
 
 @dataclass(frozen=True, slots=True)
