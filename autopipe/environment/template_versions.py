@@ -25,8 +25,7 @@ TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "sequence": "2.0",
     "tile_product": "3.0",
     "tiled_reduction": "2.0",
-    "transpose": "1.0",
-    "turned": "1.0",
+    "transpose": "2.0",
     "window": "1.1",
     "winograd": "1.0",
 }

@@ -1,21 +1,30 @@
 """Describes a function without reductions by strides: how far each tensor moves with each loop.
 
 Axes of the output are cut where a read divides them, and neighbours are one where all tensors move
-on evenly, so that there are as few loops as can be.
+on evenly, so that there are as few loops as can be. With dynamic sizes an axis is never cut.
 
 Example: y[c, h, w] = x[h, w, c] + b[c] of [21, 257, 257] has two loops: 21 and 66049, as h and w
 are one in y and in x. They move y by 66049 and 1, x by 1 and 21, b by 1 and 0.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tvm.ir import TensorLoad
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad, Var
 from tvm.s_tir import SBlock
+from tvm.sym import Analyzer, detect_linear_equation
 
-from autopipe.schedules.analysis.expressions import loads_of
+from autopipe.schedules.analysis.blocks import (
+    Extent,
+    extent_of,
+    is_static,
+    lengths_of,
+    product_of,
+    simplified,
+)
+from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
 from autopipe.schedules.analysis.movement import AxisPiece, movement, offset_of
 
 
@@ -24,9 +33,9 @@ class StridedRead:
     """A load and how it moves."""
 
     load: TensorLoad
-    base: int
+    base: Extent
     """Where in memory it begins, counted in elements."""
-    strides: tuple[int, ...]
+    strides: tuple[Extent, ...]
     """Elements for one step of each loop."""
 
 
@@ -34,8 +43,8 @@ class StridedRead:
 class StridedLoops:
     """Loops over the output of a block, in the order in which it lies in memory."""
 
-    extents: tuple[int, ...]
-    written: tuple[int, ...]
+    extents: tuple[Extent, ...]
+    written: tuple[Extent, ...]
     """Elements of the output for one step of each loop; the last is 1."""
     reads: tuple[StridedRead, ...]
 
@@ -47,8 +56,10 @@ class StridedLoops:
 def strided(block: SBlock) -> StridedLoops | None:
     """Return the loops of a block.
 
-    None where a tensor does not move evenly, the value hangs on an index itself, or nothing moves.
+    None where a tensor does not move evenly, the value depends on an index, or nothing moves.
     """
+    if not is_static(block):
+        return _dynamic(block)
     found = movement(block)
     if found is None or 0 in found.extents or found.parts or found.indexed or found.elsewhere:
         return None
@@ -59,17 +70,47 @@ def strided(block: SBlock) -> StridedLoops | None:
     if not loads or len(offsets) < len(loads):
         return None
     cut = _cut(found.extents, [pieces for _, pieces in offsets])
-    return None if cut is None else _joined(cut, loads, offsets)
+    return None if cut is None else _joined(cut, loads, [base for base, _ in offsets])
+
+
+def _dynamic(block: SBlock) -> StridedLoops | None:
+    """Return the loops of a block with dynamic sizes, whose indices must be linear."""
+    store, axes, lengths = block.body, [axis.var for axis in block.iter_vars], lengths_of(block)
+    if not isinstance(store, tirx.BufferStore) or not all(map(Expr.same_as, store.indices, axes)):
+        return None
+    if not all(map(_are_equal, map(extent_of, store.buffer.shape), lengths)):
+        return None
+    value = substitute(store.value, [], lambda load: tirx.const(0, load.source.dtype))
+    loads = loads_of(store.value)
+    moves = [_linear(load, axes) for load in loads]
+    offsets = [move for move in moves if move is not None]
+    if not loads or len(offsets) < len(loads) or any(occurrences(value, axis) for axis in axes):
+        return None
+    cut = [
+        (length, [strides[at] for _, strides in offsets])
+        for at, length in enumerate(lengths)
+        if length != 1
+    ]
+    return _joined(cut, loads, [base for base, _ in offsets])
+
+
+def _linear(load: TensorLoad, axes: Sequence[Var]) -> tuple[Extent, list[Extent]] | None:
+    """Return where a load begins, and how far it moves with each axis; None if not evenly."""
+    flat = tirx.const(0, axes[0].ty.dtype)
+    for index, extent in zip(load.indices, load.source.shape, strict=True):
+        flat = flat * extent + index
+    steps = [simplified(extent_of(step)) for step in detect_linear_equation(flat, axes)]
+    return (steps[-1], steps[:-1]) if steps else None
 
 
 def _cut(
     extents: Sequence[int], reads: Sequence[Sequence[AxisPiece]]
-) -> list[tuple[int, list[int]]] | None:
+) -> list[tuple[Extent, list[Extent]]] | None:
     """Cut axes where reads do; None where one read's cut is no multiple of another's.
 
     Of each piece: its extent, and the stride of each read.
     """
-    found = []
+    found: list[tuple[Extent, list[Extent]]] = []
     for axis, extent in enumerate(extents):
         own = [[piece for piece in read if piece.axis == axis] for read in reads]
         cuts = {1, extent}
@@ -93,24 +134,31 @@ def _stride(pieces: Sequence[AxisPiece], lower: int, upper: int) -> int:
 
 
 def _joined(
-    cut: Sequence[tuple[int, list[int]]],
+    cut: Sequence[tuple[Extent, list[Extent]]],
     loads: Sequence[TensorLoad],
-    offsets: Sequence[tuple[int, Sequence[AxisPiece]]],
+    bases: Sequence[Extent],
 ) -> StridedLoops:
     """Make one loop of neighbours that all tensors move through evenly."""
-    loops: list[tuple[int, list[int]]] = []
+    loops: list[tuple[Extent, list[Extent]]] = []
     for extent, strides in reversed(cut):
-        if loops and [s * loops[-1][0] for s in loops[-1][1]] == strides:
-            loops[-1] = (loops[-1][0] * extent, loops[-1][1])
+        inner, steps = loops[-1] if loops else (1, [])
+        if loops and all(map(_are_equal, [step * inner for step in steps], strides)):
+            loops[-1] = (inner * extent, steps)
         else:
             loops.append((extent, strides))
     loops.reverse()
     extents = [extent for extent, _ in loops]
     return StridedLoops(
         extents=tuple(extents),
-        written=tuple(math.prod(extents[at + 1 :]) for at in range(len(extents))),
+        written=tuple(product_of(extents[at + 1 :]) for at in range(len(extents))),
         reads=tuple(
             StridedRead(load, base, tuple(strides[at] for _, strides in loops))
-            for at, (load, (base, _)) in enumerate(zip(loads, offsets, strict=True))
+            for at, (load, base) in enumerate(zip(loads, bases, strict=True))
         ),
     )
+
+
+def _are_equal(one: Extent, other: Extent) -> bool:
+    if isinstance(one, int) and isinstance(other, int):
+        return one == other
+    return bool(Analyzer().can_prove_equal(one, other))

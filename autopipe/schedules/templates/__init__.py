@@ -26,7 +26,6 @@ from autopipe.schedules.templates.template import AnyTemplate
 from autopipe.schedules.templates.tile_product import TILE_PRODUCT
 from autopipe.schedules.templates.tiled_reduction import TILED_REDUCTION
 from autopipe.schedules.templates.transpose import TRANSPOSE
-from autopipe.schedules.templates.turned import TURNED
 from autopipe.schedules.templates.window import WINDOW
 from autopipe.schedules.templates.winograd import WINOGRAD
 
@@ -44,8 +43,7 @@ TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
     TILED_REDUCTION,  # tiles reuse what they read; `row_reduction` and `reduction` read it again
     ROWS,  # odd rows and functions; others are left to `row_reduction` by `is_asked_last`
     ROW_REDUCTION,  # does a row while it is in the cache; `reduction` does one block at a time
-    TURNED,  # transposes of any sides; `transpose` needs sides that vectors divide
-    TRANSPOSE,  # squares; `elementwise` would read a line of memory for each element
+    TRANSPOSE,  # blocks in registers; `elementwise` would read a line for each element
     ELEMENTWISE,  # all other functions of static sizes that reduce nothing
     OPEN_MOVEMENT,  # the same for dynamic sizes, so the place does not matter
     REDUCTION,  # any single reduction that the templates above leave

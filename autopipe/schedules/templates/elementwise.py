@@ -4,7 +4,7 @@ It serves chains of elementwise ops, broadcasts, slices, padding, concatenation,
 lookups. The output is written in vectors. A condition on the last axis is taken out of the inner
 loop: that loop is unrolled until the condition is constant in each part. Where the last axis is
 short and unrolled itself, the loop around it is written once for each part. Functions that read
-across memory are for the templates `turned` and `transpose`.
+across memory are for template `transpose`.
 
 Rows that are read in steps, or divided, are written in nested loops over planes, rows and columns:
 dilations, repeats, enlarged images, space to depth and the like. A row index that is taken apart

@@ -1,42 +1,35 @@
-"""Template for functions of open sizes that reduce nothing: elementwise work, joins, transposes.
+"""Template for functions of dynamic sizes that reduce nothing: elementwise work, joins, copies.
 
-It does what `elementwise` and `transpose` do to static functions, but writes the loops itself: no
-number of elements in a vector or a tile divides an open size.
+It does what `elementwise` does to static functions, but writes the loops itself: no number of
+elements in a vector divides a dynamic size.
 
-Examples, with vectors of 16:
+Example, with vectors of 16:
 
     for row in parallel(height):                        # y = relu(x), [1, height, width, 3]
         for step in range(width * 3 // 16):             # the last two axes are as good as one
             y[row, 16 * step : 16 * step + 16] = relu(x[row, 16 * step : 16 * step + 16])
         for rest in range(width * 3 % 16):
             ...                                         # one element after the other
-
-    for row, tile in parallel(height, (width + 7) // 8):     # NHWC to NCHW, `width` at least 8
-        w = min(8 * tile, width - 8)                         # the last tile overlaps
-        for c in range(channels / 8):
-            y[8 * c : 8 * c + 8, row, w : w + 8] = x[row, w : w + 8, 8 * c : 8 * c + 8]
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import tvm
 from tvm.ir import Expr
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import (
     Extent,
     enough,
     lengths_of,
     number_of,
-    parts_of,
     product_of,
 )
 from autopipe.schedules.analysis.expressions import (
@@ -51,15 +44,9 @@ from autopipe.schedules.analysis.movement import AxisPiece, combined, innermost,
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, rewrite
 from autopipe.schedules.templates.template import Template
-from autopipe.schedules.templates.transpose import SHORT, TRANSPOSE
-
-"""Static functions are for `elementwise` and `transpose`, which are tuned."""
 
 _ROWS: Final = 16
 """Iterations of the outer loops that are enough to divide among threads."""
-
-_SIDE: Final = 8
-"""Elements along a side of a tile of a transpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +61,6 @@ class OpenMovement:
     """Extents into which conditions divide the last axis, as in a concatenation; () without."""
     tail: int
     """Number of last axes that are as good as one."""
-    along: int | None
-    """Axis of the output along which a read is contiguous, if it is not the last; else None."""
-    interleaved: bool
-    """Whether that axis or the last one is so short that LLVM can interleave along the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +69,6 @@ class MovementVectors:
 
     width: int
     """Elements in a vector where memory is read in order."""
-    side: int
-    """Elements along a side of a tile where it is not."""
 
 
 class OpenMovementTemplate(Template[OpenMovement, MovementVectors]):
@@ -103,26 +84,14 @@ class OpenMovementTemplate(Template[OpenMovement, MovementVectors]):
         movement = recognize(sch)
         if movement is None:
             return None
-        crossing, extents = TRANSPOSE.match(sch), movement.extents
-        if not all(_evenly(read, extents) for read in movement.reads):
+        if not all(_evenly(read, movement.extents) for read in movement.reads):
             return None  # enlarged images, say: LLVM does better without vectors
-        along, interleaved = None, False
-        if crossing is not None:
-            inner, outer = crossing.inner, crossing.along
-            if (inner.extent, outer.extent) == (extents[-1], extents[outer.axis]):
-                along, interleaved = outer.axis, crossing.interleaved
-        return OpenMovement(
-            extents, movement.bits, movement.parts, movement.tail, along, interleaved,
-        )  # fmt: skip
+        return OpenMovement(movement.extents, movement.bits, movement.parts, movement.tail)
 
     def settings(self, match: OpenMovement, hardware: HardwareParams) -> Iterator[MovementVectors]:
         """Yield vectors of one and two registers and half of one, and tiles of three sizes."""
         lanes = hardware.lanes(match.bits)
-        crossed = match.along is not None and not match.interleaved
-        for width in (lanes, 2 * lanes, lanes // 2):
-            if width:
-                for side in (_SIDE, 2 * _SIDE, _SIDE // 2) if crossed else (1,):
-                    yield MovementVectors(width, side)
+        yield from (MovementVectors(width) for width in (lanes, 2 * lanes, lanes // 2) if width)
 
     def fill(self, match: OpenMovement, hardware: HardwareParams) -> MovementVectors:
         """Return the knobs for a processor, without measuring."""
@@ -167,21 +136,9 @@ class _MovementLoops:
     def write(self) -> None:
         """Write the loops, in parallel where that pays. An IRBuilder must be open."""
         for parallel in either(enough(self.lengths, ELEMENTS, self.known)):
-            replace(self, parallel=parallel).in_some_order()
+            replace(self, parallel=parallel).in_order()
 
-    def in_some_order(self) -> None:
-        """Write the loops in the order that suits the function."""
-        along, last = self.match.along, len(self.lengths) - 1
-        if along is None:
-            self._in_order()
-            return
-        short = [axis for axis in (last, along) if self._is_short(axis)]
-        if self.match.interleaved and short:
-            self._interleaved(short[0], along if short[0] == last else last)
-        else:
-            self._crossed(along, last)
-
-    def _in_order(self) -> None:
+    def in_order(self) -> None:
         """Write vectors along the last axes, in parallel over the first ones."""
         lengths, first = self.lengths, len(self.lengths) - self._tail()
         if self.match.parts and not isinstance(lengths[-1], int):
@@ -192,59 +149,6 @@ class _MovementLoops:
                 for element in elements(part, self.knobs.width, self._number):
                     self._store([*place.values(), *unfold(lengths[first:], start + element)])
                 start += part if isinstance(part, int) else 0
-
-    def _interleaved(self, short: int, long: int) -> None:
-        """Write a short axis unrolled inside the loop over a long one."""
-        others = [axis for axis in range(len(self.lengths)) if axis not in (short, long)]
-        with (
-            self._rows(others) as place,
-            T.serial(*self._range(self.lengths[long])) as place[long],
-            T.unroll(*self._range(self.lengths[short])) as place[short],
-        ):
-            self._store([place[axis] for axis in sorted(place)])
-
-    def _crossed(self, along: int, last: int) -> None:
-        """Write tiles, and single elements where a size is too small for a tile."""
-        sides = {}
-        for axis in (along, last):
-            length = self.lengths[axis]
-            sides[axis] = (
-                min(length, self.knobs.side) if isinstance(length, int) else self.knobs.side
-            )
-        checks = [
-            self.lengths[axis] >= side
-            for axis, side in sides.items()
-            if not isinstance(self.lengths[axis], int)
-            and not is_at_least(self.lengths[axis], side, self.known)
-        ]
-        if not checks:
-            self._tiles(sides)
-            return
-        for fits in either(tvm.tirx.all(*checks)):
-            self._tiles(sides if fits else dict.fromkeys(sides, 1))
-
-    def _tiles(self, sides: Mapping[int, int]) -> None:
-        """Write the loops over tiles; the last tile along an axis overlaps the one before it.
-
-        `sides` are those of a tile, by axis: the one along which a read is contiguous, then the
-        last one.
-        """
-        along, last = sides
-        others = [axis for axis in range(last) if axis != along]
-        bands, strips = (parts_of(self.lengths[axis], side) for axis, side in sides.items())
-        with self._jobs([*(self.lengths[axis] for axis in others), bands]) as (*index, band):
-            place = dict(zip(others, index, strict=True))
-            with T.serial(*self._range(strips)) as strip:
-                first = {
-                    axis: T.Bind(tvm.tirx.min(at * side, self._number(self.lengths[axis] - side)))
-                    for (axis, side), at in zip(sides.items(), (band, strip), strict=True)
-                }
-                with (
-                    T.unroll(*self._range(sides[along])) as step,
-                    T.vectorized(*self._range(sides[last])) as lane,
-                ):
-                    place[along], place[last] = first[along] + step, first[last] + lane
-                    self._store([place[axis] for axis in sorted(place)])
 
     @contextmanager
     def _rows(self, axes: Sequence[int]) -> Iterator[dict[int, Expr]]:
@@ -291,10 +195,6 @@ class _MovementLoops:
 
     def _is_fixed(self, axis: int) -> bool:
         return isinstance(self.lengths[axis], int)
-
-    def _is_short(self, axis: int) -> bool:
-        length = self.lengths[axis]
-        return isinstance(length, int) and length <= SHORT
 
     def _range(self, length: Extent) -> tuple[Expr, Expr]:
         return self._number(0), self._number(length)

@@ -1,175 +1,198 @@
-"""Template for functions that read memory along one axis and write it along another one.
+"""Template for transposes of any sides, static or dynamic, and elementwise work around them.
 
-It serves transposes, changes of layout, channel shuffles, and elementwise ops fused with them. If
-one of the two axes is short, the loop over it is unrolled inside the loop over the other one, and
-LLVM makes interleaved loads or stores of it. Otherwise the output is written in tiles: a tile is
-read in vectors, and the cache lines it writes stay in the cache until they are full.
+It serves functions that read some tensor along one loop and write along another one: changes of
+layout and channel shuffles, too. A block is read in rows, as vectors, which are shuffled with each
+other until they hold columns; these are written. Where a side is no multiple of a block, the last
+block begins so early that it is whole: what two blocks share is written twice, to the same bits.
+Where a side is shorter than any block, the loop over it is unrolled inside the loop over the other
+one, and LLVM interleaves loads or stores.
 
-Examples:
-    for i, j in grid(128, 64): y[i, j] = x[j, i]          # a transpose: neither axis is short
-    for tile in range(16 * 8):                            # after: tiles of 8 x 8
-        i, j = tile // 8 * 8, tile % 8 * 8
-        for b in range(8):
-            y[i : i + 8, j + b] = x[j + b, i : i + 8]     # 8 neighbours read as one vector
+Example: y[i, j] = x[j, i], with x of [66049, 21] floats, in blocks of 4 columns of 8 rows.
 
-    # NHWC [1, 56, 56, 3] to NCHW: the three channels are unrolled, LLVM loads them interleaved
-    for h, w in grid(56, 56):
-        y[0, 0, h, w], y[0, 1, h, w], y[0, 2, h, w] = x[0, h, w, 0:3]
+    for tile in parallel(4129):                           # two blocks of rows: lines of 64 bytes
+        for p, q in grid(6, 2):
+            i, j = min(4 * p, 17), min(16 * tile + 8 * q, 66041)
+            for h in range(4):                            # unrolled: a vector of two rows
+                r[h] = x[j + h, i : i + 4], x[j + 4 + h, i : i + 4]
+            r = zip(r[0], r[2]), zip(r[1], r[3])          # in halves: a0 c0 a1 c1 | e0 g0 e1 g1
+            r = zip(r[0], r[1]), zip(r[2], r[3])          #            a0 b0 c0 d0 | e0 f0 g0 h0
+            for h in range(4):
+                y[i + h, j : j + 8] = r[h]
+
+Example: an image [224, 224, 3] to planes.
+
+    for part in parallel(25):
+        for pixel in range(min(2048, 50176 - 2048 * part)):
+            for c in range(3):                            # unrolled
+                y[c, 2048 * part + pixel] = x[2048 * part + pixel, c]
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tvm.s_tir import Schedule
-from tvm.s_tir.schedule import LoopRV
+import tvm
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock, Schedule, ScheduleError
 
+from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined, innermost, recognize
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.analysis.movement import combined, recognize
+from autopipe.schedules.analysis.strides import StridedLoops, strided
+from autopipe.schedules.cost import threads_pay
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import ELEMENTS, spread
+from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.templates.template import Template
+from autopipe.schedules.tiling.transposed_blocks import (
+    TransposedBlocks,
+    TransposeTile,
+    crossed_loop,
+)
 
-SHORT = 8
-"""Longest axis that is unrolled; LLVM interleaves no more than 8 loads or stores."""
+_GROUP: Final = 128
+"""Bits within which processors interleave vectors at once; wider ones do so in groups."""
 
-SIDE = 8
-"""Elements along a side of a tile where nothing is measured."""
+_LINE: Final = 512
+"""Bits of a line of the caches."""
 
-MOST = 64
-"""Most elements along a side of a tile."""
+_LEAST: Final = 4
+"""Steps along a side of a block, at least, where elements have less than 64 bits."""
 
-NARROW = 4
-"""Elements in the shortest vector that pays."""
+_RUN: Final = 2048
+"""Elements of a tile along the long side, where the other is unrolled."""
 
-
-@dataclass(frozen=True, slots=True)
-class TransposeTile:
-    """The knobs."""
-
-    read: int
-    """Length of a tile along the axis that is contiguous in the tensor that is read."""
-    written: int
-    """Length of a tile along the axis that is contiguous in the output."""
-    vector: str
-    """Which side is a vector: `read`, `written`, or `none` to leave it to LLVM."""
+_ELEMENT, _BIT = 0.08, 0.0025
+"""Nanoseconds for an element that is transposed and for each of its bits, in the caches."""
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
-    """A read whose order in memory differs from that of the output."""
+class Transposition:
+    """A function that the template serves."""
 
-    extents: tuple[int, ...]
-    """Extents of the output's axes."""
-    inner: AxisPiece
-    """How the read moves from one output to its neighbour in memory."""
-    along: AxisPiece
-    """The part of an output axis along which the read is contiguous."""
-    alone: bool
-    """Whether nothing else is read."""
-
-    @property
-    def interleaved(self) -> bool:
-        """Tell whether one side is so short that LLVM can interleave along the other one."""
-        inner, along = self.inner.extent, self.along.extent
-        apart = self.along.lower * math.prod(self.extents[self.along.axis + 1 :])
-        stores = inner <= SHORT and apart == inner
-        return stores or (along <= SHORT and self.inner.stride == along)
+    rows: int
+    """Steps of the loop along which the output is written."""
+    columns: int
+    """Steps of the loop along which the transposed tensor is contiguous."""
+    bits: int
+    """Size of the largest element that is read or written."""
+    elements: int
+    """Of the output."""
+    is_dynamic: bool = False
+    """Whether sizes are dynamic."""
+    interleaves: bool = False
+    """Whether one side is too short for a block, at every size."""
 
 
-class TransposeTemplate(Template[Crossing, TransposeTile]):
-    """Copies whose rows are read across: squares are transposed in registers."""
+class TransposeTemplate(Template[Transposition, TransposeTile]):
+    """Transposes of any sides, block by block in registers, and what is fused with them."""
 
     name = "transpose"
     version = schedule_version("transpose")
+    serves_dynamic = True
 
-    def match(self, sch: Schedule) -> Crossing | None:
+    def match(self, sch: Schedule) -> Transposition | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        movement = recognize(sch)
-        if movement is None or movement.parts:
+        if recognize(sch) is None:
             return None
-        crossings = (_crossing(read, movement) for read in movement.reads if read)
-        return next((crossing for crossing in crossings if crossing is not None), None)
+        trial = sch.copy()
+        block = trial.get(combined(trial))
+        loops = strided(block)
+        crossed = crossed_loop(loops) if loops else None
+        bits = _bits(block, loops) if loops else None
+        if loops is None or crossed is None or bits is None:
+            return None
+        extents = [int(extent) for extent in loops.extents]
+        rows, columns = extents[-1], extents[crossed]
+        return Transposition(
+            rows, columns, bits, math.prod(extents),
+            interleaves=min(rows, columns) < min(_LEAST, _GROUP // bits),
+        )  # fmt: skip
 
-    def settings(self, crossing: Crossing, hardware: HardwareParams) -> Iterator[TransposeTile]:  # noqa: ARG002
-        """Yield every tile that divides the axes; only the whole axes if they are interleaved."""
-        if crossing.interleaved:
-            yield TransposeTile(crossing.along.extent, crossing.inner.extent, "none")
+    def prove_at_every_size(self, sch: Schedule, match: Transposition) -> Transposition | None:
+        """Return a match at specialized sizes for every size; None if loads are not linear then."""
+        trial = sch.copy()
+        loops = strided(trial.get(combined(trial)))
+        crossed = crossed_loop(loops) if loops else None
+        if loops is None or crossed is None:
+            return None
+        sides = [loops.extents[-1], loops.extents[crossed]]
+        short = match.interleaves and any(isinstance(side, int) and side < _LEAST for side in sides)
+        return replace(match, is_dynamic=True, interleaves=short)
+
+    def settings(self, match: Transposition, hardware: HardwareParams) -> Iterator[TransposeTile]:
+        """Yield blocks of a vector and of a group, in tiles of one to eight lines."""
+        if match.interleaves:
+            yield TransposeTile(1, 1, _RUN, 1)
+            yield TransposeTile(1, 1, _RUN, 1, threads=False)
             return
-        for read in divisors(crossing.along.extent, MOST):
-            for written in divisors(crossing.inner.extent, MOST):
-                if _is_vector(read):
-                    yield TransposeTile(read, written, "read")
-                if _is_vector(written):
-                    yield TransposeTile(read, written, "written")
+        group = _group(match)
+        widths = {_width(match, hardware), group}
+        for width in sorted(widths, reverse=True):
+            downs = {
+                _even(match.rows, width, lines * _LINE // match.bits) for lines in (1, 2, 4, 8)
+            }
+            acrosses = {
+                _even(match.columns, group, lines * _LINE // match.bits) for lines in (1, 2, 4, 8)
+            }
+            for down in sorted(downs):
+                for across in sorted(acrosses):
+                    for threads in (True, False):
+                        yield TransposeTile(width, group, down, across, threads=threads)
 
-    def fill(self, crossing: Crossing, hardware: HardwareParams) -> TransposeTile:
-        """Return the knobs for a processor, without measuring."""
-        good = "read" if crossing.alone else "written"
-        best = SIDE if crossing.along.extent > SHORT else 1
+    def fill(self, match: Transposition, hardware: HardwareParams) -> TransposeTile:
+        """Return the knobs for a processor, without measuring.
 
-        def promise(tile: TransposeTile) -> tuple[bool, float]:
-            lengths = (tile.read / best, tile.written / SIDE)
-            return tile.vector == good, -sum(abs(math.log2(length)) for length in lengths)
+        Where sizes are dynamic, the function decides about threads when it is called.
+        """
+        nanoseconds = match.elements * (_ELEMENT + match.bits * _BIT)
+        threads = match.is_dynamic or threads_pay(nanoseconds, hardware.machine)
+        if match.interleaves:
+            return TransposeTile(1, 1, _RUN, 1, threads=threads)
+        group, width = _group(match), _width(match, hardware)
+        down = _even(match.rows, width, 2 * _LINE // match.bits)
+        across = _even(match.columns, group, 2 * _LINE // match.bits)
+        return TransposeTile(width, group, down, across, threads=threads)
 
-        return max(self.settings(crossing, hardware), key=promise)
-
-    def apply(self, sch: Schedule, crossing: Crossing, tile: TransposeTile) -> None:
+    def apply(self, sch: Schedule, match: Transposition, knobs: TransposeTile) -> None:  # noqa: ARG002
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        block = combined(sch)
-        outer, along, inner = _sides(sch, sch.get_loops(block), crossing)
-        if crossing.interleaved:
-            short, long = (
-                (inner, along) if crossing.inner.extent <= crossing.along.extent else (along, inner)
-            )
-            sch.reorder(*outer, long, short)
-            sch.unroll(short)
-            spread(sch, block, sch.fuse(*outer) if outer else long, ELEMENTS)
-            return
-        read_tile, read = sch.split(along, [None, tile.read])
-        written_tile, written = sch.split(inner, [None, tile.written])
-        sides = [written, read] if tile.vector == "read" else [read, written]
-        sch.reorder(*outer, read_tile, written_tile, *sides)
-        spread(sch, block, sch.fuse(*outer, read_tile, written_tile), ELEMENTS)
-        sch.vectorize(sides[-1])
+        known = known_of(sch.mod["main"])
+        block = sch.get(combined(sch))
+        loops = strided(block)
+        crossed = crossed_loop(loops) if loops else None
+        if loops is None or crossed is None:
+            raise ScheduleError(f"{block.name_hint} does not move evenly")
+        rewrite(sch, TransposedBlocks(block, loops, crossed, knobs, known).write())
 
 
 TRANSPOSE: Final = TransposeTemplate()
 
 
-def _sides(
-    sch: Schedule, loops: Sequence[LoopRV], crossing: Crossing
-) -> tuple[list[LoopRV], LoopRV, LoopRV]:
-    """Return the outer loops, the loop that is contiguous in the read, and that in the output."""
-    *outer, last = loops
-    inner, along = crossing.inner, crossing.along
-    if inner.extent < crossing.extents[-1]:
-        head, last = sch.split(last, [None, inner.extent])
-        outer.append(head)
-    side = outer.pop(along.axis)
-    if along.extent < int(sch.get(side).extent):
-        head, side = sch.split(side, [None, along.extent])
-        outer.insert(along.axis, head)
-    return outer, side, last
+def _group(match: Transposition) -> int:
+    """Return how many columns are transposed at a time."""
+    return min(_GROUP // match.bits, _power(min(match.rows, match.columns)))
 
 
-def _crossing(read: tuple[AxisPiece, ...], movement: Movement) -> Crossing | None:
-    """Return how a read crosses the output, or None if it moves with it or is too narrow."""
-    inner = innermost(read, movement.extents)
-    if inner.stride <= 1:
+def _width(match: Transposition, hardware: HardwareParams) -> int:
+    """Return how many rows are transposed at a time at most."""
+    return min(max(_group(match), hardware.lanes(match.bits)), _power(match.rows))
+
+
+def _even(extent: int, block: int, most: int) -> int:
+    """Return into how many blocks tiles of at most so many elements are best divided."""
+    blocks = -(-extent // block)
+    tiles = -(-blocks // max(1, most // block))
+    return -(-blocks // tiles)
+
+
+def _power(extent: int) -> int:
+    return 1 << (extent.bit_length() - 1)
+
+
+def _bits(block: SBlock, loops: StridedLoops) -> int | None:
+    """Return the size of the largest element; None where there are some that have no vectors."""
+    dtypes = [str(block.writes[0].source.dtype), *(str(r.load.source.dtype) for r in loops.reads)]
+    if not isinstance(block.body.value, TensorLoad) and "bool" in dtypes:
         return None
-    last = len(movement.extents) - 1
-    for piece in read:
-        lower = inner.extent if piece.axis == last else 1
-        if piece.stride == 1 and piece.lower == lower:
-            crossing = Crossing(movement.extents, inner, piece, len(movement.reads) == 1)
-            wide = not (inner.extent % NARROW and piece.extent % NARROW)
-            return crossing if wide or crossing.interleaved else None
-    return None
-
-
-def _is_vector(extent: int) -> bool:
-    """Tell whether a length is that of a vector: a power of two, not too short."""
-    return extent >= NARROW and extent & (extent - 1) == 0
+    sizes = [8 if dtype == "bool" else int(tvm.runtime.DataType(dtype).bits) for dtype in dtypes]
+    return max(sizes) if all(size in {8, 16, 32, 64} for size in sizes) else None

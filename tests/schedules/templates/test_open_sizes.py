@@ -16,7 +16,7 @@ from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.implementation import implementations
 from autopipe.schedules.implementations.winograd import winograd4
-from autopipe.schedules.templates import open_movement, winograd
+from autopipe.schedules.templates import winograd
 from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.open_movement import OPEN_MOVEMENT
@@ -27,7 +27,7 @@ from autopipe.schedules.templates.template import (
     replay_setting,
     serves_dynamic,
 )
-from autopipe.schedules.tiling import nest, windows
+from autopipe.schedules.tiling import nest, transposed_blocks, windows
 from tests.support.table import each_row
 
 TARGET = host(2)
@@ -183,7 +183,7 @@ def to_planes():
     return module([x, topi.transpose(x, [0, 3, 1, 2])], likely=20, largest=24)
 
 
-def turned():
+def transposed():
     y = te.placeholder((size(), size("m")), name="y")
     x = te.placeholder((y.shape[1], y.shape[0]), name="x")
     return module([x, y, topi.add(topi.transpose(x), y)])
@@ -213,9 +213,9 @@ def joined():
         (pooled, "window"),
         (image_mean, "window"),
         (rectified, "open_movement"),
-        (from_planes, "open_movement"),
-        (to_planes, "open_movement"),
-        (turned, "open_movement"),
+        (from_planes, "transpose"),
+        (to_planes, "transpose"),
+        (transposed, "transpose"),
         (joined, "open_movement"),
     ],
 )
@@ -298,7 +298,7 @@ def test_a_plain_schedule_starts_threads_only_where_there_is_enough_to_do(monkey
 
 
 @pytest.mark.parametrize(
-    ("made", "place"), [(rows, nest), (to_planes, open_movement), (depthwise, windows)]
+    ("made", "place"), [(rows, nest), (to_planes, transposed_blocks), (depthwise, windows)]
 )
 def test_a_band_that_is_left_out_is_found(monkeypatch, made, place):
     monkeypatch.setattr(place, "parts_of", lambda extent, part: extent // part)

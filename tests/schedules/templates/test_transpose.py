@@ -1,4 +1,4 @@
-"""Transposes of any sides, types and orders, and what is fused with them, turned in registers."""
+"""Transposes of any sides, types and orders, and what is fused with them, in vector registers."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from autopipe.schedules.analysis.movement import combined
 from autopipe.schedules.analysis.strides import strided
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.template import blank
-from autopipe.schedules.templates.turned import TURNED
+from autopipe.schedules.templates.transpose import TRANSPOSE
 from tests.compiler.graphs import TARGET
 from tests.schedules.computed import assert_same, called, compiled, normal
 from tests.schedules.engines.test_static import module_of
@@ -26,14 +26,14 @@ def strides_of(tensors):
 
 
 def served(module):
-    found = TURNED.match(blank(module))
+    found = TRANSPOSE.match(blank(module))
     assert found is not None
     return found
 
 
 def scheduled(module, knobs=None):
     sch, found = blank(module), served(module)
-    TURNED.apply(sch, found, knobs or TURNED.fill(found, HERE))
+    TRANSPOSE.apply(sch, found, knobs or TRANSPOSE.fill(found, HERE))
     return sch.mod
 
 
@@ -63,10 +63,11 @@ def test_a_value_made_of_an_index_is_for_others():
         ((1, 9, 11, 21), (0, 3, 1, 2), "float32"), ((5, 37, 39), (2, 0, 1), "float32"),
         ((33, 47), (1, 0), "uint8"), ((19, 26), (1, 0), "float16"), ((6, 2, 7), (2, 1, 0), "int64"),
         ((9, 10, 6, 11), (3, 1, 0, 2), "bool"), ((4, 4), (1, 0), "float64"),
-        ((7, 3, 5, 11), (3, 2, 1, 0), "float32"),
+        ((7, 3, 5, 11), (3, 2, 1, 0), "float32"), ((1, 56, 77, 3), (0, 3, 1, 2), "uint8"),
+        ((2, 3, 4999), (0, 2, 1), "float32"),
     ],
 )  # fmt: skip
-def test_any_order_sides_and_type_are_turned(shape, order, dtype):
+def test_any_order_sides_and_type_are_transposed(shape, order, dtype):
     x = placeholder(*shape, dtype=dtype)
     module = module_of([x, topi.transpose(x, order)])
     (function,) = compiled([scheduled(module)])
@@ -74,13 +75,24 @@ def test_any_order_sides_and_type_are_turned(shape, order, dtype):
     np.testing.assert_array_equal(called(function, tensors), tensors[0].numpy().transpose(order))
 
 
-def test_every_setting_turns_alike():
+def test_every_setting_transposes_alike():
     x = placeholder(37, 21)
     module = module_of([x, topi.transpose(x)])
-    knobs = list(TURNED.settings(served(module), HERE))
+    knobs = list(TRANSPOSE.settings(served(module), HERE))
     assert {one.threads for one in knobs} == {True, False}
-    assert TURNED.fill(served(module), HERE) in knobs
+    assert TRANSPOSE.fill(served(module), HERE) in knobs
     assert_same(module, *(scheduled(module, one) for one in knobs), rtol=0)
+
+
+def test_a_short_side_is_unrolled_inside_the_loop_over_the_long_one():
+    x = placeholder(1, 56, 77, 3)
+    module = module_of([x, topi.transpose(x, (0, 3, 1, 2))])
+    assert served(module).interleaves
+    text = scheduled(module).script()
+    assert "in T.unroll(3)" in text or "in T.unroll(T.int64(3))" in text
+    assert_same(
+        module, *(scheduled(module, one) for one in TRANSPOSE.settings(served(module), HERE))
+    )
 
 
 def fused():
@@ -96,7 +108,7 @@ def fused():
 
 
 @pytest.mark.parametrize("tensors", list(fused()), ids=["sums", "bytes", "part", "square"])
-def test_elementwise_work_is_done_on_what_is_turned(tensors):
+def test_elementwise_work_is_done_on_transposed_blocks(tensors):
     module = module_of(list(tensors))
     assert_same(module, scheduled(module), inputs=(normal,), rtol=1e-6)
 
@@ -107,9 +119,8 @@ def test_elementwise_work_is_done_on_what_is_turned(tensors):
         lambda x: [x, topi.nn.relu(x)],
         lambda x: [x, topi.transpose(topi.nn.pad(x, [1, 1], [1, 1]))],
         lambda x: [x, topi.transpose(topi.greater(x, topi.transpose(x)))],
-        lambda x: [x, topi.transpose(topi.strided_slice(x, [0, 0], [16, 3]))],
     ],
-    ids=["nothing crosses", "a condition", "truths", "a short side"],
+    ids=["nothing crosses", "a condition", "truths"],
 )
 def test_what_it_does_not_serve(tensors):
-    assert TURNED.match(blank(module_of(tensors(placeholder(16, 16))))) is None
+    assert TRANSPOSE.match(blank(module_of(tensors(placeholder(16, 16))))) is None

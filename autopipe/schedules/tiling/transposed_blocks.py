@@ -1,0 +1,280 @@
+"""Writes a transpose, and elementwise work around it, block by block in vector registers.
+
+Template `transpose` has the examples.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+from tvm_ffi import structural_equal
+
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least
+from autopipe.schedules.analysis.blocks import (
+    Extent,
+    enough,
+    extent_of,
+    number_of,
+    parts_of,
+    product_of,
+)
+from autopipe.schedules.analysis.expressions import either, substitute, unfold, whole
+from autopipe.schedules.analysis.strides import StridedLoops, StridedRead
+from autopipe.schedules.primitives import ELEMENTS
+
+SHORT: Final = 8
+"""Longest side that is unrolled; LLVM interleaves no more than 8 loads or stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransposeTile:
+    """The knobs of template `transpose`."""
+
+    width: int
+    """Rows of a block, a vector of the output; 1 leaves it to LLVM to interleave a short side."""
+    columns: int
+    """Columns of a block, which are shuffled in groups."""
+    down: int
+    """Blocks of a tile along the rows."""
+    across: int
+    """Blocks of a tile along the columns."""
+    threads: bool = True
+    """Whether threads share the tiles."""
+
+
+def crossed_loop(loops: StridedLoops) -> int | None:
+    """Return the loop along which a transposed tensor is contiguous; None if there is none."""
+    for read in loops.reads:
+        if _is_transposed(read) and 1 in read.strides[:-1]:
+            return read.strides.index(1)
+    return None
+
+
+def _is_transposed(read: StridedRead) -> bool:
+    return read.strides[-1:] not in {(), (0,), (1,)}  # there is no loop over a single element
+
+
+_Held = tuple[TensorLoad, Any]
+"""A load, and the buffer that holds its block in columns."""
+
+
+class TransposedBlocks:
+    """Writes the loops of a function; `known` are its dynamic sizes, None if it has none."""
+
+    def __init__(
+        self, block: SBlock, loops: StridedLoops, crossed: int,
+        tile: TransposeTile, known: OpenSizes | None,
+    ) -> None:  # fmt: skip
+        self._block, self._loops, self._crossed = block, loops, crossed
+        self._tile, self._known = tile, known
+        self._copies = isinstance(block.body.value, TensorLoad)
+        self._index = str(block.iter_vars[-1].var.ty.dtype)
+        self._views: list[tuple[Any, Any]] = []
+        for tensor in [block.body.buffer, *(read.load.source for read in loops.reads)]:
+            if not any(tensor.same_as(one) for one, _ in self._views):
+                self._views.append((tensor, self._flatten(tensor)))
+
+    def write(self) -> tirx.Stmt:
+        """Return the body of the function."""
+        threads: bool | Expr = self._tile.threads
+        if self._tile.threads and self._known is not None:
+            threads = enough(self._loops.extents, ELEMENTS, self._known)
+        with IRBuilder() as builder:
+            for parallel in either(threads):
+                for fits in either(self._fits()):
+                    (self._write_blocks if fits else self._write_elements)(parallel)
+        named = [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._views]
+        return tirx.SeqStmt([*named, builder.get()])
+
+    def _fits(self) -> bool | Expr:
+        """Tell whether both sides have a whole block; a condition if that depends on the sizes."""
+        if self._tile.width == 1:
+            return False
+        loops, tile, checks = self._loops, self._tile, []
+        for extent, side in (
+            (loops.extents[-1], tile.width),
+            (loops.extents[self._crossed], tile.columns),
+        ):
+            if isinstance(extent, int) and extent < side:
+                return False
+            if not isinstance(extent, int) and not is_at_least(extent, side, self._known):
+                checks.append(extent >= side)
+        return tirx.all(*checks) if checks else True
+
+    def _flatten(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
+        """Return a tensor as one row; elements that are only moved are integers of their size."""
+        size, dtype = product_of(map(extent_of, tensor.shape)), str(tensor.dtype)
+        if self._copies:
+            dtype = f"int{max(8, int(tvm.runtime.DataType(dtype).bits))}"
+        return tirx.decl_buffer((size,), dtype, f"{tensor.name}_row", tensor.data, layout=None)
+
+    def _view(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
+        return next(view for one, view in self._views if one.same_as(tensor))
+
+    def _number(self, value: Extent) -> Expr:
+        return number_of(value, self._index)
+
+    @contextmanager
+    def _jobs(self, extents: Sequence[Extent], *, parallel: bool) -> Iterator[list[Expr]]:
+        """Write a loop over several axes, which threads share; yield the index along each."""
+        count = product_of(extents)
+        kind = T.parallel if parallel and count != 1 else T.serial
+        with kind(self._number(0), self._number(count)) as job, T.sblock("transposed"):
+            written, *read = [tensor for tensor, _ in self._views]
+            T.reads(*map(whole, read))
+            T.writes(whole(written))
+            yield [T.Bind(index) for index in unfold(extents, job, job=True)]
+
+    def _write_blocks(self, parallel: bool) -> None:  # noqa: FBT001
+        """Write tiles of whole blocks; the last block along a side overlaps the one before."""
+        loops, tile = self._loops, self._tile
+        rows, columns = loops.extents[-1], loops.extents[self._crossed]
+        others = loops.outside(self._crossed, len(loops.extents) - 1)
+        extents = [
+            *(loops.extents[loop] for loop in others),
+            parts_of(rows, tile.width * tile.down),
+            parts_of(columns, tile.columns * tile.across),
+        ]
+        with self._jobs(extents, parallel=parallel) as (*outer, row, column):
+            grid = T.grid(self._number(tile.across), self._number(tile.down))
+            with grid as (q, p):
+                at = self._place_others(others, outer)
+                first = column * tile.across + q
+                at[self._crossed] = T.Bind(self._start(first, tile.columns, columns))
+                at[-1] = T.Bind(self._start(row * tile.down + p, tile.width, rows))
+                self._write_block(at)
+
+    def _write_elements(self, parallel: bool) -> None:  # noqa: FBT001
+        """Write single elements, those of a short side unrolled inside the loop over the other."""
+        loops, last = self._loops, len(self._loops.extents) - 1
+        sides = {loop: loops.extents[loop] for loop in (last, self._crossed)}
+        lengths = {loop: side for loop, side in sides.items() if isinstance(side, int)}
+        inner = min(lengths, key=lengths.__getitem__, default=last)
+        outer = last + self._crossed - inner
+        others = loops.outside(inner, outer)
+        length = self._tile.down
+        extents = [*(loops.extents[loop] for loop in others), parts_of(sides[outer], length)]
+        with self._jobs(extents, parallel=parallel) as (*index, part):
+            at = self._place_others(others, index)
+            start = part * length
+            count = tirx.min(self._number(length), self._number(sides[outer]) - start)
+            loop = T.unroll if lengths.get(inner, math.inf) <= SHORT else T.serial
+            with (
+                T.serial(self._number(0), count) as step,
+                loop(self._number(0), self._number(sides[inner])) as at[inner],
+            ):
+                at[outer] = start + step
+                place = _place(self._number(0), loops.written, at)
+                T.buffer_store(
+                    self._view(self._block.body.buffer), self._value([], place, at), [place]
+                )
+
+    def _place_others(self, others: Sequence[int], index: Sequence[Expr]) -> list[Any]:
+        """Return the indices of all loops, of which those of the two sides are still to be set."""
+        at: list[Any] = [None] * len(self._loops.extents)
+        for loop, value in zip(others, index, strict=True):
+            at[loop] = value
+        return at
+
+    def _start(self, block: Expr, size: int, extent: Extent) -> Expr:
+        """Return where a block begins: the last one ends where the side does."""
+        return tirx.min(block * size, self._number(extent - size))
+
+    def _write_block(self, at: Sequence[Expr]) -> None:
+        """Write one block."""
+        store, width = self._view(self._block.body.buffer), self._tile.width
+        start = _place(self._number(0), self._loops.written, at)
+        apart = self._loops.written[self._crossed]
+        transposed = [read for read in self._loops.reads if self._crosses(read)]
+        if self._copies:
+            for h, vector in enumerate(self._columns(transposed[0], at)):
+                T.buffer_store(store, vector, [tirx.Ramp(start + h * apart, 1, width)])
+            return
+        held = self._hold(transposed, at)
+        for h in range(self._tile.columns):
+            with T.vectorized(self._number(0), self._number(width)) as lane:
+                here = [*at[:-1], at[-1] + lane]
+                here[self._crossed] = at[self._crossed] + h
+                value = self._value(held, h * width + lane, here)
+                T.buffer_store(store, value, [start + h * apart + lane])
+
+    def _hold(self, transposed: Sequence[StridedRead], at: Sequence[Expr]) -> list[_Held]:
+        """Transpose what is read, and keep it where later passes make registers of it."""
+        held: list[_Held] = []
+        for read in transposed:
+            if any(structural_equal(read.load, one) for one, _ in held):
+                continue
+            size, dtype = self._tile.columns * self._tile.width, str(read.load.source.dtype)
+            room = T.sblock_alloc_buffer((size,), dtype, scope="local")
+            held.append((read.load, room))
+            for h, vector in enumerate(self._columns(read, at)):
+                place = self._number(h * self._tile.width)
+                T.buffer_store(room, vector, [tirx.Ramp(place, 1, self._tile.width)])
+        return held
+
+    def _value(self, held: Sequence[_Held], lane: Expr, at: Sequence[Expr]) -> Expr:
+        """Return an element of the output; `lane` is its place in a transposed block."""
+
+        def load(one: TensorLoad) -> Expr:
+            for known, room in held:
+                if structural_equal(known, one):
+                    return room[lane]
+            read = next(read for read in self._loops.reads if read.load.same_as(one))
+            return self._view(one.source)[_place(self._number(read.base), read.strides, at)]
+
+        return substitute(self._block.body.value, [], load)
+
+    def _crosses(self, read: StridedRead) -> bool:
+        return _is_transposed(read) and read.strides[self._crossed] == 1
+
+    def _columns(self, read: StridedRead, at: Sequence[Expr]) -> list[Expr]:
+        """Read a block in rows and return its columns, as vectors."""
+        group, width = self._tile.columns, self._tile.width
+        view, apart = self._view(read.load.source), read.strides[-1]
+        start = T.Bind(_place(self._number(read.base), read.strides, at))
+        vectors = []
+        for h in range(group):
+            parts = [
+                view[tirx.Ramp(start + (g * group + h) * apart, 1, group)]
+                for g in range(width // group)
+            ]
+            vectors.append(T.Bind(_concatenate(parts)))
+        for _ in range(group.bit_length() - 1):
+            half = group // 2
+            vectors = [
+                T.Bind(_interleave(vectors[h], vectors[h + half], group, width, upper=upper))
+                for h in range(half)
+                for upper in (False, True)
+            ]
+        return vectors
+
+
+def _place(base: Expr, strides: Sequence[Extent], at: Sequence[Expr]) -> Expr:
+    for stride, index in zip(strides, at, strict=True):
+        base = base + index * stride
+    return base
+
+
+def _concatenate(parts: Sequence[Expr]) -> Expr:
+    """Return one vector of several."""
+    if len(parts) == 1:
+        return parts[0]
+    lanes = sum(int(tvm.runtime.DataType(str(part.ty.dtype)).lanes) for part in parts)
+    return tirx.Shuffle(list(parts), [tirx.const(i, "int32") for i in range(lanes)])
+
+
+def _interleave(one: Expr, other: Expr, group: int, width: int, *, upper: bool) -> Expr:
+    """Return two vectors lane by lane, the lower halves of their groups or the upper ones."""
+    lanes = []
+    for start in range(0, width, group):
+        for lane in range(start, start + group // 2):
+            lanes += [lane + upper * group // 2, width + lane + upper * group // 2]
+    return tirx.Shuffle([one, other], [tirx.const(i, "int32") for i in lanes])
