@@ -64,6 +64,9 @@ class Machine:
     P, by timing copies and sums of tensors on a Zen 4."""
     thread_start_ns: float = 2_000.0
     """Until a second thread has started and is waited for, where threads wait for work. P."""
+    barrier_ns: float = 1_200.0
+    """Until all threads of a parallel loop have waited for each other. M on a Sapphire Rapids: 3500
+    cycles; P elsewhere."""
     shared_line_ns: float
     """To read a line that another core wrote last."""
     has_mesh: bool = False

@@ -22,9 +22,9 @@ LATE_LOAD: Final = 0.5
 SHARED_BANDWIDTH: Final = 0.5
 """Part of its bandwidth from the shared cache that a core has while the others read, too."""
 
-_THREADS_PAY: Final = 2.75
-"""Starts of a thread that the work of one must take for a second one to pay: two threads save half
-of it, and a start that comes late must not cost more."""
+_LATE_START: Final = 1.375
+"""Factor of the time in which a second thread starts: one that comes late must not cost more than
+it saves."""
 
 _COPIED_IN_MODEL: Final = 1 / 0.0112
 """Bytes that a core reads and writes in a nanosecond, in vectors, between functions of a model:
@@ -115,6 +115,16 @@ def lower_bound_ns(flops: float, moved: float, bits: int, hardware: HardwarePara
     return max(fma_ns(flops, bits, hardware) / hardware.cores, read)
 
 
+def parallel_ns(nanoseconds: float, jobs: int, hardware: HardwareParams) -> float:
+    """Return how long all cores take for `jobs` equal parts of work that takes one core so long."""
+    return nanoseconds * -(-jobs // hardware.cores) / jobs + start_ns(hardware.machine)
+
+
 def threads_pay(nanoseconds: float, machine: Machine) -> bool:
-    """Tell whether a second thread pays for work that takes one so long."""
-    return nanoseconds >= _THREADS_PAY * machine.thread_start_ns
+    """Tell whether a second thread pays for work that takes one so long: it does half of it."""
+    return nanoseconds >= 2 * start_ns(machine)
+
+
+def start_ns(machine: Machine) -> float:
+    """Return the time that a second thread must save, in nanoseconds, to be started."""
+    return _LATE_START * machine.thread_start_ns

@@ -48,8 +48,15 @@ def test_a_working_set_of_the_next_level_is_read_more_slowly(row):
     assert cost.lower_bound_ns(0.0, sizes[3], 32, hardware) == pytest.approx(
         sizes[3] / row.memory_bytes_per_ns
     )
-    assert cost.threads_pay(5_500.0, row)
-    assert not cost.threads_pay(5_499.0, row)
+
+
+@pytest.mark.parametrize("row", MACHINES.values(), ids=lambda row: row.family)
+def test_two_threads_pay_where_they_end_before_one(row):
+    hardware = replace(TWO, machine=row)
+    for nanoseconds, pays in ((5_500.0, True), (5_499.0, False)):
+        assert cost.threads_pay(nanoseconds, row) == pays
+        assert (cost.parallel_ns(nanoseconds, 2, hardware) <= nanoseconds) == pays
+    assert cost.parallel_ns(3_000.0, 3, hardware) == 2_000.0 + cost.start_ns(row)
 
 
 def test_shares_count_calls_and_sum_to_one():

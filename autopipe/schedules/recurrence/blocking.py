@@ -9,7 +9,7 @@ from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.form import Recurrence
 from autopipe.schedules.analysis.blocks import Extent, parts_of
 from autopipe.schedules.analysis.dot_products import dot_products
-from autopipe.schedules.cost import LATE_LOAD, step_cycles
+from autopipe.schedules.cost import LATE_LOAD, parallel_ns, start_ns, step_cycles, to_ns
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 
@@ -38,10 +38,6 @@ _FULL: Final = 0.75
 """Part of a cache that weights find room in."""
 _SHARED: Final = 0.25
 """The same where there is one step: the rest of the model runs before the next one."""
-_BARRIER: Final = 3500.0
-"""That threads wait for each other."""
-_LAUNCH: Final = 10_000.0
-"""Until other threads have begun and ended."""
 _FUNCTION: Final = 20.0
 """For the functions of a vector of hidden units, a gate."""
 _AHEAD: Final = 200.0
@@ -138,18 +134,21 @@ def fill(layer: RecurrentLayer, hardware: HardwareParams) -> UnitBlocking:
 
 
 def estimate(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams) -> float:
-    """Return about how many cycles a setting takes."""
+    """Return about how many nanoseconds a setting takes."""
     form = layer.form
     ways, steps = len(form.directions), phases(form, 0)
     costs = [_Cost(form, phase, knobs, hardware) for phase in steps]
     multiplied = form.steps - form.resting
-    work = sum(multiplied * cost.products + form.steps * cost.functions for cost in costs)
+    cycles = sum(multiplied * cost.products + form.steps * cost.functions for cost in costs)
+    machine = hardware.machine
+    work = to_ns(cycles, machine)
     if knobs.threads == APART:
-        return ceil(ways * knobs.parts / hardware.cores) * work + _LAUNCH
+        jobs = ways * knobs.parts
+        return parallel_ns(jobs * work, jobs, hardware)
     if knobs.threads == SERIAL:
         return ways * work
     barriers = form.steps * (len(steps) + form.rounded)
-    return ways * (work + barriers * _BARRIER) + _LAUNCH
+    return ways * (work + barriers * machine.barrier_ns) + start_ns(machine)
 
 
 @dataclass(frozen=True, slots=True)

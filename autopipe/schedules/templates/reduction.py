@@ -37,6 +37,7 @@ from autopipe.schedules.analysis.blocks import extents_of
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.analysis.simple_indices import counted, simplified
+from autopipe.schedules.cost import parallel_ns, to_ns
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import put
 from autopipe.schedules.templates.contraction import prepared
@@ -70,9 +71,6 @@ _NEAR: Final = 4
 
 _PLANES: Final = 16
 """Planes that are enough to divide among threads."""
-
-_START: Final = 12_000.0
-"""Cycles that two threads must save, for a second one to be started and waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
         )
 
     def estimate(self, match: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams) -> float:
-        """Return the estimated cycles until the last core is done."""
+        """Return the estimated nanoseconds until the last core is done."""
         jobs = outputs = math.prod(match.extents)
         at_once = hardware.lanes(match.together) if match.together else 1
         latency = hardware.machine.fma_latency_cycles  # of additions and comparisons, too
@@ -148,7 +146,8 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
             length = match.extents[knobs.axis] if match.extents else 1
             jobs = outputs // length * -(-length // knobs.count)
             cycles = jobs * _side_by_side(match, knobs.count, steps, (work, latency))
-        return cycles * -(-jobs // hardware.cores) / jobs + _START if knobs.threads else cycles
+        nanoseconds = to_ns(cycles, hardware.machine)
+        return parallel_ns(nanoseconds, jobs, hardware) if knobs.threads else nanoseconds
 
     def apply(self, sch: Schedule, match: ReducedOutputs, knobs: SideBySide) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""

@@ -37,6 +37,7 @@ from autopipe.schedules.analysis.tile_products import (
     REGISTERS,
     TILE_PRODUCTS,
 )
+from autopipe.schedules.cost import to_ns
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, put, spread
@@ -44,14 +45,13 @@ from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import tile_blocks
 from autopipe.schedules.tiling.tile_blocks import (
-    PAYS,
     SUM,
     Block,
     Tiled,
     blocks_of,
     chained,
-    cycles,
     divides_rows,
+    pays_for_threads,
     places_of,
     registers_of,
     step_of,
@@ -133,7 +133,8 @@ class TileProductTemplate(Template[Tiled, Block]):
         best = min(blocks, key=lambda block: self.estimate(tiled, block, hardware))
         work = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
         cores = hardware.cores if work >= PRODUCTS else 1
-        vectors = (work / _PRODUCTS + math.prod(tiled.found.extents) / COLUMNS * _RESULT) / cores
+        results = math.prod(tiled.found.extents) / COLUMNS * _RESULT
+        vectors = to_ns((work / _PRODUCTS + results) / cores, hardware.machine)
         words = step_of(tiled) // TILE_PRODUCTS[tiled.found.operands].group
         if words < _FEWEST or self.estimate(tiled, best, hardware) > vectors:
             raise ScheduleError("vectors are faster than tiles that are not full")
@@ -143,7 +144,7 @@ class TileProductTemplate(Template[Tiled, Block]):
         return replace(best, outer="rows") if by_rows else best
 
     def estimate(self, tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
-        """Return the time of a setting, in cycles."""
+        """Return the time of a setting, in nanoseconds."""
         return tile_blocks.estimate(tiled, block, hardware)
 
     def apply(self, sch: Schedule, tiled: Tiled, block: Block) -> None:
@@ -167,8 +168,7 @@ class TileProductTemplate(Template[Tiled, Block]):
             tiled.given, tiled.weights, block.ahead,
         )  # fmt: skip
         pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
-        parallel = cycles(tiled, block, 1) >= PAYS
-        tiles = TilePipeline(kernel, places, packed, last, block.chain, pitch, parallel)
+        tiles = TilePipeline(kernel, places, packed, last, block.chain, pitch, block.threads)
         nests = [*operands, packed.write(), tiles.write()]
         put(sch, nests, [sums.writes[0].source], last, [packed.buffer])
         if not match.free:
@@ -211,7 +211,8 @@ def _shapes(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
                 cut = strips(lines, rows, tiled.pitch if flat else None)
                 for vectors in _vectors(columns):
                     if cut is not None and _fits(Registers(cut, vectors), lines * rows, flat=flat):
-                        yield Block(lines, rows, vectors, flat)
+                        block = Block(lines, rows, vectors, flat)
+                        yield replace(block, threads=pays_for_threads(tiled, block, hardware))
 
 
 def _vectors(columns: int) -> Iterator[int]:

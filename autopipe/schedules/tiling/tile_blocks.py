@@ -11,6 +11,7 @@ from tvm.s_tir import ScheduleError
 
 from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.analysis.tile_products import COLUMNS, TILE_PRODUCTS, WORDS
+from autopipe.schedules.cost import threads_pay, to_ns
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.promise import FULL
@@ -34,8 +35,6 @@ _AHEAD: Final = 4 << 10
 """Bytes of weights between what is read and what is fetched; the fastest of 2, 4, 8 and 16 KiB."""
 _FEW: Final = 0.25
 """Part of what is read and written beside them up to which weights are few."""
-PAYS: Final = 8_000
-"""Cycles on one thread that pay for a second one, which has to be told of its registers first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,8 @@ class Block:
     chain: int = 1
     """Blocks that a core computes one behind another, results of each beside products of the next;
     divides the number of blocks."""
+    threads: bool = True
+    """Whether threads share the blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,15 @@ class Tiled:
 
 
 def estimate(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
-    """Return the estimated cycles of a setting.
+    """Return the estimated nanoseconds of a setting."""
+    cores = hardware.cores if block.threads else 1
+    return to_ns(cycles(tiled, block, cores), hardware.machine)
 
-    Where one thread takes few, there is no other one.
-    """
-    cores = hardware.cores if cycles(tiled, block, 1) >= PAYS else 1
-    return cycles(tiled, block, cores)
+
+def pays_for_threads(tiled: Tiled, block: Block, hardware: HardwareParams) -> bool:
+    """Tell whether a second thread pays for all blocks."""
+    machine = hardware.machine
+    return threads_pay(to_ns(cycles(tiled, block, 1), machine), machine)
 
 
 def cycles(tiled: Tiled, block: Block, cores: int) -> float:
@@ -130,7 +134,7 @@ def chained(tiled: Tiled, block: Block, hardware: HardwareParams) -> int:
     Example: 49 blocks on two cores are seven chains of 7, and one of them has four: 4 * 8 turns.
     """
     blocks = places_of(tiled, block).blocks
-    cores = hardware.cores if cycles(tiled, block, 1) >= PAYS else 1
+    cores = hardware.cores if block.threads else 1
     most = divisors(blocks, blocks)
     return min(most, key=lambda chain: math.ceil(blocks // chain / cores) * (chain + 1))
 

@@ -187,7 +187,7 @@ def test_seven_lines_of_seven_pixels_are_flat():
     """A line alone would fill 7 rows of 16; all of them with what pads them are 61."""
     found = found_in(module_of(*conv(**WIDE)))
     made = TILE_PRODUCT.fill(found, conditions(AMX).hardware)
-    assert replace(made, ahead=0, chain=1) == Block(7, 7, 1, flat=True)
+    assert replace(made, ahead=0, chain=1, threads=True) == Block(7, 7, 1, flat=True)
 
 
 @pytest.mark.parametrize("wrong", [
