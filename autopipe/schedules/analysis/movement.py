@@ -86,6 +86,8 @@ class Movement:
     """Whether both may always be read, and no condition divides the last axis."""
     in_steps: bool = False
     """Whether rows are read in steps or divided, as template `elementwise` finds."""
+    is_dynamic: bool = False
+    """Whether sizes are dynamic; extents are those at specialized sizes then."""
 
     @property
     def backwards(self) -> bool:

@@ -14,7 +14,6 @@ from autopipe.schedules.templates.dot_product import DOT_PRODUCT
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.library_call import LIBRARY_CALL
 from autopipe.schedules.templates.long_rows import LONG_ROWS
-from autopipe.schedules.templates.open_movement import OPEN_MOVEMENT
 from autopipe.schedules.templates.recurrence import RECURRENCE
 from autopipe.schedules.templates.reduction import REDUCTION
 from autopipe.schedules.templates.regions import REGIONS
@@ -44,8 +43,7 @@ TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
     ROWS,  # odd rows and functions; others are left to `row_reduction` by `is_asked_last`
     ROW_REDUCTION,  # does a row while it is in the cache; `reduction` does one block at a time
     TRANSPOSE,  # blocks in registers; `elementwise` would read a line for each element
-    ELEMENTWISE,  # all other functions of static sizes that reduce nothing
-    OPEN_MOVEMENT,  # the same for dynamic sizes, so the place does not matter
+    ELEMENTWISE,  # all other functions that reduce nothing
     REDUCTION,  # any single reduction that the templates above leave
     ROLLING,  # keeps rows in the cache that `sequence` passes through memory
     BY_HAND,  # alone: its functions have loops and no blocks to schedule

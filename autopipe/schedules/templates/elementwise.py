@@ -31,6 +31,13 @@ Example: y[c, i, j] = x[c, i // 2, j // 2] if i % 2 == 0 and j % 2 == 0 else 0, 
             y[c, 2 * i, 110] = x[c, i, 55]
             if 2 * i + 1 < 111:
                 for j in range(55): ...                      # zeros
+
+Example: y = relu(x) of [1, height, width, 3] with dynamic sizes, in vectors of 16.
+
+    for row in parallel(height):
+        for step in range(width * 3 // 16):                  # the last two axes are as good as one
+            y[row, 16 * step : 16 * step + 16] = relu(x[row, 16 * step : 16 * step + 16])
+        for rest in range(width * 3 % 16): ...               # one element after the other
 """
 
 import math
@@ -43,9 +50,9 @@ from typing import Final
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
+from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined, innermost, recognize
-from autopipe.schedules.analysis.periods import LONGEST, period
+from autopipe.schedules.analysis.movement import Movement, combined, innermost, recognize
 from autopipe.schedules.choices import read_both, select
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.flat import flattened
@@ -53,7 +60,8 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parts import divided, may_unroll, unrolled
 from autopipe.schedules.primitives import ELEMENTS, rewrite, spread
 from autopipe.schedules.templates.template import Template
-from autopipe.schedules.tiling.plane_nest import PlaneNest
+from autopipe.schedules.tiling.plane_nest import PlaneNest, is_in_steps
+from autopipe.schedules.tiling.vector_rows import ROWS, VectorRows
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
@@ -67,9 +75,6 @@ NARROW = 4
 SHORT = 8
 """Most iterations of an inner loop that is unrolled."""
 
-ROWS = 16
-"""Iterations of the outer loops that are enough to divide among threads."""
-
 MOST_PARTS = 64
 """Most parts of a long row that threads share."""
 
@@ -78,9 +83,6 @@ _LOST: Final = 4
 
 _ALONE: Final = 1 << 18
 """Most elements of which it is tried whether one thread is faster."""
-
-_PLANE: Final = 2
-"""Fewest axes of planes: rows and columns."""
 
 _NEVER: Final = 1 << 62
 """More elements than there are."""
@@ -119,16 +121,35 @@ class ElementwiseTemplate(Template[Movement, Run]):
 
     name = "elementwise"
     version = schedule_version("elementwise")
+    serves_dynamic = True
 
     def match(self, sch: Schedule) -> Movement | None:
         """Return what the knobs depend on, or None if the function is for another template."""
         match = recognize(sch)
         if match is None or 0 in match.extents:  # nothing to compute
             return None
-        return replace(match, in_steps=_is_in_steps(sch, match))
+        return replace(match, in_steps=is_in_steps(sch, match))
+
+    def prove_at_every_size(self, _sch: Schedule, match: Movement) -> Movement | None:
+        """Return a match at specialized sizes for every size; None if reads are not even.
+
+        LLVM does better on those, such as enlarged images, without vectors.
+        """
+        even = all(
+            read is not None and innermost(read, match.extents).extent == match.extents[-1]
+            for read in match.reads
+        )
+        return replace(match, is_dynamic=True) if even else None
 
     def settings(self, movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
-        """Yield every width of the vectorized loop, behind nested loops where rows allow them."""
+        """Yield every width of the vectorized loop, behind nested loops where rows allow them.
+
+        With dynamic sizes these are one register, two and half of one.
+        """
+        if movement.is_dynamic:
+            lanes = hardware.lanes(movement.bits)
+            yield from (Run(width) for width in (lanes, 2 * lanes, lanes // 2) if width)
+            return
         if movement.in_steps:
             yield Run(1, planes=True)
             yield Run(1, threads=False, planes=True)
@@ -146,19 +167,15 @@ class ElementwiseTemplate(Template[Movement, Run]):
                 if width > 1 and movement.indexed and movement.chooses:
                     yield Run(width, select=True)
                     yield Run(width, threads=False, select=True)
-                if width == 1 and _differs(movement):
-                    yield Run(width, apart=True)
-                    yield Run(width, threads=False, apart=True)
-                if width == 1 and _reads_both(movement):
-                    yield Run(width, both=True)
-                    yield Run(width, threads=False, both=True)
-                if width == 1 and _is_scattered(movement):
-                    yield Run(width, undivided=True)
-                    yield Run(width, threads=False, undivided=True)
+                for form in _forms(movement, width):
+                    yield Run(width, **{form: True})
+                    yield Run(width, threads=False, **{form: True})
             width *= 2
 
     def fill(self, movement: Movement, hardware: HardwareParams) -> Run:
         """Return the knobs for a processor, without measuring."""
+        if movement.is_dynamic:
+            return next(self.settings(movement, hardware))
         if movement.in_steps:
             threads = movement.effort.pays(math.prod(movement.extents), hardware)
             return Run(1, threads=threads, planes=True)
@@ -176,15 +193,16 @@ class ElementwiseTemplate(Template[Movement, Run]):
         alone = ELEMENTS <= elements <= _ALONE and not paid
         return Run(
             width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
-            apart=width == 1 and _differs(movement),
-            undivided=width == 1 and _is_scattered(movement),
-            both=width == 1 and _reads_both(movement),
+            **dict.fromkeys(_forms(movement, width), True),
         )  # fmt: skip
 
     def apply(self, sch: Schedule, movement: Movement, run: Run) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         block = combined(sch)
-        if run.planes:
+        if movement.is_dynamic:
+            known = known_of(sch.mod["main"])
+            rewrite(sch, VectorRows(sch.get(block), movement, run.width, known).write())
+        elif run.planes:
             rewrite(sch, PlaneNest(sch.get(block), parallel=run.threads).write())
         else:
             _schedule_rows(sch, block, movement, run)
@@ -223,27 +241,6 @@ def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run)
         read_both(sch, block)
     if divide:
         divide(sch, last)
-
-
-def _is_in_steps(sch: Schedule, movement: Movement) -> bool:
-    """Tell whether rows are read in steps or divided, with a period that can be written out."""
-    if not movement.folded or len(movement.extents) < _PLANE:
-        return False
-    trial = sch.copy()
-    block = trial.get(combined(trial))
-    if not 0 < period(block.body.value, block.iter_vars[-1].var) <= LONGEST:
-        return False
-    last = len(movement.extents) - 1
-    return any(read and _reads_in_steps(read, last) for read in movement.reads)
-
-
-def _reads_in_steps(read: tuple[AxisPiece, ...], last: int) -> bool:
-    """Tell whether neighbours along the last axis are read apart, more than once, or in few."""
-    pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
-    if not pieces:
-        return False
-    first, *others = pieces
-    return first.lower > 1 or abs(first.stride) > 1 or (bool(others) and first.extent <= LONGEST)
 
 
 def _odd_row(movement: Movement, hardware: HardwareParams) -> int:
@@ -339,3 +336,9 @@ def _crossed(movement: Movement, width: int) -> bool:
 def _run(movement: Movement) -> int:
     """Return how many neighbours of the output are read in the same way."""
     return math.prod(movement.extents[-movement.tail :]) if movement.tail > 1 else movement.run
+
+
+def _forms(movement: Movement, width: int) -> list[str]:
+    """Return the knobs of loops that are left to LLVM, of those that apply."""
+    forms = {"apart": _differs, "both": _reads_both, "undivided": _is_scattered}
+    return [form for form, applies in forms.items() if width == 1 and applies(movement)]

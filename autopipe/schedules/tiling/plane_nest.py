@@ -10,13 +10,14 @@ from typing import Final
 import tvm
 from tvm import tirx
 from tvm.ir import Expr
-from tvm.s_tir import SBlock
+from tvm.s_tir import SBlock, Schedule
 from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import distinct, loads_of, substitute, unfold, whole
+from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined
 from autopipe.schedules.analysis.periods import LONGEST, period
 
 _WRITTEN_OUT: Final = 16
@@ -24,6 +25,31 @@ _WRITTEN_OUT: Final = 16
 
 _JOBS: Final = 16
 """Planes that are enough to divide among threads; of fewer, the rows are divided."""
+
+
+_PLANE: Final = 2
+"""Fewest axes of planes: rows and columns."""
+
+
+def is_in_steps(sch: Schedule, movement: Movement) -> bool:
+    """Tell whether rows are read in steps or divided, with a period that can be written out."""
+    if not movement.folded or len(movement.extents) < _PLANE:
+        return False
+    trial = sch.copy()
+    block = trial.get(combined(trial))
+    if not 0 < period(block.body.value, block.iter_vars[-1].var) <= LONGEST:
+        return False
+    last = len(movement.extents) - 1
+    return any(read and _reads_in_steps(read, last) for read in movement.reads)
+
+
+def _reads_in_steps(read: tuple[AxisPiece, ...], last: int) -> bool:
+    """Tell whether neighbours along the last axis are read apart, more than once, or in few."""
+    pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
+    if not pieces:
+        return False
+    first, *others = pieces
+    return first.lower > 1 or abs(first.stride) > 1 or (bool(others) and first.extent <= LONGEST)
 
 
 class PlaneNest:

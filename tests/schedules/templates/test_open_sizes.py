@@ -19,7 +19,6 @@ from autopipe.schedules.implementations.winograd import winograd4
 from autopipe.schedules.templates import winograd
 from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.open_movement import OPEN_MOVEMENT
 from autopipe.schedules.templates.serve import AnyServed, serve
 from autopipe.schedules.templates.template import (
     Matcher,
@@ -212,11 +211,11 @@ def joined():
         (strided, "window"),
         (pooled, "window"),
         (image_mean, "window"),
-        (rectified, "open_movement"),
+        (rectified, "elementwise"),
         (from_planes, "transpose"),
         (to_planes, "transpose"),
         (transposed, "transpose"),
-        (joined, "open_movement"),
+        (joined, "elementwise"),
     ],
 )
 def test_a_function_of_open_sizes_is_right_around_whole_tiles(made, template):
@@ -321,14 +320,14 @@ def test_open_and_static_functions_have_the_same_knobs_and_packing():
     assert shapes[0] == shapes[1]
 
 
-def test_templates_for_static_functions_leave_open_ones_alone():
+def test_templates_say_whether_they_serve_dynamic_functions():
     x = te.placeholder((size(), 64), name="x")
-    workload = module([x, topi.nn.relu(x)])
-    assert Matcher.of(workload).match(ELEMENTWISE) is None
-    assert Matcher.of(kernel_sizes.likely_instance(workload)).match(OPEN_MOVEMENT) is None  # type: ignore[arg-type]
+    y = te.compute((size("m"), 64), lambda i, j: x[i, j // 2])
+    assert Matcher.of(module([x, topi.nn.relu(x)])).match(ELEMENTWISE) is not None
+    assert Matcher.of(module([x, y.shape[0], y])).match(ELEMENTWISE) is None  # not in vectors
     assert Matcher.of(kernel_sizes.likely_instance(rows())).match(CONTRACTION) is not None  # type: ignore[arg-type]
     assert serves_dynamic(dump(CONTRACTION, _served(rows()).knobs))
-    assert not serves_dynamic('{"template": "elementwise"}')
+    assert not serves_dynamic('{"template": "row_reduction"}')
     assert not serves_dynamic("[]")
     assert not serves_dynamic("{")
 

@@ -1,0 +1,110 @@
+"""Writes an elementwise block of dynamic sizes in vectors along its last axes.
+
+No number of elements in a vector divides a dynamic size. Template `elementwise` has an example.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from tvm import tirx
+from tvm.ir import Expr
+from tvm.s_tir import SBlock, ScheduleError
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
+from autopipe.schedules.analysis.blocks import (
+    Extent,
+    enough,
+    lengths_of,
+    number_of,
+    product_of,
+)
+from autopipe.schedules.analysis.expressions import (
+    distinct,
+    either,
+    elements,
+    loads_of,
+    substitute,
+    unfold,
+    whole,
+)
+from autopipe.schedules.analysis.movement import Movement
+from autopipe.schedules.primitives import ELEMENTS
+
+ROWS = 16
+"""Iterations of the outer loops that are enough to divide among threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRows:
+    """Writes the loops around the only statement of a function."""
+
+    block: SBlock
+    movement: Movement
+    """At specialized sizes."""
+    width: int
+    """Elements of a vector."""
+    known: OpenSizes | None
+
+    def write(self) -> tirx.Stmt:
+        """Return the loops. Raises ScheduleError where a condition divides a dynamic axis."""
+        with IRBuilder() as builder:
+            for parallel in either(enough(self._lengths, ELEMENTS, self.known)):
+                self._write_rows(T.parallel if parallel else T.serial)
+        return builder.get()
+
+    @property
+    def _lengths(self) -> tuple[Extent, ...]:
+        return lengths_of(self.block)
+
+    def _write_rows(self, kind: type) -> None:
+        """Write vectors along the last axes, with a loop of a kind over the first ones."""
+        lengths, first = self._lengths, len(self._lengths) - self._tail()
+        parts: tuple[Extent, ...] = self.movement.parts
+        if parts and not isinstance(lengths[-1], int):
+            raise ScheduleError("a condition divides a dynamic axis")
+        with self._outer_loops(lengths[:first], kind) as outer:
+            start: Extent = 0
+            for part in parts or (product_of(lengths[first:]),):
+                for element in elements(part, self.width, self._number):
+                    self._store([*outer, *unfold(lengths[first:], start + element)])
+                start += part
+
+    @contextmanager
+    def _outer_loops(self, lengths: Sequence[Extent], kind: type) -> Iterator[list[Expr]]:
+        """Write loops over the first axes, which threads share until they are enough."""
+        shared = 0
+        while shared < len(lengths) and math.prod(self.movement.extents[:shared]) < ROWS:
+            shared += 1
+        count = product_of(lengths[:shared])
+        with ExitStack() as loops:
+            job = loops.enter_context((T.serial if count == 1 else kind)(*self._range(count)))
+            loops.enter_context(T.sblock(self.block.name_hint))
+            T.reads(*map(whole, distinct([one.source for one in loads_of(self.block.body.value)])))
+            T.writes(whole(self.block.body.buffer))
+            index = [T.Bind(part) for part in unfold(lengths[:shared], job, job=True)]
+            inner = [T.serial(*self._range(length)) for length in lengths[shared:]]
+            yield [*index, *map(loops.enter_context, inner)]
+
+    def _store(self, index: Sequence[Expr]) -> None:
+        """Write the statement for one place."""
+        store, axes = self.block.body, [axis.var for axis in self.block.iter_vars]
+        values = list(zip(axes, index, strict=True))
+        at = [substitute(place, values) for place in store.indices]
+        T.buffer_store(store.buffer, substitute(store.value, values), at)
+
+    def _tail(self) -> int:
+        """Return how many last axes are written as one: only the first of them may be dynamic."""
+        tail, movement = 1, self.movement
+        while not movement.parts and tail < movement.tail and isinstance(self._lengths[-tail], int):
+            tail += 1
+        return tail
+
+    def _range(self, length: Extent) -> tuple[Expr, Expr]:
+        return self._number(0), self._number(length)
+
+    def _number(self, value: Extent) -> Expr:
+        return number_of(value, self.block.iter_vars[0].var.ty.dtype)
