@@ -1,22 +1,34 @@
 """What an untuned, cold build takes: `python benchmarks/build_time.py pipelines/resnet50.yaml`.
 
-Each pipeline is built in an empty store, stage by stage. Printed is the least of several rounds for
-each stage, on the clock and of all processors together. A stage has a process of its own, which
-asks the store for the stages before. With `--against CHECKOUT` another checkout is built in turn.
+Each pipeline is built in an empty store, stage by stage. Printed is the minimum of several rounds
+for each stage: seconds on the clock and of all processors together, and the peak memory of the
+largest process. A stage has a process of its own, which asks the store for the stages before. With
+`--against CHECKOUT` another checkout is built in turn. `--until package` goes on after the build.
 """
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-STAGES: Final = ("import", "optimize", "lower", "tasks", "build")
+STAGES: Final = ("import", "optimize", "lower", "tasks", "build", "verify", "package")
+
+
+class Cost(NamedTuple):
+    """What a stage takes."""
+
+    wall: float
+    """Seconds on the clock."""
+    cpu: float
+    """Seconds of all processors together."""
+    peak: int
+    """Bytes of memory of its largest process."""
 
 
 def main() -> None:
@@ -24,47 +36,57 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("pipelines", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--until", choices=STAGES, default="build", help="the last stage")
     parser.add_argument("--against", type=Path, help="another checkout, built in turn")
     options = parser.parse_args()
     here = Path(__file__).parents[1]
     checkouts = [here, *([options.against.resolve()] if options.against else [])]
-    print(f"{'pipeline':<20} {'checkout':<12} {'stage':<9} {'clock':>8} {'CPU':>8}")
+    stages = STAGES[: STAGES.index(options.until) + 1]
+    print(f"{'pipeline':<20} {'checkout':<12} {'stage':<9} {'clock':>9} {'CPU':>9} {'peak':>9}")
     for pipeline in options.pipelines:
-        rounds: dict[tuple[Path, str], list[tuple[float, float]]] = defaultdict(list)
+        rounds: dict[tuple[Path, str], list[Cost]] = defaultdict(list)
         for _ in range(options.rounds):
             for checkout in checkouts:
-                for stage, times in measure_stages(pipeline, checkout).items():
-                    rounds[checkout, stage].append(times)
-        for (checkout, stage), taken in rounds.items():
-            clock, cpu = min(one for one, _ in taken), min(one for _, one in taken)
-            told = f"{clock:7.2f} s {cpu:7.2f} s"
-            print(f"{pipeline.stem:<20} {checkout.name[:12]:<12} {stage:<9} {told}", flush=True)
+                for stage, cost in measure_stages(pipeline, checkout, stages).items():
+                    rounds[checkout, stage].append(cost)
+        for (checkout, stage), costs in rounds.items():
+            wall, cpu, peak = map(min, zip(*costs, strict=True))
+            cells = f"{wall:7.2f} s {cpu:7.2f} s {peak >> 20:5} MiB"
+            print(f"{pipeline.stem:<20} {checkout.name[:12]:<12} {stage:<9} {cells}", flush=True)
 
 
-def measure_stages(pipeline: Path, checkout: Path) -> dict[str, tuple[float, float]]:
-    """Return the seconds of each stage, on the clock and of all processors, and their sums."""
-    found = {}
+def measure_stages(pipeline: Path, checkout: Path, stages: Sequence[str]) -> dict[str, Cost]:
+    """Return the cost of each stage, which follow each other from *import* on, and of "all"."""
+    costs = {}
     with tempfile.TemporaryDirectory() as store:
-        for stage in STAGES:
-            found[stage] = _time_command(
+        for stage in stages:
+            costs[stage] = _measure_command(
                 ["run", str(pipeline.resolve()), "--until", stage, "--store", store,
-                 "--no-lock", "--set", "tuning=null", "--json"], checkout,
+                 "--output", store, "--no-lock", "--set", "tuning=null", "--json"], checkout,
             )  # fmt: skip
-    clocks, cpus = [one for one, _ in found.values()], [one for _, one in found.values()]
-    return {**found, "all": (sum(clocks), sum(cpus))}
+    return {**costs, "all": sum_costs(costs.values())}
 
 
-def _time_command(arguments: list[str], checkout: Path) -> tuple[float, float]:
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run(
+def sum_costs(costs: Iterable[Cost]) -> Cost:
+    """Return the seconds of several stages together, and the peak of the largest."""
+    walls, cpus, peaks = zip(*costs, strict=True)
+    return Cost(sum(walls), sum(cpus), max(peaks))
+
+
+def _measure_command(arguments: list[str], checkout: Path) -> Cost:
+    start = time.monotonic()
+    process = subprocess.Popen(
         [sys.executable, "-m", "autopipe", *arguments],
         cwd=checkout,  # whose package comes before the installed one, in children as well:
         env={**os.environ, "PYTHONPATH": str(checkout)},
         stdout=subprocess.DEVNULL,
-        check=True,
     )
-    clock, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return clock, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    _, status, usage = os.wait4(process.pid, 0)  # of the process and of all that it waited for
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
+    wall, cpu = time.monotonic() - start, usage.ru_utime + usage.ru_stime
+    return Cost(wall, cpu, usage.ru_maxrss << 10)
 
 
 if __name__ == "__main__":
