@@ -17,12 +17,15 @@ from autopipe.compiler.arithmetic import (  # noqa: F401 - they register how ops
 )
 from autopipe.compiler.graph import split_resize
 from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.shared_legalization import share_legalizations
 from autopipe.errors import ModelError
 
 _OF_SHAPES: Final = frozenset({"shape_of", "tensor_to_shape"})
 """Ops that the virtual machine has itself: they ask for sizes and compute nothing."""
 
 _GIVES_UP: Final = "TVM can not compute an op as this model uses it"
+
+share_legalizations()  # of what the modules of `arithmetic` registered, too
 
 
 def legalize(module: tvm.IRModule) -> tvm.IRModule:

@@ -1,0 +1,76 @@
+"""Equal calls of an op are legalized once, and become what TVM makes of each of them."""
+
+from typing import Any
+
+import pytest
+
+tvm = pytest.importorskip("tvm")
+import tvm_ffi  # noqa: E402
+from tvm import relax  # noqa: E402
+
+from autopipe.compiler.graph import shared_legalization  # noqa: E402
+from autopipe.compiler.passes.legalize import legalize  # noqa: E402
+
+CPU = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+
+REPEATED = """
+        a = R.add(x, y)
+        b = R.add(y, a)  # the same kernel, of others
+        c = R.add(b, b)  # another kernel: of one tensor
+        d = R.add(c, z)  # another: of another shape
+        e = R.add(z, z)
+        f = R.add(e, z)
+        g = R.concat((d, a), axis=0)
+        h = R.concat((a, d), axis=0)
+        i = R.concat((a, a), axis=0)
+        j = R.split(g, 2, axis=0)
+        k = R.split(h, 2, axis=0)
+        return (f, i, j, k)
+"""
+DYNAMIC = REPEATED.replace("R.split(g, 2, axis=0)", "g").replace("R.split(h, 2, axis=0)", "h")
+
+
+def parse(shape: str, body: str) -> Any:
+    """Return a module of three tensors, two of them of a shape."""
+    return tvm.script.from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(
+        x: R.Tensor({shape}, "float32"), y: R.Tensor({shape}, "float32"),
+        z: R.Tensor((4,), "float32"),
+    ):{body}
+""")
+
+
+@pytest.mark.parametrize(
+    "module", [parse("(2, 4)", REPEATED), parse('("n", 4)', DYNAMIC)], ids=["static", "dynamic"]
+)
+def test_a_module_is_what_tvm_makes_of_it(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with CPU:
+        shared = legalize(module)
+        monkeypatch.setattr(shared_legalization, "_is_static", lambda _: False)
+        usual = legalize(module)
+    assert shared.script() == usual.script()
+    assert tvm_ffi.structural_equal(shared, usual)
+
+
+def test_equal_calls_are_legalized_once() -> None:
+    builder, made = relax.BlockBuilder(), []
+
+    def count(builder: relax.BlockBuilder, call: relax.Call) -> Any:
+        made.append(call)
+        return builder.call_te(tvm.topi.add, *call.args)
+
+    once = shared_legalization._share(count)
+    x, y, z = (
+        relax.Var(name, relax.TensorType(shape, "float32"))
+        for name, shape in (("x", (2, 4)), ("y", (2, 4)), ("z", (4,)))
+    )
+    pairs = [(x, y), (y, x), (x, z), (y, z)]
+    calls: list[Any] = [builder.normalize(relax.op.add(*pair)) for pair in pairs]
+    results: list[Any] = [once(builder, call) for call in calls]
+    assert len(made) == 2
+    assert [tuple(result.args[1].fields) for result in results] == pairs
+    once(relax.BlockBuilder(), calls[0])
+    assert len(made) == 3, "a kernel of another module"
