@@ -24,9 +24,10 @@ from autopipe.compiler.library.build import build
 from autopipe.compiler.library.row_order import along_rows
 from autopipe.compiler.tasks import workload
 from autopipe.errors import StageError
+from autopipe.measure.agreement import all_agree
 from autopipe.measure.call_watch import set_watch
 from autopipe.measure.cases import Instance
-from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer, all_agree
+from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer
 from autopipe.schedules.model_weights import ModelWeights
 
 _CAPTURED = "captured"

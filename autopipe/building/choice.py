@@ -11,6 +11,7 @@ import tvm
 from autopipe.artifacts.library import Rejected
 from autopipe.artifacts.tuning import BestRecord
 from autopipe.errors import StageError
+from autopipe.measure.library_kernel import LibraryKernel
 from autopipe.pipeline.counted import Watch
 from autopipe.processes.contained import Failed
 from autopipe.safety.inspection import ScheduleChecker
@@ -84,21 +85,26 @@ class Choices:
         """What each task is built with, in order, as far as that is known."""
         self._open = list(range(len(asked)))
 
-    def settle(self) -> list[Choice]:
-        """Check what was not checked yet, and return the first of each chain that is not wrong."""
-        while self._open:
-            judged, self._open = self._open, []
-            suspects = [_suspect(self.asked[i], self.chosen[i]) for i in judged]
-            verdicts = self._judge.judge(suspects)
-            for place, verdict in zip(judged, verdicts, strict=True):
-                choice = self.chosen[place]
-                if verdict.condemns:
-                    self.drop(place, verdict)
-                else:
-                    right, why = verdict.finding is Finding.RIGHT, verdict.reason
-                    self.chosen[place] = replace(choice, checked=right, unchecked=why)
-                    _log(self.asked[place].task, choice)
-        return self.chosen
+    def check(self, kernels: Sequence[LibraryKernel | None] | None = None) -> bool:
+        """Check what was not checked yet, and return whether nothing of it was wrong.
+
+        `kernels` are those of a library that has them all, in the order of the tasks. What is wrong
+        is replaced by the next of its chain, which is yet to be checked.
+        """
+        judged, self._open = self._open, []
+        kernels = kernels or [None] * len(self.asked)
+        verdicts = self._judge.judge(
+            [_suspect(self.asked[place], self.chosen[place], kernels[place]) for place in judged]
+        )
+        for place, verdict in zip(judged, verdicts, strict=True):
+            choice = self.chosen[place]
+            if verdict.condemns:
+                self.drop(place, verdict)
+            else:
+                right, why = verdict.finding is Finding.RIGHT, verdict.reason
+                self.chosen[place] = replace(choice, checked=right, unchecked=why)
+                _log(self.asked[place].task, choice)
+        return not self._open
 
     def drop(self, place: int, verdict: Verdict) -> None:
         """Take the next of a task's chain, for a verdict on the one there is.
@@ -160,10 +166,10 @@ def _recorded(task: Task, record: BestRecord, maker: Maker) -> Choice:
     return Choice(module, *by, "best record", times[len(times) // 2], record.schedule)
 
 
-def _suspect(asked: Asked, choice: Choice) -> Suspect:
+def _suspect(asked: Asked, choice: Choice, kernel: LibraryKernel | None) -> Suspect:
     return Suspect(
         asked.task.name, choice.engine, choice.implementation, choice.schedule or "",
-        asked.workload, choice.module,
+        asked.workload, choice.module, kernel,
     )  # fmt: skip
 
 

@@ -1,11 +1,12 @@
-"""Compiles the model with the schedules that were chosen, and finds the one it fails on, if any.
+"""Compiles the model with the schedules that were chosen, and finds those that are wrong or fail.
 
-The whole is compiled in a child process. Where that crashes, hangs or takes too much memory, the
+The whole is compiled in a child process, while another one packs the weights; then each schedule is
+checked by its kernel in the library. Where compiling crashes, hangs or takes too much memory, the
 schedule of each task is compiled alone, which no machine of the target is needed for.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +18,11 @@ from autopipe.compiler import module_io
 from autopipe.compiler.library import build
 from autopipe.compiler.library.kernel_compiler import NotCompiled
 from autopipe.compiler.pass_observer import add_measured_passes, measured_passes
-from autopipe.compiler.tasks import labelled
+from autopipe.compiler.tasks import label_of, labelled
 from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.environment.toolchain import Linker
 from autopipe.errors import AutopipeError, StageError
+from autopipe.measure.library_kernel import LibraryKernel
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import of_ours, sorted_out
@@ -31,25 +33,35 @@ from autopipe.safety.verdict import Finding, Verdict
 _EACH: Final = 10.0
 """Seconds that a task adds to what the whole may take."""
 
+Packer = Callable[[Mapping[str, tvm.IRModule]], Any]
+"""Writes the weights of all modules, whose packing it takes by label; returns a value for JSON."""
+
 
 @dataclass(frozen=True, slots=True)
-class CompiledModule:
-    """A module whose library is written."""
+class BuildSource:
+    """What libraries are compiled from, and where they go."""
 
-    packing: tvm.IRModule
-    """What is left to do on its weights."""
-    functions: tuple[KernelFunction, ...]
-    """Its kernel calls, and the nodes of the model that they are made of."""
+    lowered: Mapping[str, tvm.IRModule]
+    """The modules, by label."""
+    paths: Mapping[str, Path]
+    """Of their libraries."""
+    pack: Packer
+    linker: Linker | None = None
 
 
-def compile_model(
-    lowered: Mapping[str, tvm.IRModule],
-    choices: Choices,
-    failures: Failures,
-    paths: Mapping[str, Path],
-    linker: Linker | None = None,
-) -> dict[str, CompiledModule]:
-    """Write the library of each module, and return what is known of it, by label.
+@dataclass(frozen=True, slots=True)
+class CompiledModel:
+    """A model whose libraries and weights are written."""
+
+    functions: Mapping[str, tuple[KernelFunction, ...]]
+    """The kernel calls of each module by its label, and the nodes of the model that they are made
+    of."""
+    packed: Any
+    """What `BuildSource.pack` returned."""
+
+
+def compile_model(source: BuildSource, choices: Choices, failures: Failures) -> CompiledModel:
+    """Write the library of each module, with schedules that compile and are not wrong.
 
     A task whose schedule fails takes the next of its chain. Raises StageError if nothing is left
     of one, if the whole fails twice although no task does alone, and for what can not be built or
@@ -57,62 +69,118 @@ def compile_model(
     """
     innocent = False
     while _hopeless(choices, failures):
-        choices.settle()
+        pass
     while True:
         try:
-            return _whole(lowered, choices, failures, paths, linker)
+            compiled = _whole(source, choices, failures)
         except Failed as error:
-            if not _culprits(choices, failures):
+            if not _culprits(choices, failures) and choices.check():
                 if innocent:
                     why = "compiling the model failed twice, though each task alone compiles"
                     raise StageError(f"{why}: {error}\n{error.log}") from error
                 innocent = True
-            choices.settle()
+        else:
+            if choices.check(_kernels(source, choices, failures)):
+                return compiled
 
 
-def _whole(
-    lowered: Mapping[str, tvm.IRModule],
-    choices: Choices,
-    failures: Failures,
-    paths: Mapping[str, Path],
-    linker: Linker | None,
-) -> dict[str, CompiledModule]:
+def _whole(source: BuildSource, choices: Choices, failures: Failures) -> CompiledModel:
     scheduled = {
         name: choice.module
         for asked, choice in zip(choices.asked, choices.chosen, strict=True)
         for name in asked.task.functions
     }
+    work = _Compilation(source, scheduled, failures.conditions.target)
 
-    def compiled(_: object) -> Mapping[str, Any]:
-        """Tell a refusal, which is no failure, from a result."""
-        done = {}
+    def pack(packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+        return source.pack({label: module_io.from_json(text) for label, text in packing.items()})
+
+    seconds = contained.SECONDS + _EACH * len(choices.asked)
+    compiler = Child(lambda: _answering(work.answer), seconds=seconds)
+    packer = Child(lambda: _answering(pack), seconds=seconds, bounded=False)
+    with compiler, packer:
+        packing = _result(compiler.ask("link"))
+        compiler.tell("compile")
+        packer.tell(packing)
+        done = _result(compiler.answer())
+        packed = _result(packer.answer())
+    add_measured_passes(done["passes"])
+    functions = {
+        label: tuple(map(KernelFunction.model_validate, made))
+        for label, made in done["functions"].items()
+    }
+    return CompiledModel(functions, packed)
+
+
+@dataclass(slots=True)
+class _Compilation:
+    """The two steps of compiling a model, in a child."""
+
+    source: BuildSource
+    scheduled: Mapping[str, tvm.IRModule]
+    """The schedule of each function, by its labelled name."""
+    target: tvm.target.Target
+    graphs: dict[str, build.LinkedGraph] = field(default_factory=dict)
+
+    def answer(self, step: str) -> dict[str, Any]:
+        """Link the graphs and return what is left to do on weights; or compile what was linked."""
+        return self._link() if step == "link" else self._compile()
+
+    def _link(self) -> dict[str, Any]:
+        lowered = self.source.lowered
+        for label, module in lowered.items():
+            bodies = _of(label, module, self.scheduled)
+            self.graphs[label] = build.link_graph(
+                module, bodies, self.target, packs_at_load=len(lowered) == 1
+            )
+        return {label: tvm.ir.save_json(graph.packing) for label, graph in self.graphs.items()}
+
+    def _compile(self) -> dict[str, Any]:
+        functions = {}
+        for label, graph in self.graphs.items():
+            built = build.compile_graph(graph)
+            build.export(built, self.source.paths[label], self.source.linker)
+            functions[label] = [function.document() for function in built.functions]
+        return {"functions": functions, "passes": measured_passes()}
+
+
+def _answering(work: Callable[[Any], Any]) -> contained.Handler:
+    """Tell a refusal, which is no failure, from a result."""
+
+    def answer(request: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
         try:
-            for label, module in lowered.items():
-                bodies = _of(label, module, scheduled)
-                built = build.build(
-                    module, bodies, failures.conditions.target, packs_at_load=len(lowered) == 1
-                )
-                build.export(built, paths[label], linker)
-                functions = [function.document() for function in built.functions]
-                done[label] = tvm.ir.save_json(built.packing), functions
+            return {"ok": work(request)}
         except (ForeignCode, NotCompiled):  # some task's kernel is to blame
             raise
         except AutopipeError as error:
             return {"failed": asdict(of_ours(error))}
-        return {"ok": {"modules": done, "passes": measured_passes()}}
 
-    seconds = contained.SECONDS + _EACH * len(choices.asked)
-    with Child(lambda: compiled, seconds=seconds) as child:
-        done, refused = sorted_out(child.ask())
+    return answer
+
+
+def _result(answer: object) -> Any:  # noqa: ANN401 - JSON
+    """Return what was answered. Raises the error of ours that was raised."""
+    done, refused = sorted_out(answer)
     if refused is not None:
         raise refused.error()
-    add_measured_passes(done["passes"])
-    return {
-        label: CompiledModule(
-            module_io.from_json(text), tuple(map(KernelFunction.model_validate, functions))
-        )
-        for label, (text, functions) in done["modules"].items()
-    }
+    return done
+
+
+def _kernels(
+    source: BuildSource, choices: Choices, failures: Failures
+) -> list[LibraryKernel | None] | None:
+    """Return where the kernel of each task is; None where only the schedule alone can be run."""
+    if not failures.conditions.hardware.backend.runs_on_host:
+        return None
+    return [_kernel(source, asked.task.functions[0]) for asked in choices.asked]
+
+
+def _kernel(source: BuildSource, labelled_name: str) -> LibraryKernel | None:
+    """Return where a function is; None for one at likely sizes, which no library has."""
+    name, label = labelled_name.partition("@")[0], label_of(labelled_name)
+    if label not in source.paths or labelled(name, label) != labelled_name:
+        return None
+    return LibraryKernel(str(source.paths[label]), name)
 
 
 def _of(

@@ -8,6 +8,7 @@ op information of a task leave both ways open until they are timed.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -106,10 +107,7 @@ class Library:
 
     def version(self) -> str | None:
         """Return the version that is installed, or None if there is none."""
-        try:
-            return metadata.version(self.distribution) if self.distribution else None
-        except metadata.PackageNotFoundError:
-            return None
+        return _installed_version(self.distribution) if self.distribution else None
 
     def missing(self) -> str:
         """Say that it is not installed, and what to do."""
@@ -145,3 +143,12 @@ def _fits(wanted: Shape, shape: tuple[int, ...]) -> bool:
     return len(wanted) == len(shape) and all(
         size in (None, found) for size, found in zip(wanted, shape, strict=True)
     )
+
+
+@cache
+def _installed_version(distribution: str) -> str | None:
+    """Return the version of a distribution, whose metadata takes 10 ms to read, or None."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

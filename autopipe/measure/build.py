@@ -51,29 +51,57 @@ def compiled(
 def without_weights(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with a `main` that takes weights as the model's build leaves them.
 
-    It is the module itself where nothing is done to them. TVM has a pass for it, which refuses all
-    work on weights but copies.
+    It is the module itself where nothing is done to them.
+    """
+    return split_weights(module).kernel
+
+
+@dataclass(frozen=True, slots=True)
+class SplitKernel:
+    """A schedule in the two parts that the build makes of it."""
+
+    kernel: tvm.IRModule
+    """Its `main` takes packed weights; the scheduled module itself if it packs none."""
+    packing: PrimFunc | None = None
+    """Takes weights as the workload has them, then the packed ones, which it writes."""
+    positions: tuple[int, ...] = ()
+    """Which arguments of the kernel are packed, in the order of `packing`."""
+
+
+def split_weights(module: tvm.IRModule) -> SplitKernel:
+    """Split the scheduled `main` of a module into its work on weights, and the rest.
+
+    TVM has a pass for it, which refuses all work on weights but copies.
     """
     function = module["main"]
     root = function.body.block if isinstance(function.body, SBlockRealize) else None
     if root is None or not isinstance(root.body, SeqStmt):
-        return module
-    made, nests = {}, []
+        return SplitKernel(module)
+    made, nests, packing = {}, [], []
     for nest in root.body.seq:
         block = _block(nest)
         if block is not None and weights.MARK in block.annotations:
             made[block.reads[0].source] = block.writes[0].source
+            packing.append(nest)
         else:
             nests.append(nest)
     if not made:
-        return module
+        return SplitKernel(module)
     buffers = [buffer for buffer in root.alloc_buffers if buffer not in made.values()]
     block = SBlock(
         [], [], [], "root", stmt_seq(*nests), alloc_buffers=buffers, annotations=root.annotations
     )
     body = SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature
     params = [made.get(param, param) for param in function.params]
-    return tvm.IRModule({"main": PrimFunc(params, body, function.ret_type, function.attrs)})
+    kernel = PrimFunc(params, body, function.ret_type, function.attrs)
+    positions = [at for at, param in enumerate(function.params) if param in made]
+    given = [function.params[at] for at in positions]
+    root = SBlock([], [], [], "root", stmt_seq(*packing))
+    work = PrimFunc(
+        [*given, *(made[param] for param in given)],
+        SBlockRealize([], True, root),  # noqa: FBT003 - likewise
+    )
+    return SplitKernel(tvm.IRModule({"main": kernel}), work, tuple(positions))
 
 
 def _block(nest: tvm.tirx.Stmt) -> SBlock | None:

@@ -1,14 +1,12 @@
 """Whether a schedule computes what its workload computes; MetaSchedule itself never asks."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import tvm
-import tvm_ffi
-from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir import Schedule
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary
@@ -18,6 +16,7 @@ from autopipe.compiler.loops.index_inputs import looked_up, reads_bits, rounds
 from autopipe.compiler.recurrence.form import ATTRIBUTE
 from autopipe.compiler.target.target import backend_of, host_of
 from autopipe.errors import StageError
+from autopipe.measure.agreement import all_agree, count_terms, find_difference
 from autopipe.measure.cases import Instance, instances
 from autopipe.measure.device import prepare, put
 from autopipe.measure.function_shifts import ULPS, shift_functions
@@ -29,12 +28,6 @@ VERSION: Final = 9
 SEED: Final = 0
 """Seed of the inputs."""
 
-_TOLERANCE: Final = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
-"""Largest difference relative to the largest value; sums are taken in another order."""
-
-_ROUNDING: Final = {"float32": 2.0**-24, "float64": 2.0**-53}
-"""What an addition rounds off at most, relative to the sum."""
-
 NUDGE: Final = 2.0
 """How far inputs are moved to see what the plain loops themselves can not hold, in roundings."""
 
@@ -45,15 +38,16 @@ a layer of bytes hands that on from step to step."""
 _BY_STEPS: Final = 2.0**6
 """The same where a layer remembers: what its functions round off, hundreds of steps hand on."""
 
-_WAVERING: Final = 4.0
-"""Roundings inside a function, against those of its inputs."""
-
 _ROLLED: Final = ("-unroll-threshold-default:uint=0",)
 """Options of LLVM that leave loops as they are: unrolled, plain loops take longer to compile and
 are no faster."""
 
-_AROUND: Final = (0x3F, 0xBF)
+_AROUND_PLAIN: Final = 0x3F
+AROUND_SCHEDULE: Final = 0xBF
 """Bytes around the arguments of the plain loops and of a schedule: floats of different signs."""
+
+PACKING: Final = "pack_weights"
+"""Name of the function beside the plain loops that packs weights as a schedule does."""
 
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
 """What TVM raises where it refuses a module."""
@@ -93,16 +87,27 @@ def checked(
 class PlainLoops:
     """The loops of a workload as they are, compiled. Any schedule of it has to agree with them."""
 
-    def __init__(self, workload: tvm.IRModule, target: tvm.target.Target) -> None:
-        """Compile them for the processor. Raises NotChecked if that fails, and ForeignCode."""
+    def __init__(
+        self,
+        workload: tvm.IRModule,
+        target: tvm.target.Target,
+        packing: tvm.tirx.PrimFunc | None = None,
+    ) -> None:
+        """Compile them for the processor, and the `packing` of a schedule beside them.
+
+        Raises NotChecked if that fails, and ForeignCode.
+        """
         self._workload = workload
         self._target = target
         self.instances = instances(workload)
         """What a schedule of it is called with."""
         try:
-            self._library = _plain(workload, host_of(target))
+            library = _plain(workload, host_of(target), packing)
         except _FAILURES as error:
             raise NotChecked(f"the plain loops: {error}") from error
+        self._plain = library["main"]
+        self.packing: Callable[..., object] | None = library[PACKING] if packing else None
+        """Packs weights as the schedule wants them."""
 
     def check(self, scheduled: tvm.IRModule) -> tvm.IRModule:
         """Return the scheduled module if it agrees with them. Raises as `checked`."""
@@ -113,8 +118,8 @@ class PlainLoops:
         built = compiled_for(scheduled, self._target)
 
         def ours(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
-            mine = Surrounded(inputs, _AROUND[1])
-            found = _run(built, mine, instance.counts, place)
+            mine = Surrounded(inputs, AROUND_SCHEDULE)
+            found = run(built["main"], mine, instance.counts, place)
             if not mine.intact():
                 raise writes_outside(instance.case)
             return found
@@ -135,8 +140,8 @@ class PlainLoops:
         for instance in self.instances if tried is None else tried:
             case = instance.case
             inputs = inputs_of(instance)
-            theirs = Surrounded(inputs, _AROUND[0])
-            right = _run(self._library, theirs, instance.counts)
+            theirs = Surrounded(inputs, _AROUND_PLAIN)
+            right = run(self._plain, theirs, instance.counts)
             if not theirs.intact():
                 raise _unsteady(
                     self._workload, f"write outside of their arguments on {case} inputs"
@@ -149,17 +154,21 @@ class PlainLoops:
         """Raise what follows from a difference, unless the loops waver as much by themselves."""
         case, counts = instance.case, instance.counts
         inputs = inputs_of(instance)
-        again = _run(self._library, Surrounded(inputs, _AROUND[1]), counts)
+        again = run(self._plain, Surrounded(inputs, AROUND_SCHEDULE), counts)
         if not all(map(_same, right, again)):
             raise _unsteady(self._workload, f"read outside of their arguments on {case} inputs")
         by = _moved_by(self._workload["main"])
         nudged = instance.arguments(SEED, by)
-        moved = [_run(self._library, Surrounded(nudged, _AROUND[0]), counts)]
+        moved = [run(self._plain, Surrounded(nudged, _AROUND_PLAIN), counts)]
         for library in self._rounded_otherwise:
             inputs = inputs_of(instance)
-            moved.append(_run(library, Surrounded(inputs, _AROUND[0]), counts))
+            moved.append(run(library["main"], Surrounded(inputs, _AROUND_PLAIN), counts))
         function = instance.workload["main"]
-        _compare(case, (right, ours, moved), _terms(function), bits=reads_bits(function))
+        results, bits = (right, ours, moved), reads_bits(function)
+        off = find_difference(results, count_terms(function), bits=bits)
+        if off is not None:
+            reason = f"off by up to {off} from the plain loops on {case} inputs"
+            raise WrongAnswer(reason, case, off)
 
     @cached_property
     def _rounded_otherwise(self) -> list[tvm.runtime.Module]:
@@ -202,13 +211,21 @@ def _moved_by(function: tvm.tirx.PrimFunc) -> float:
     return _BY_STEPS if ATTRIBUTE in (function.attrs or {}) else NUDGE
 
 
-def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+def _plain(
+    workload: tvm.IRModule,
+    target: tvm.target.Target,
+    packing: tvm.tirx.PrimFunc | None = None,
+) -> tvm.runtime.Module:
     """Compile the plain loops at a level at which LLVM makes no vectors.
 
     From the next one on, LLVM 22 with AVX-512 takes wrong elements in loops of a tile operator.
     """
     options = {"opt-level": 1, "cl-opt": [*target.attrs.get("cl-opt", ()), *_ROLLED]}
-    return _compiled(along_rows(workload), tvm.target.Target({**target.export(), **options}))
+    module = along_rows(workload)
+    if packing is not None:
+        named = packing.with_attr("global_symbol", PACKING)
+        module = tvm.IRModule({"main": module["main"], PACKING: named})
+    return _compiled(module, tvm.target.Target({**target.export(), **options}))
 
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
@@ -218,8 +235,8 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Mo
         return compile_kernel(module, target)
 
 
-def _run(
-    library: tvm.runtime.Module,
+def run(
+    function: Callable[..., object],
     inputs: Surrounded,
     counts: tuple[tuple[int, int], ...],
     place: tvm.runtime.Device | None = None,
@@ -229,7 +246,7 @@ def _run(
     given: list[object] = list(tensors)
     for at, count in counts:
         given.insert(at, count)
-    library["main"](*given)
+    function(*given)
     return [tensor.numpy() for tensor in tensors]
 
 
@@ -242,90 +259,3 @@ def _unsteady(workload: tvm.IRModule, what: str) -> StageError:
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.tobytes() == other.tobytes()
-
-
-def _compare(
-    case: str,
-    results: tuple[list[np.ndarray], list[np.ndarray], list[list[np.ndarray]]],
-    terms: int,
-    *,
-    bits: bool,
-) -> None:
-    """Raise WrongAnswer unless what differs is what the plain loops themselves cannot hold.
-
-    `results` are those of the plain loops, of the schedule, and of the plain loops with some
-    roundings: where terms cancel, as in 1 + x for an x near -1, these move as far. A sum of that
-    many `terms` one after the other rounds as often: 255744 squares are off by 0.1 %. Integers that
-    are `bits` of floats move with them.
-    """
-    for right, ours, *others in zip(*results[:2], *results[2], strict=True):
-        steady = right.copy()
-        if right.dtype.kind == "f":
-            steady[~np.isfinite(others).all(axis=0)] = np.nan
-        rounded = _scale(steady) * terms * _ROUNDING.get(str(right.dtype), 0.0)
-        moved = max(_distance(steady, other) for other in others)
-        close = _agree(steady, ours, max(rounded, _WAVERING * moved), bits=bits)
-        if not close and not any(_same_steps(right, ours, other) for other in others):
-            off = f"{_distance(steady, ours):.2g}"
-            reason = f"off by up to {off} from the plain loops on {case} inputs"
-            raise WrongAnswer(reason, case, off)
-
-
-def _terms(function: tvm.tirx.PrimFunc) -> int:
-    """Return how many terms the longest sum of a function has, whose sizes are known."""
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-    return max((math.prod(_reduced(block)) for block in blocks), default=1)
-
-
-def _reduced(block: SBlock) -> Iterator[int]:
-    """Yield the extents of what a block reduces, as far as they are known."""
-    for axis in block.iter_vars:
-        known = isinstance(axis.dom.extent, tvm.tirx.IntImm)
-        if known and axis.iter_type == tvm.tirx.IterVar.CommReduce:
-            yield int(axis.dom.extent)
-
-
-def _same_steps(expected: np.ndarray, found: np.ndarray, moved: np.ndarray) -> bool:
-    """Tell whether whole numbers are a step apart at most, and few where few waver."""
-    if expected.dtype.kind not in "iu" or _distance(expected, found) > 1:
-        return False
-    apart, wavering = ((expected != other).sum() for other in (found, moved))
-    return bool(apart <= _WAVERING * wavering)
-
-
-def all_agree(expected: list[np.ndarray], found: list[np.ndarray]) -> bool:
-    """Tell whether all results of a call agree with those of its plain loops."""
-    return all(_agree(right, ours, 0.0) for right, ours in zip(expected, found, strict=True))
-
-
-def _agree(
-    expected: np.ndarray,
-    found: np.ndarray,
-    slack: float,
-    *,
-    bits: bool = False,
-) -> bool:
-    if np.array_equal(expected, found):
-        return True
-    tolerance = _TOLERANCE.get(str(expected.dtype), 0.0 if bits else None)
-    if tolerance is None:
-        return False
-    finite = np.isfinite(expected)
-    return (
-        bool(np.isfinite(found[finite]).all())
-        and _distance(expected, found) <= tolerance * _scale(expected) + slack
-    )
-
-
-def _scale(expected: np.ndarray) -> float:
-    """Return the largest finite value."""
-    finite = np.isfinite(expected)
-    return float(np.max(np.abs(expected[finite].astype("float64")), initial=0.0))
-
-
-def _distance(expected: np.ndarray, found: np.ndarray) -> float:
-    """Return the largest difference where the expected value is finite; elsewhere none is right."""
-    finite = np.isfinite(expected)
-    difference = np.abs(expected[finite].astype("float64") - found[finite].astype("float64"))
-    return float(np.max(difference, initial=0.0))

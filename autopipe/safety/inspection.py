@@ -174,7 +174,8 @@ class Inspector:
 
     def _name(self, suspect: Suspect) -> str:
         """Digest all that a verdict depends on: sha256, 64 hex digits."""
-        bare = [module["main"].without_attr(ATTRIBUTE) for module in suspect[-2:]]
+        modules = (suspect.workload, suspect.scheduled)
+        bare = [module["main"].without_attr(ATTRIBUTE) for module in modules]
         loops = [tvm_ffi.structural_hash(function, map_free_vars=True) for function in bare]
         facts = [self.facts[Facet.TARGET], self.facts.get(Facet.TVM)]
         text = json.dumps([check.VERSION, loops, facts], sort_keys=True, default=dict)

@@ -16,6 +16,7 @@ from autopipe.compiler.library.kernel_threads import shorten_spin
 from autopipe.compiler.target.target import host_of
 from autopipe.errors import StageError
 from autopipe.measure import build, check, timing
+from autopipe.measure.library_kernel import LibraryKernel, check_kernel
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import fallback, static
@@ -48,6 +49,8 @@ class Piece:
     """What is checked or compiled."""
     problem: Mapping[str, Any] | None = None
     """What was asked of a search: its task, batch, seed and tuner, and what was known."""
+    kernel: LibraryKernel | None = None
+    """The kernel of it in a library, where it is checked as that has it."""
 
     @property
     def candidate(self) -> tvm.IRModule:
@@ -139,21 +142,30 @@ def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
 def plain_runs(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Check the workload of a piece against itself, on the processor, as a check is done."""
     here = host_of(conditions.target)
-    return asdict(_checked(piece.workload, piece.workload, here, conditions.hardware.cores))
+    return _checked(piece.workload, piece.workload, here, conditions.hardware.cores)
 
 
 def _check(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Return what is wrong with a schedule, or why that can not be said, as `Checked`."""
-    cores = conditions.hardware.cores
-    return asdict(_checked(piece.workload, piece.candidate, conditions.target, cores))
+    cores, kernel = conditions.hardware.cores, piece.kernel
+    return _checked(piece.workload, piece.candidate, conditions.target, cores, kernel)
 
 
 def _checked(
-    workload: tvm.IRModule, scheduled: tvm.IRModule, target: tvm.target.Target, cores: int
-) -> Checked:
+    workload: tvm.IRModule,
+    scheduled: tvm.IRModule,
+    target: tvm.target.Target,
+    cores: int,
+    kernel: LibraryKernel | None = None,
+) -> dict[str, Any]:
     timing.use_threads(cores)
     shorten_spin()
-    return verdict_of(lambda: check.checked(workload, scheduled, target))
+
+    def check_made() -> None:
+        if kernel is None or not check_kernel(workload, scheduled, kernel, target):
+            check.checked(workload, scheduled, target)
+
+    return asdict(verdict_of(check_made))
 
 
 def verdict_of(check_made: Callable[[], object]) -> Checked:

@@ -14,6 +14,7 @@ import tvm
 import tvm_ffi
 
 from autopipe.measure.check import SEED
+from autopipe.measure.library_kernel import LibraryKernel
 from autopipe.processes import contained
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked
@@ -76,13 +77,15 @@ class Suspect(NamedTuple):
     """As `replay` reads it."""
     workload: tvm.IRModule
     scheduled: tvm.IRModule
+    kernel: LibraryKernel | None = None
+    """The kernel of it in a library, where there is one already."""
 
     @property
     def piece(self) -> Piece:
         """Return the check of it."""
         return Piece(
             "checking", self.task, self.workload, self.engine, self.implementation, self.schedule,
-            self.scheduled,
+            self.scheduled, kernel=self.kernel,
         )  # fmt: skip
 
 

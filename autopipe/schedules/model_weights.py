@@ -8,7 +8,7 @@ import tvm
 from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import module_io
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
-from autopipe.compiler.library.kernel_threads import use_threads
+from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.target.target import host
 from autopipe.schedules.engines import default
 
@@ -18,7 +18,7 @@ class ModelWeights:
 
     def __init__(self, imported: Path, optimized: Path, cores: int) -> None:
         """Transform the weights of *import* as *optimize* says."""
-        use_threads(cores)
+        self._threads = KernelThreads(cores)
         self._host = host(cores)
         self.imported = module_io.load_weights(imported / "weights.safetensors")
         """By name, as the model has them."""
@@ -31,6 +31,7 @@ class ModelWeights:
         return self._evaluate(packing, self._shared)
 
     def _evaluate(self, work: tvm.IRModule, values: list[np.ndarray]) -> list[np.ndarray]:
-        return evaluate_weights(
-            work, values, self._host, lambda module: default.schedule(module, self._host)
-        )
+        return self._threads.run(
+            evaluate_weights, work, values, self._host,
+            lambda module: default.schedule(module, self._host),
+        )  # fmt: skip

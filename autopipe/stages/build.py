@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from autopipe.artifacts.library import SHORT, BuiltLibrary, LibraryTask
 from autopipe.artifacts.lowering import SizedModules
@@ -87,27 +88,26 @@ class BuildStage(Stage, frozen=True):
         Raises SetupError if an extension is broken, and StageError if a task has no schedule left
         that compiles.
         """
-        from autopipe.building.compiling import compile_model
+        from autopipe.building.compiling import BuildSource, compile_model
         from autopipe.compiler import module_io
         from autopipe.environment.toolchain import Linker
 
         watch = Watch(self.name, ctx.emit)
         with self.plan(ctx, watch) as (choices, tuned, failures):
             tasks = [request.task for request in choices.asked]
-            choices.settle()
             watch.begin(f"compiling {len(tasks)} tasks")
             lowered = module_io.load_lowered(ctx.inputs["lower"])
             sized = SizedModules.within(ctx.inputs["lower"]).modules
             paths = {one.label: ctx.out / one.library for one in sized}
             paths[""] = ctx.out / LIBRARY
             linker = Linker.of(self.linker, self.sysroot)
+            source = BuildSource(lowered, paths, partial(_pack, ctx), linker)
             with show_passes(ctx, self.name):
-                compiled = compile_model(lowered, choices, failures, paths, linker)
-        packing = {label: one.packing for label, one in compiled.items()}
-        functions = {label: one.functions for label, one in compiled.items()}
-        _map_nodes(ctx, tasks, {label: path.name for label, path in paths.items()}, functions)
+                compiled = compile_model(source, choices, failures)
+        names = {label: path.name for label, path in paths.items()}
+        _map_nodes(ctx, tasks, names, compiled.functions)
         self._tell(ctx, choices)
-        self._describe(ctx, choices, tuned, failures, packing).write(ctx.out)
+        self._describe(ctx, choices, tuned, failures, compiled.packed).write(ctx.out)
         return _summary(choices.chosen) + failures.told()
 
     @contextmanager
@@ -140,14 +140,14 @@ class BuildStage(Stage, frozen=True):
         choices: "Choices",
         tuned: TuningResult,
         failures: "Failures",
-        packing: "Mapping[str, tvm.IRModule]",
+        packed: Mapping[str, Any],
     ) -> BuiltLibrary:
-        """Transform the weights, and say how the library is called and what it was made of."""
+        """Say how the library is called and what it was made of."""
         target = ctx.facts[Facet.TARGET]
         said = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
         model = ImportedModel.read(ctx.inputs["import"])
         tasks = [request.task for request in choices.asked]
-        weights, halves = _pack(ctx, packing)
+        weights = {label: tuple(names) for label, names in packed["weights"].items()}
         sized = SizedModules.within(ctx.inputs["lower"]).modules
         return BuiltLibrary(
             name=model.name,
@@ -159,7 +159,7 @@ class BuildStage(Stage, frozen=True):
                 SizedLibrary(library=one.library, sizes=one.sizes, weights=weights[one.label])
                 for one in sized
             ),
-            halves=halves,
+            halves=tuple(packed["halves"]),
             rounded=tuple(said.get("rounded", ())),
             short=SHORT[said["channels_last"]] if "short" in said else None,
             threads=int(str(target["num_cores"])),
@@ -272,13 +272,11 @@ def _map_nodes(
     NodeMap(nodes=nodes, libraries=tuple(listed)).write(ctx.out)
 
 
-def _pack(
-    ctx: Context, packing: "Mapping[str, tvm.IRModule]"
-) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Transform the imported weights as graph and schedules want them.
+def _pack(ctx: Context, packing: "Mapping[str, tvm.IRModule]") -> dict[str, Any]:
+    """Transform the imported weights as graph and schedules want them, and write them.
 
     Returns their new names for each module, what two modules want alike being kept once, and the
-    names of those that are written in float16 and read in float32.
+    names of those that are written in float16 and read in float32 (`halves`).
     """
     from autopipe.building.halves import narrowed
     from autopipe.building.weight_pool import WeightPool
@@ -293,7 +291,7 @@ def _pack(
     kept = narrowed(pool.arrays, weights.imported)
     module_io.save_aligned_weights(kept, ctx.out / "weights.safetensors")
     halves = (name for name, array in kept.items() if array.dtype != pool.arrays[name].dtype)
-    return packed, tuple(sorted(halves))
+    return {"weights": packed, "halves": sorted(halves)}
 
 
 def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:

@@ -99,9 +99,12 @@ def test_what_is_said_of_ops_is_no_part_of_a_verdict(inspector, checker, right):
     """So *build* does not check again what *tune* has checked."""
     inspector.judge([right])
     assert task().info.ops
-    told = [described(module, task().info) for module in right[-2:]]
-    assert findings(inspector, right._replace(workload=told[0])) == [Finding.RIGHT]
-    assert findings(inspector, Suspect(*right[:-2], *told)) == [Finding.RIGHT]
+    workload, scheduled = (
+        described(module, task().info) for module in (right.workload, right.scheduled)
+    )
+    assert findings(inspector, right._replace(workload=workload)) == [Finding.RIGHT]
+    told = right._replace(workload=workload, scheduled=scheduled)
+    assert findings(inspector, told) == [Finding.RIGHT]
     assert checker.checks == 1
 
 

@@ -20,7 +20,10 @@ def failures(folder, said=None, *, fatal=False):
 def choose(folder, asked, policy, judge):
     """Return what each task is built with."""
     with Maker({each.task.name: each.workload for each in asked}, failures(folder)) as maker:
-        return Choices(asked, policy, maker, judge, Watch("build", lambda _: None)).settle()
+        choices = Choices(asked, policy, maker, judge, Watch("build", lambda _: None))
+        while not choices.check():
+            pass
+        return choices.chosen
 
 
 def choose_one(folder, task, workload, record, policy, judge, share=0.0):  # noqa: PLR0917

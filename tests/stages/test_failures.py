@@ -156,8 +156,10 @@ def shown_again(folder, row):
 
 
 @pytest.mark.fault("E1", "I1")
-@pytest.mark.parametrize("way", ["crash", "compiler", "brought"])
-def test_a_schedule_that_fails_its_check_is_not_built_in(stages, tmp_path, monkeypatch, way):
+@pytest.mark.parametrize(
+    ("way", "doing"), [("crash", "checking"), ("compiler", "compiling"), ("brought", "compiling")]
+)
+def test_a_schedule_that_fails_its_check_is_not_built_in(stages, tmp_path, monkeypatch, way, doing):
     saboteur.template(monkeypatch, way, schedules=True)
     warnings = stages(BuildStage)
     tasks = document(tmp_path, "build")
@@ -166,7 +168,7 @@ def test_a_schedule_that_fails_its_check_is_not_built_in(stages, tmp_path, monke
     assert len(warnings) == len(tasks)
     for task in tasks:
         (row,) = task["failures"]
-        assert (row["doing"], row["engine"], row["how"]) == ("checking", "static", ENDS[way])
+        assert (row["doing"], row["engine"], row["how"]) == (doing, "static", ENDS[way])
     verify(stages)
 
 
@@ -229,7 +231,7 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
     """What is too much is any schedule that is marked by the call it makes."""
     monkeypatch.setattr(contained, "SECONDS", 4.0 if way == "hang" else 60.0)
     saboteur.template(monkeypatch, "crash", schedules=True)
-    alone, whole = measure.compiled, compiler.build
+    alone, whole = measure.compiled, compiler.link_graph
 
     def choke(modules):
         if any(str(FAR) in module.script() for module in modules):
@@ -239,12 +241,12 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
         choke([module])
         return alone(module, target)
 
-    def build(lowered, scheduled, target, **options):
+    def link_graph(lowered, scheduled, target, **options):
         choke(scheduled.values())
         return whole(lowered, scheduled, target, **options)
 
     monkeypatch.setattr(measure, "compiled", compiled)
-    monkeypatch.setattr(compiler, "build", build)
+    monkeypatch.setattr(compiler, "link_graph", link_graph)
     stages(BuildStage)
     tasks = document(tmp_path, "build")
     assert {task["engine"] for task in tasks} == {"default"}
@@ -312,7 +314,7 @@ def test_what_crashes_the_compiler_in_every_run_is_not_compiled(
 def test_a_task_that_nothing_compiles_for_is_named_with_its_ops(stages, monkeypatch, elsewhere):
     """As where a fault of the compiler has nothing to do with the schedule."""
     monkeypatch.setattr(measure, "compiled", lambda *_: os.abort())
-    monkeypatch.setattr(compiler, "build", lambda *_: os.abort())
+    monkeypatch.setattr(compiler, "compile_graph", lambda *_: os.abort())
     with pytest.raises(StageError) as error:
         stages(BuildStage)
     assert re.fullmatch(
@@ -347,7 +349,7 @@ def test_a_refusal_is_no_failure(stages, monkeypatch):
     def refuse(*_, **__):
         raise SetupError("compiling for CUDA takes nvcc")
 
-    monkeypatch.setattr(compiler, "build", refuse)
+    monkeypatch.setattr(compiler, "compile_graph", refuse)
     with pytest.raises(SetupError, match="compiling for CUDA takes nvcc"):
         stages(BuildStage)
 

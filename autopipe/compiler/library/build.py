@@ -47,6 +47,18 @@ class Built:
     debuggers, without a line of any source, which is half of a library for open sizes."""
 
 
+@dataclass(frozen=True, slots=True)
+class LinkedGraph:
+    """A graph with its scheduled kernels, not yet compiled."""
+
+    module: tvm.IRModule
+    packing: tvm.IRModule
+    """As in `Built`."""
+    target: tvm.target.Target
+    is_dynamic: bool
+    """Whether the lowered module has a dynamic dimension."""
+
+
 def build(
     lowered: tvm.IRModule,
     scheduled: Mapping[str, tvm.IRModule],
@@ -56,24 +68,46 @@ def build(
 ) -> Built:
     """Compile the lowered module with the scheduled body of each PrimFunc.
 
+    Takes what `link_graph` does, and raises what it and `compile_graph` do.
+    """
+    return compile_graph(link_graph(lowered, scheduled, target, packs_at_load=packs_at_load))
+
+
+def link_graph(
+    lowered: tvm.IRModule,
+    scheduled: Mapping[str, tvm.IRModule],
+    target: tvm.target.Target,
+    *,
+    packs_at_load: bool = False,
+) -> LinkedGraph:
+    """Put the scheduled body of each PrimFunc into the lowered module; take work on weights out.
+
     The keys of `scheduled` are names of PrimFuncs of `module`. Each value is a module whose `main`
     is the scheduled PrimFunc. With `packs_at_load` the library itself packs weights that grow much.
-    Raises SetupError if the compiler for a GPU is missing, StageError if something can not be
-    compiled, and ForeignCode (a StageError) if a schedule carries code.
     """
-    taking_sizes = is_dynamic(lowered)
     state = LinkState(target=target, scheduled=scheduled, packs_at_load=packs_at_load)
     with target, pass_context():
         module = run_passes(lowered, LINK, state)
-        executable = _compiled(module, target)
+    return LinkedGraph(module, state.packing, target, is_dynamic(lowered))
+
+
+def compile_graph(graph: LinkedGraph) -> Built:
+    """Compile a linked graph.
+
+    Raises SetupError if the compiler for a GPU is missing, StageError if something can not be
+    compiled, and ForeignCode (a StageError) if a schedule carries code.
+    """
+    module = graph.module
+    with graph.target, pass_context():
+        executable = _compiled(module, graph.target)
     return Built(
         executable=executable,
-        packing=state.packing,
+        packing=graph.packing,
         libraries=linking.called(module),
         parameters=_parameters(module["main"]),
         steps=_steps(module["main"]),
         functions=kernel_functions(_without_views(module)),
-        stripped=taking_sizes,
+        stripped=graph.is_dynamic,
     )
 
 

@@ -1,6 +1,7 @@
 """Compute once, at compile time, what depends on weights alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import tvm
@@ -8,10 +9,24 @@ from tvm import relax
 from tvm.relax import transform
 
 from autopipe.compiler.codegen.compile_kernels import compile_model
+from autopipe.compiler.graph.calls import bindings
 from autopipe.compiler.graph.weights import TRANSFORM
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.pass_observer import pass_context
 from autopipe.compiler.passes.legalize import legalize
+
+_Move = Callable[[np.ndarray, relax.Call], np.ndarray]
+
+_MOVES: Final[Mapping[str, _Move]] = {
+    "relax.permute_dims": lambda array, call: array.transpose(
+        None if call.attrs.axes is None else [int(axis) for axis in call.attrs.axes]
+    ),
+    "relax.expand_dims": lambda array, call: array.reshape(_shape(call)),
+    "relax.reshape": lambda array, call: array.reshape(_shape(call)),
+    "relax.flip": lambda array, call: np.flip(array, int(call.attrs.axis)),
+}
+"""Ops of Relax that only move elements, as NumPy does them: to compile a kernel for each weight
+takes most of the time of a build."""
 
 Scheduler = Callable[[tvm.IRModule], tvm.IRModule]
 """Schedules the `main` of a workload module."""
@@ -27,6 +42,9 @@ def evaluate_weights(
 
     Raises ForeignCode if the module carries code.
     """
+    moved = _move_weights(module[TRANSFORM], weights)
+    if moved is not None:
+        return moved
     with target, pass_context():
         module = tvm.transform.Sequential(
             [
@@ -45,3 +63,31 @@ def evaluate_weights(
     machine = relax.VirtualMachine(executable, tvm.cpu())
     arguments = [tvm.runtime.tensor(array) for array in weights]
     return [result.numpy() for result in machine[TRANSFORM](arguments)]
+
+
+def _move_weights(
+    function: relax.Function, weights: Sequence[np.ndarray]
+) -> list[np.ndarray] | None:
+    """Return the transformed weights if the function only moves elements, otherwise None."""
+    (parameter,) = function.params
+    values: dict[relax.Expr, Sequence[np.ndarray]] = {parameter: weights}
+    for binding in bindings(function):
+        value = binding.value
+        if isinstance(value, relax.Tuple) and all(field in values for field in value.fields):
+            values[binding.var] = [values[field][0] for field in value.fields]
+        elif isinstance(value, relax.TupleGetItem) and value.tuple_value in values:
+            values[binding.var] = [values[value.tuple_value][value.index]]
+        elif (move := _MOVES.get(_op_name(value))) and value.args[0] in values:
+            values[binding.var] = [move(values[value.args[0]][0], value)]
+        else:
+            return None
+    return [np.asarray(array, order="C") for array in values[function.body.body]]
+
+
+def _op_name(value: relax.Expr) -> str:
+    is_op = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+    return str(value.op.name) if is_op else ""
+
+
+def _shape(call: relax.Call) -> list[int]:
+    return [int(extent) for extent in call.ty.shape.values]

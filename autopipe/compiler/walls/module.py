@@ -60,6 +60,8 @@ class _Walk:
         self._function = function
         self._library: Library | None = None
         self._seen: set[tuple[str, str]] = set()
+        self._tuples: set[int] = set()
+        """Addresses of tuple types that were visited."""
         self._strings = 0
         """How many strings stand where they may."""
         self._met = 0
@@ -86,14 +88,16 @@ class _Walk:
         if kind not in {"PrimFunc", "Function"}:
             raise _Found(f"is a {kind}")
         self._attributes(self._function.attrs or {})
-        stopped = tvm_ffi.structural_walk(self._function, (object, self._visit))
+        stopped = tvm_ffi.structural_walk(self._function, (object, self._visit), order="pre")
         if stopped is not None:
             raise _Found(str(stopped.value))
         if self._met > self._strings and kind == "PrimFunc":
             raise _Found("has a string where none belongs")
 
-    def _visit(self, node: object) -> tvm_ffi.VisitInterrupt | None:
+    def _visit(self, node: object) -> tvm_ffi.VisitInterrupt | tvm_ffi.WalkResult | None:
         kind = type(node).__name__
+        if isinstance(node, tvm.ir.TupleType) and self._is_repeated(node):
+            return tvm_ffi.WalkResult.SKIP
         check = self._checks.get(kind)
         try:
             if check is not None:
@@ -103,6 +107,13 @@ class _Walk:
         except _Found as found:
             return tvm_ffi.VisitInterrupt(str(found))
         return None
+
+    def _is_repeated(self, kind: tvm.ir.TupleType) -> bool:
+        """Tell whether a tuple type was visited: each element taken out of it repeats it."""
+        address = kind.__chandle__()
+        repeated = address in self._tuples
+        self._tuples.add(address)
+        return repeated
 
     def _attributes(self, attributes: Mapping[str, Any]) -> None:
         for key, value in attributes.items():

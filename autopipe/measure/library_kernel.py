@@ -1,0 +1,78 @@
+"""Checks a schedule by the kernel of it in a linked library: what is checked is what is shipped."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import tvm
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+from autopipe.artifacts.model_nodes import PACKED
+from autopipe.compiler.library import linking
+from autopipe.measure.build import SplitKernel, split_weights
+from autopipe.measure.cases import Instance
+from autopipe.measure.check import AROUND_SCHEDULE, PlainLoops, run, writes_outside
+from autopipe.measure.surrounded import Surrounded
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryKernel:
+    """A kernel of a linked library."""
+
+    path: str
+    """Of the library."""
+    name: str
+    """Of the kernel, before weights were laid out."""
+
+
+def check_kernel(
+    workload: tvm.IRModule,
+    scheduled: tvm.IRModule,
+    kernel: LibraryKernel,
+    target: tvm.target.Target,
+) -> bool:
+    """Compare a kernel with the plain loops of its workload, on all inputs of a check.
+
+    Weights are packed as the schedule says, since the kernel takes them so. Returns False if the
+    library has no kernel of that name: a copy has become a view. Raises as `check.checked`.
+    """
+    library, split = _open_library(kernel.path), split_weights(scheduled)
+    name = kernel.name if split.packing is None else kernel.name + PACKED
+    if not library.implements_function(name, query_imports=True):
+        return False
+    function = library.get_function(name, query_imports=True)
+    linking.load(scheduled)
+    loops = PlainLoops(workload, target, split.packing)
+
+    def call(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        packed = _pack(loops, split, instance, inputs)
+        arguments = [packed.get(at, array) for at, array in enumerate(inputs)]
+        mine = Surrounded(arguments, AROUND_SCHEDULE)
+        found = run(function, mine, instance.counts)
+        if not mine.intact():
+            raise writes_outside(instance.case)
+        return [inputs[at] if at in packed else array for at, array in enumerate(found)]
+
+    loops.compare(call)
+    return True
+
+
+@cache
+def _open_library(path: str) -> tvm.runtime.Module:
+    return tvm.runtime.load_module(path)
+
+
+def _pack(
+    loops: PlainLoops, split: SplitKernel, instance: Instance, inputs: list[np.ndarray]
+) -> dict[int, np.ndarray]:
+    """Return the packed weights among the arguments of a kernel, by position."""
+    if loops.packing is None:
+        return {}
+    given = [inputs[at] for at in split.positions]
+    infos = ArgInfo.from_prim_func(split.packing)[len(given) :]
+    empty = [np.empty([int(n) for n in info.shape], np.dtype(str(info.dtype))) for info in infos]
+    arguments = Surrounded([*given, *empty], AROUND_SCHEDULE)
+    found = run(loops.packing, arguments, ())[len(given) :]
+    if not arguments.intact():
+        raise writes_outside(instance.case)
+    return dict(zip(split.positions, found, strict=True))
