@@ -10,7 +10,7 @@ from typing import Final
 TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "attention": "1.0",
     "by_hand": "1.0",
-    "contraction": "2.0",
+    "contraction": "2.1",
     "dot_product": "4.0",
     "elementwise": "7.2",
     "library_call": "1.0",
@@ -23,7 +23,6 @@ TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "rows": "1.0",
     "sequence": "2.0",
     "tile_product": "4.0",
-    "tiled_reduction": "2.0",
     "transpose": "2.0",
     "window": "1.1",
     "winograd": "1.0",

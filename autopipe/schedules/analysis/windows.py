@@ -79,7 +79,7 @@ class Windows:
         return breadth % NARROW == 0 or (breadth >= _VECTOR and self.may_overlap)
 
     def share_nothing(self) -> bool:
-        """Tell whether outputs share nothing; tiles of `tiled_reduction`, which are wider, pay.
+        """Tell whether outputs share nothing; tiles of `contraction`, which are wider, pay.
 
         The sums of the columns of [512, 300] take 8.7 us there, and 13.5 as windows.
         """

@@ -23,14 +23,13 @@ from autopipe.schedules.templates.rows import ROWS
 from autopipe.schedules.templates.sequence import SEQUENCE
 from autopipe.schedules.templates.template import AnyTemplate
 from autopipe.schedules.templates.tile_product import TILE_PRODUCT
-from autopipe.schedules.templates.tiled_reduction import TILED_REDUCTION
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from autopipe.schedules.templates.window import WINDOW
 from autopipe.schedules.templates.winograd import WINOGRAD
 
 TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
     RECURRENCE,  # by an attribute and its plain loops; no other template serves a layer
-    REGIONS,  # by an attribute; `tiled_reduction` takes maxima of regions one by one
+    REGIONS,  # by an attribute; `contraction` takes maxima of regions one by one
     ATTENTION,  # by an attribute; `sequence` would write all scores to memory
     LIBRARY_CALL,  # by an attribute; `sequence` would cut what is fused around the call
     LONG_ROWS,  # threads share a row that `row_reduction` and `reduction` leave to one
@@ -39,7 +38,6 @@ TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
     WINDOW,  # windows share a row of input in registers; `contraction` reads it for each
     WINOGRAD,  # alone: no other template serves its stages
     CONTRACTION,  # tiles in registers; the reductions below read operands for each output
-    TILED_REDUCTION,  # tiles reuse what they read; `row_reduction` and `reduction` read it again
     ROWS,  # odd rows and functions; others are left to `row_reduction` by `is_asked_last`
     ROW_REDUCTION,  # does a row while it is in the cache; `reduction` does one block at a time
     TRANSPOSE,  # blocks in registers; `elementwise` would read a line for each element
@@ -53,7 +51,7 @@ TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
 before those below that serve some of the same functions.
 
 A place can not say which of two templates is faster where that hangs on the function: of those of
-`benchmarks/computes.py` and of the pipelines that `window` and `tiled_reduction` serve, windows are
+`benchmarks/computes.py` and of the pipelines that `window` and `contraction` serve, windows are
 better for half. So a template tells by `is_asked_last` for which functions others are better.
 """
 

@@ -1,11 +1,25 @@
-"""Template for sums of products: convolutions, dense layers and matrix products.
+"""Template for sums of products, and for other reductions whose outputs fill vectors.
 
 A tile of outputs, `rows` neighbours along one axis by `columns` along another, is summed in
 registers over the whole reduction. What follows (bias, activation, residual) is computed on the
 tile before it leaves the registers. Weights whose layout is free are packed, so that a tile reads
 them in order. `autopipe/schedules/tiling/` does the work; its docstring shows an example.
+
+With static sizes any reducer is served (largest, least, product, and, or), any value that is
+reduced (squared distances, sums of two operands, guarded products) and several results at once (the
+largest element and where it is).
+
+Example: c[i, j] = min over k of a[i, k] + b[k, j] of [112, 64] and [64, 96], in tiles of 6 x 16.
+
+    for i, j in grid(19, 6):
+        least = full((6, 16), inf)             # 12 registers of 8 floats
+        for k in range(64):
+            for r, c in unrolled(6, 16):
+                least[r, c] = min(least[r, c], a[row + r, k] + b[k, 16 * j + c])
+        c[row : row + 6, 16 * j : 16 * j + 16] = least
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,11 +31,12 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, known_of
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import enough
+from autopipe.schedules.analysis.blocks import enough, is_whole
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
+from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.guarded import guard, guarded
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, put, spread_vectors
@@ -47,6 +62,18 @@ _NARROWER: Final = 4
 _FEWER: Final = 3
 """A tile for few rows has so many times fewer of them."""
 
+_START: Final = 40_000
+"""Cycles of work of a reduction that pay for a second thread, which takes microseconds to start."""
+
+_NEAR: Final = 16
+"""Bytes that a core reads in a cycle, where each element is read once."""
+
+_UNITS: Final = 2
+"""Vector operations that start in one cycle."""
+
+_WRITTEN_OUT: Final = 9
+"""Most steps that template `reduction` writes out along a row, sooner than tiles are filled."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -61,7 +88,7 @@ class Terms:
 
 
 class ContractionTemplate(Template[Contraction, Tile]):
-    """Sums of products: convolutions, dense layers and matrix products."""
+    """Sums of products (convolutions, dense layers, matrix products), other reductions in tiles."""
 
     name = "contraction"
     version = schedule_version("contraction")
@@ -69,34 +96,60 @@ class ContractionTemplate(Template[Contraction, Tile]):
 
     def match(self, sch: Schedule) -> Contraction | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        return recognize(sch)
+        product = recognize(sch)
+        if product is not None:
+            return product
+        match = recognize(sch, _reduced)
+        if match is None or match.breadth == 1:  # template `reduction` makes vectors of steps
+            return None
+        return match if is_whole(sch, sch.get_sblock(match.name)) else None
 
-    def is_asked_last(self, contraction: Contraction) -> bool:
-        """Tell whether an operand would be copied for few rows.
+    def prove_at_every_size(self, _sch: Schedule, match: Contraction) -> Contraction | None:
+        """Return a match at specialized sizes for every size, if it sums products."""
+        return match if match.sums_products else None
+
+    def is_asked_last(self, match: Contraction) -> bool:
+        """Tell whether an operand would be copied for few rows, or rows have few steps.
 
         Example: [1, 1000] by the rows of [512, 1000] takes 143 us so, and 21 us in vectors along
         rows.
+
+        Of other reductions, tiles of several rows are slower where rows have few steps. Columns of
+        several axes, as the pixels of a channel, are longer in tiles: `reduction` knows rows of the
+        last axis alone. The mean of 3 x 3 pixels of [3, 225, 225] takes 0.8 of the time so; sums of
+        nine rows of 33 that are looked up, and of three bytes each, half.
         """
-        lines = contraction.lines
+        lines = match.lines
+        if not match.sums_products:
+            axes = [axis for axis in lines.columns if match.extents[axis] > 1]
+            return match.height > 1 and len(axes) == 1 and math.prod(match.terms) <= _WRITTEN_OUT
         copied = not lines.free and False not in lines.packed
-        few = few_rows(contraction.terms[-1])
-        return copied and contraction.products <= few * contraction.column_elements
+        return copied and match.products <= few_rows(match.terms[-1]) * match.column_elements
 
-    def settings(self, contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
-        """Yield every setting of the knobs."""
-        return tile.settings(contraction, hardware)
+    def settings(self, match: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
+        """Yield every setting of the knobs; reductions do not fetch."""
+        if match.sums_products:
+            return tile.settings(match, hardware)
+        room = replace(hardware, registers=hardware.registers // match.results)
+        return (one for one in tile.settings(match, room) if not one.fetched and not one.ahead)
 
-    def fill(self, contraction: Contraction, hardware: HardwareParams) -> Tile:
+    def fill(self, match: Contraction, hardware: HardwareParams) -> Tile:
         """Return the knobs for a processor, without measuring."""
-        return promise.fill(contraction, hardware)
+        if match.sums_products:
+            return promise.fill(match, hardware)
+        return promise.fill_reduction(match, hardware, self.settings(match, hardware))
 
-    def estimate(self, contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:
+    def estimate(self, match: Contraction, tile: Tile, hardware: HardwareParams) -> float:
         """Return the time of a setting, in cycles."""
-        return promise.estimate(contraction, tile, hardware)
+        return promise.estimate(match, tile, hardware)
 
-    def apply(self, sch: Schedule, contraction: Contraction, tile: Tile) -> None:
+    def apply(self, sch: Schedule, match: Contraction, tile: Tile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        cut(sch, contraction, tile, Terms(partial(Product.of, open_sizes=True), PRODUCTS))
+        if match.sums_products:
+            terms = Terms(partial(Product.of, open_sizes=True), PRODUCTS)
+        else:
+            terms = Terms(_reduced, _least_steps(sch, match, tile))
+        cut(sch, match, tile, terms)
 
 
 CONTRACTION: Final = ContractionTemplate()
@@ -109,6 +162,24 @@ def few_rows(steps: int) -> int:
     [100, 24] they take 4.1 us in place of 1.7, as vectors along rows are few.
     """
     return _FEW_ROWS if steps >= _LONG else 1
+
+
+def _reduced(block: SBlock) -> Product | None:
+    """Return what a block reduces; None for truths.
+
+    TVM 0.27 makes vectors of bytes of vectors of truths, and then refuses to store them.
+    """
+    product = Product.reduced(block)
+    dtypes = [str(store.buffer.ty.dtype) for store in product.stores] if product else []
+    return None if "bool" in dtypes else product
+
+
+def _least_steps(sch: Schedule, match: Contraction, tile: Tile) -> int:
+    """Return the steps of a reduction that pay for threads."""
+    if functions_pay([sch.get(sch.get_sblock(match.name))]):
+        return 0
+    read_once = tile.rows == 1 and not match.lines.rows
+    return _START * (_NEAR * 8 // max(8, match.bits) if read_once else _UNITS * tile.width)
 
 
 def cut(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:

@@ -46,6 +46,8 @@ class Contraction:
     """The axes along which the rows and columns of a tile lie."""
     results: int = 1
     """Results of each output, such as the largest element and where it is."""
+    sums_products: bool = True
+    """Whether it sums products; else it reduces in any other way."""
 
     @property
     def height(self) -> int:
@@ -114,6 +116,7 @@ def recognize(
                 bits=max(map(_bits, product.dtypes)),
                 lines=tile_axes,
                 results=len(product.stores),
+                sums_products=product.reducer is None,
             )
     return None
 

@@ -24,7 +24,7 @@ def chosen(tensors):
 
 def test_windows_give_way_to_tiles_where_outputs_share_nothing():
     x = tensor(30, 40)
-    assert '"tiled_reduction"' in chosen([x, topi.sum(x, axis=0)]).schedule
+    assert '"contraction"' in chosen([x, topi.sum(x, axis=0)]).schedule
     assert WINDOW.match(blank(declared([x, topi.sum(x, axis=0)]))) is not None
     image = tensor(1, 3, 16, 16)
     pooled = topi.nn.pool2d(image, [3, 3], [1, 1], [1, 1], [1] * 4, "avg")
@@ -62,11 +62,11 @@ def test_tiles_give_way_to_rows_of_few_steps():
     alone = te.compute((40,), lambda j: te.max(flat[rows, j], axis=rows))
     planes = tensor(2, 5, 6, 8)
     for tensors, form in (
-        ([planes, topi.sum(planes, axis=1)], '"tiled_reduction"'),  # of rows of 48
+        ([planes, topi.sum(planes, axis=1)], '"contraction"'),  # of rows of 48
         (looked_up, '"rows"'),
         ([bytes_, total], '"rows"'),
-        ([longer, last], '"tiled_reduction"'),
-        ([flat, alone], '"tiled_reduction"'),
+        ([longer, last], '"contraction"'),
+        ([flat, alone], '"contraction"'),
     ):
         found = chosen(tensors)
         assert form in found.schedule

@@ -1,4 +1,4 @@
-"""Reductions of any kind: templates `tiled_reduction` and `reduction`."""
+"""Reductions of any kind: templates `contraction` and `reduction`."""
 
 import runpy
 from itertools import islice
@@ -17,9 +17,9 @@ from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import reduction
+from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.templates.reduction import REDUCTION
 from autopipe.schedules.templates.template import blank
-from autopipe.schedules.templates.tiled_reduction import TILED_REDUCTION
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
 from tests.support.table import each_row
@@ -213,10 +213,10 @@ TILED = {
 @pytest.mark.parametrize("name", TILED)
 def test_tiles_of_every_kind_compute_the_same(name):
     module = declared(TILED[name]())
-    found = guess(module, TILED_REDUCTION)
-    every = list(TILED_REDUCTION.settings(found, SMALL))
-    chosen = [*islice(every, 0, None, max(1, len(every) // 5)), TILED_REDUCTION.fill(found, SMALL)]
-    schedules = [made(module, TILED_REDUCTION, tile) for tile in chosen]
+    found = guess(module, CONTRACTION)
+    every = list(CONTRACTION.settings(found, SMALL))
+    chosen = [*islice(every, 0, None, max(1, len(every) // 5)), CONTRACTION.fill(found, SMALL)]
+    schedules = [made(module, CONTRACTION, tile) for tile in chosen]
     assert_same(module, *schedules, inputs=(normal, few), of_largest=1e-5)
 
 
@@ -373,7 +373,7 @@ USUAL = {"columns": 32, "rows": 20, "row": "k", "where": "True", "start": "-1e30
 )
 def test_loops_that_leave_something_out_are_left_alone(change, served):
     module = declared(tvm.script.from_source(PARTLY.format(**USUAL | change)))
-    for template in (TILED_REDUCTION, REDUCTION):
+    for template in (CONTRACTION, REDUCTION):
         assert (template.match(blank(module)) is not None) == served
 
 
@@ -400,16 +400,16 @@ def test_strips_of_a_band_follow_each_other_where_tiles_share_no_operand():
     own, shared = sums_of_windows(70, 113), OWN["distances"][0](70, 113, 9)
     orders = []
     for tensors in (own, shared):
-        found = TILED_REDUCTION.match(blank(declared(tensors)))
+        found = CONTRACTION.match(blank(declared(tensors)))
         assert found is not None
-        orders.append(TILED_REDUCTION.fill(found, SMALL).outer)
+        orders.append(CONTRACTION.fill(found, SMALL).outer)
     assert orders == ["rows", "columns"]
 
 
 def test_a_single_column_is_left_to_vectors_of_steps():
     x, k = tensor(64, 100), te.reduce_axis((0, 100))
     module = declared([x, te.compute((64, 1), lambda i, j: te.sum(x[i, k] + j, axis=k))])
-    assert TILED_REDUCTION.match(blank(module)) is None
+    assert CONTRACTION.match(blank(module)) is None
     found = REDUCTION.match(blank(module))
     assert found is not None
     assert REDUCTION.fill(found, SMALL).form == "lanes"
@@ -425,7 +425,7 @@ def test_long_rows_of_truths_are_read_one_after_the_other(shape, alone):
 
 
 def test_positions_of_columns_are_counted_in_32_bits():
-    found = guess(declared(first_of_wide(down=True)), TILED_REDUCTION)
+    found = guess(declared(first_of_wide(down=True)), CONTRACTION)
     assert found.bits == 32
 
 

@@ -78,7 +78,7 @@ SERVED = {
     "normalized": (normalized, ["row_reduction", "contraction"]),
     "shares_of_channels": (
         shares_of_channels,
-        ["tiled_reduction", "tiled_reduction", "elementwise"],
+        ["contraction", "contraction", "elementwise"],
     ),
     "sliced": (sliced, ["contraction", "elementwise"]),  # rows by another name
     "two_results": (two_results, ["contraction", "contraction"]),  # the sum ends the first
