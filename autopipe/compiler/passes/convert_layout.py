@@ -4,8 +4,8 @@ Example: `{"conv2d": ["NHWC", "HWIO"]}` turns data [1, 64, 56, 56] (NCHW) into [
 the kernel [64, 64, 3, 3] (OIHW) into [3, 3, 64, 64]. Between two convolutions no transpose is left,
 only one before the first and one behind the last; the kernel is transposed once, by the build.
 
-TVM's `ConvertLayout` propagates layouts through the graph. Ops without a layout of their own take
-the layout of their input. If it fails on a model, each op is converted by itself instead.
+`propagate_layouts` goes through the graph by TVM's rules. Ops without a layout of their own take
+the layout of their input. If a rule fails on a model, each op is converted by itself instead.
 """
 
 import logging
@@ -22,6 +22,7 @@ from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.graph.hide_from_layouts import hide, show
 from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.passes.legalize import legalize, unlowered
+from autopipe.compiler.passes.propagate_layouts import propagate_layouts
 from autopipe.errors import ModelError
 
 ONE_LAYOUT = {
@@ -54,7 +55,7 @@ def convert_layout(
     module = rewrite(_FullRank(module), module)
     try:
         seen, hidden = hide(module)
-        converted = show(relax.transform.ConvertLayout(wishes)(seen), hidden)
+        converted = show(propagate_layouts(seen, wishes), hidden)
         converted = rewrite(_Materialize(converted, ONE_LAYOUT), converted)
         stuck = unlowered(legalize(converted))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
