@@ -1,5 +1,7 @@
 """Run autopipe as a module, and as the command `autopipe`."""
 
+import gc
+import os
 import signal
 import sys
 
@@ -9,6 +11,11 @@ from autopipe.host.refusal import final_error, hunger
 
 _ENOUGH = 1 << 30
 """Addresses that are always enough to import the command line."""
+
+# What is imported stays. To look for garbage in it takes a tenth of the time of a short command.
+gc.set_threshold(100_000)
+# Plugins take no part in reading a pipeline file; pydantic would look for them in every package.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` takes over: nothing has begun

@@ -125,10 +125,11 @@ def _read_constants(node: ast.ClassDef) -> dict[str, object]:
 @cache
 def installed() -> tuple[Extension, ...]:
     """Return all that is installed, in an order that does not depend on the file system."""
+    entries = metadata.entry_points()  # which reads those of all distributions
     found = [
         Extension(group, entry.name, entry.dist.name, entry.dist.version, entry)
         for group in NAMES
-        for entry in metadata.entry_points(group=group)
+        for entry in entries.select(group=group)
         if entry.dist is not None
     ]
     return tuple(sorted(found, key=lambda entry: (entry.group, entry.distribution, entry.name)))

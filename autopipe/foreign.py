@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
@@ -36,6 +36,7 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 halves of characters, and separators of lines, which a reader may take for a new line and git does
 not."""
 
+_NESTED: Final = (list, dict)
 _HARMLESS: Final = frozenset("\t\n\r")
 _NO_CHARACTERS: Final = frozenset("\ufffe\uffff")
 _LONE_RETURN: Final = re.compile(r"\r(?!\n)")
@@ -50,6 +51,8 @@ def find_hidden(text: str) -> int | None:
 
     A carriage return is one unless a line feed follows.
     """
+    if text.isprintable():  # says of all but a few texts at once that nothing is hidden
+        return None
     characters = set(text) - _HARMLESS
     hidden = {c for c in characters if unicodedata.category(c) in _HIDDEN or c in _NO_CHARACTERS}
     returned = _LONE_RETURN.search(text)
@@ -127,16 +130,16 @@ def lines(file: BinaryIO, longest: int) -> Iterator[bytes | None]:
 def _check_depth(value: object) -> None:
     level = [value]
     for _ in range(_DEEPEST):
-        level = [inner for item in level for inner in _inside(item)]
+        level = [inner for item in level for inner in _inside(item) if isinstance(inner, _NESTED)]
         if not level:
             return
     raise MalformedError("nested too deeply")
 
 
-def _inside(value: object) -> Iterator[object]:
-    if isinstance(value, list | dict):
-        inner = value.values() if isinstance(value, dict) else value
-        yield from (item for item in inner if isinstance(item, list | dict))
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

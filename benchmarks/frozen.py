@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from autopipe.lock.file import lock_of, read
+from autopipe.lock.file import read
+from autopipe.lock.paths import lock_of
 from autopipe.store.files import remove, sha256
 
 ROOT = Path(__file__).parents[1]

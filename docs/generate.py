@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from autopipe import errors
-from autopipe.cli.app import app
+from autopipe.cli.app import build_app
 from autopipe.config.schema import field_table, json_schema
 from docs.chart import draw_chart
 
@@ -59,7 +59,10 @@ def generated(root: Path) -> Iterator[tuple[Path, str]]:
     yield root / "schemas" / "pipeline.schema.json", schema
     reference = root / "docs" / "reference"
     yield reference / "pipeline-file.md", _FIELDS + field_table()
-    yield reference / "commands.md", _COMMANDS + "".join(_commands(typer.main.get_command(app)))
+    yield (
+        reference / "commands.md",
+        _COMMANDS + "".join(_commands(typer.main.get_command(build_app()))),
+    )
     yield reference / "exit-codes.md", _CODES + "".join(_codes()) + f"\n{_ENDS}"
     page = Path(__file__).with_name("performance.md").read_text("utf-8")
     yield root / "docs" / "performance.svg", draw_chart(page)

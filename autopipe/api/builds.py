@@ -1,35 +1,21 @@
-"""Several builds in one run: those of one pipeline file, of several, or of a folder of them."""
+"""The builds of pipeline files and of folders of them, found and checked before any runs."""
 
 import os
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from autopipe.api import flow
-from autopipe.artifacts.benchmark import BenchmarkReport
+from autopipe.api.wiring import wire_stages
 from autopipe.config.load import load_builds
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.target import Target
 from autopipe.errors import ConfigError
-from autopipe.lock.file import lock_of
-from autopipe.pipeline.events import (
-    BuildResult,
-    BuildsFinished,
-    BuildStarted,
-    Event,
-    Measured,
-    RunFinished,
-)
-from autopipe.processes.interrupt import exit_code
-from autopipe.report.wording import without_traceback
+from autopipe.lock.paths import lock_of
 
 _PIPELINES: Final = "*.yaml"
 """The pipeline files of a folder."""
-
-Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,87 +87,6 @@ def check_builds(
     _refuse([*mistakes, *_clashes(builds, output)])
 
 
-def run_builds(
-    builds: Sequence[PlannedBuild],
-    run: Callable[[PlannedBuild, Emit], object],
-    emit: Emit,
-    failed: Callable[[PlannedBuild, Exception], None],
-) -> int:
-    """Run one build after the other, whatever becomes of each; return the largest exit code.
-
-    `failed` takes what a build raises. A signal ends all of them.
-    """
-    start, code = time.monotonic(), 0
-    watches = [_Watch(build, emit) for build in builds]
-    try:
-        for number, watch in enumerate(watches, 1):
-            watch.start(number, len(watches))
-            try:
-                run(watch.build, watch)
-            except Exception as error:  # noqa: BLE001 -- the others are run all the same
-                watch.fail(error)
-                failed(watch.build, error)
-            except BaseException as error:
-                watch.fail(error)
-                raise
-    except BaseException as error:
-        code = exit_code(error)
-        raise
-    finally:
-        results = tuple(watch.result for watch in watches)
-        code = max(code, *(result.exit_code or 0 for result in results))
-        emit(BuildsFinished(exit_code=code, seconds=time.monotonic() - start, builds=results))
-    return code
-
-
-class _Watch:
-    """Passes the events of a build on under its name, and sums them up."""
-
-    def __init__(self, build: PlannedBuild, emit: Emit) -> None:
-        self.build = build
-        self.result = BuildResult(
-            build=build.label, file=str(build.file), target=build.target, result="not_run"
-        )
-        self._emit = emit
-
-    def start(self, number: int, total: int) -> None:
-        """Say that the build begins."""
-        of = {"file": self.result.file, "target": self.result.target}
-        self(BuildStarted(**of, number=number, total=total))
-
-    def __call__(self, event: Event, /) -> None:
-        """Take an event of the build."""
-        match event:
-            case Measured(document=document):
-                self._compare(BenchmarkReport.model_validate(document))
-            case RunFinished(exit_code=code):
-                same = {name: getattr(event, name) for name in ("seconds", "package", "lock")}
-                self._set(**same, error=event.error, exit_code=code, result=_outcome(code))
-            case _:
-                pass
-        self._emit(event.model_copy(update={"build": self.build.label}))
-
-    def fail(self, error: BaseException) -> None:
-        """Take what the build raised."""
-        code = exit_code(error)
-        text = without_traceback(str(error)) or type(error).__name__
-        self._set(exit_code=code, result=_outcome(code), error=text)
-
-    def _compare(self, benchmark: BenchmarkReport) -> None:
-        rival = benchmark.counted_rival
-        if rival is not None:
-            self._set(rival=rival, ratio=benchmark.comparisons[rival].ratio)
-
-    def _set(self, **fields: object) -> None:
-        self.result = self.result.model_copy(update=fields)
-
-
-def _outcome(code: int) -> str:
-    if code == 0:
-        return "done"
-    return "interrupted" if code > 128 else "failed"  # noqa: PLR2004 -- 128 and the signal
-
-
 def _describe_target(target: Target) -> str:
     """Return the processor or GPU of a target in a word or two."""
     if target.kind != "llvm":
@@ -235,7 +140,7 @@ def _mistakes(
     for build in builds:
         assert build.pipeline is not None  # noqa: S101 - of a single file only
         try:
-            flow.wire(build.file, build.pipeline, until=until, force=force)
+            wire_stages(build.file, build.pipeline, until=until, force=force)
         except ConfigError as error:
             yield build, error
 

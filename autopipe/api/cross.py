@@ -5,18 +5,20 @@ compares code has to be switched off, or to have been done before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from autopipe.config.target import Target
 from autopipe.environment.toolchain import is_foreign, machine_of, require_linker
 from autopipe.errors import ConfigError
-from autopipe.pipeline.forecast import Outlook
 from autopipe.pipeline.plan import Plan
 from autopipe.pipeline.stage import Stage
 from autopipe.stages.benchmark import BenchmarkStage
 from autopipe.stages.build import BuildStage
 from autopipe.stages.tune import TuneStage
 from autopipe.stages.verify import VerifyStage
+
+if TYPE_CHECKING:
+    from autopipe.pipeline.forecast import Outlook
 
 _RUNS: Final[Mapping[type[Stage], tuple[str, str]]] = {
     TuneStage: ("tuning", "timed"),
@@ -44,7 +46,7 @@ def check_compiler(target: Target, plan: Plan) -> None:
         require_linker()
 
 
-def check_stages(plan: Plan, outlooks: Iterable[Outlook], triple: str) -> None:
+def check_stages(plan: Plan, outlooks: "Iterable[Outlook]", triple: str) -> None:
     """Raise ConfigError with a line for each stage that would have to run foreign code."""
     runs = {outlook.stage for outlook in outlooks if outlook.state == "run"}
     if lines := list(_impossible(plan, runs, machine_of(triple))):

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autopipe.api import cross
-from autopipe.api.evidence import Evidence
 from autopipe.api.next_step import name_bisect
 from autopipe.api.publish import publish
+from autopipe.api.wiring import wire_stages
 from autopipe.compiler.tvm_probe import examine
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
@@ -21,24 +21,24 @@ from autopipe.errors import ConfigError, SetupError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import addresses, little
 from autopipe.host.refusal import OUT_OF_MEMORY
-from autopipe.lock.locking import Locking, Mode, begin, check_mode
-from autopipe.lock.rebuild import Rebuilding
+from autopipe.lock.locking import Locking, begin
+from autopipe.lock.mode import Mode, check_mode
 from autopipe.pipeline.events import Event, RunFinished, Warn
-from autopipe.pipeline.executor import Executor, Look, Remote
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
-from autopipe.pipeline.plan import Plan, build_plan, check_forced
-from autopipe.pipeline.stage import NO_DIAGNOSTICS, Diagnostics, Stage
+from autopipe.pipeline.plan import Plan, build_plan
+from autopipe.pipeline.stage import NO_DIAGNOSTICS, Diagnostics
 from autopipe.processes.interrupt import exit_code
 from autopipe.report.wording import without_traceback
-from autopipe.signing.signers import Signers
-from autopipe.stages import PRELOADED, stages_of
+from autopipe.stages import PRELOADED
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.locks import FOR_EVER, Patience
 from autopipe.store.store import Store, default_root, open_store
 
 if TYPE_CHECKING:
+    from autopipe.pipeline.executor import Executor, Look, Remote
+    from autopipe.signing.signers import Signers
     from autopipe.tasks.task import Task
 
 OUTPUT: Final = Path("dist")
@@ -74,7 +74,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     mode: Mode = Mode.AUTO,
     lock_timeout: float | None = None,
     reproducible: bool = False,
-    signers: Signers | None = None,
+    signers: "Signers | None" = None,
     build: str | None = None,
     diagnostics: Diagnostics = NO_DIAGNOSTICS,
     emit: Callable[[Event], None] = lambda _: None,
@@ -96,7 +96,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             _check_owner(flow, output)
             artifacts = _run(flow, force, emit, remote, told=not overrides)
             if reproducible:
-                Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
+                _check_reproducible(flow, artifacts, emit)
             flow.locking.hold(artifacts, flow.store.contents)
             told["package"] = _publish(flow, artifacts, output)
             if until is None:
@@ -133,20 +133,6 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
         return tuple(flow.locking.told(outlook) for outlook in outlooks)
 
 
-def wire(
-    file: Path, pipeline: Pipeline, *, until: str | None = None, force: Collection[str] = ()
-) -> tuple[tuple[Stage, ...], Plan]:
-    """Return the stages of a pipeline, and those that are asked for as a plan.
-
-    Raises ConfigError for what can be seen without the store.
-    """
-    stages = stages_of(pipeline, file.absolute().parent)
-    plan = build_plan(stages, until=until)
-    check_forced(force, stages, plan)
-    cross.check_linker(pipeline.target, plan, pipeline.target.mtriple)
-    return stages, plan
-
-
 def tasks(
     file: Path,
     *,
@@ -166,6 +152,7 @@ def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...
 
     Patterns that match no task are told each time, whether or not the stage was cached.
     """
+    from autopipe.pipeline.executor import Executor
     from autopipe.tasks.filters.unmatched import idle_rules, unmatched
     from autopipe.tasks.task import read_tasks
 
@@ -196,7 +183,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     force: Collection[str],
     mode: Mode = Mode.OFF,
     patience: Patience = FOR_EVER,
-    signers: Signers | None = None,
+    signers: "Signers | None" = None,
     *,
     build: str | None = None,
     ask: bool = False,
@@ -207,7 +194,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     With `ask`, TVM is asked for what a lock needs to know.
     """
     pipeline = load(file, overrides, build)
-    stages, _ = wire(file, pipeline, until=until, force=force)
+    stages, _ = wire_stages(file, pipeline, until=until, force=force)
     root = root or default_root()
     with open_store(root, patience) as store, _zygote(store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
@@ -218,6 +205,15 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
         history = History.of(store, file, pipeline.name, build)
         locked = locking.environment(host)
         yield Flow(pipeline, steps, store, locked, zygote, locking, history, diagnostics)
+
+
+def _check_reproducible(
+    flow: Flow, artifacts: Mapping[str, Artifact], emit: Callable[[Event], None]
+) -> None:
+    """Raise GateError where another build gives other files."""
+    from autopipe.lock.rebuild import Rebuilding
+
+    Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
 
 
 def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, whole: bool) -> dict[str, str | None]:
@@ -265,11 +261,13 @@ def _run(
     flow: Flow,
     force: Collection[str],
     emit: Callable[[Event], None],
-    remote: Remote | None,
+    remote: "Remote | None",
     *,
     told: bool,
 ) -> dict[str, Artifact]:
     """Run the stages of an opened flow, as its lock has them."""
+    from autopipe.pipeline.executor import Executor
+
     executor = Executor(
         flow.store,
         flow.host,
@@ -295,8 +293,10 @@ def _run(
     return executor.run(flow.plan, force={*force, *shown})
 
 
-def _inspection(flow: Flow, emit: Callable[[Event], None]) -> Look:
+def _inspection(flow: Flow, emit: Callable[[Event], None]) -> "Look":
     """Return what looks at each artifact, and remembers with what configuration a build is made."""
+    from autopipe.api.evidence import Evidence
+
     evidence = Evidence(flow.store.root, flow.host, flow.pipeline.gates, emit)
     before, configuration = flow.history.last_run(), flow.pipeline.model_dump(mode="json")
 
@@ -310,7 +310,7 @@ def _inspection(flow: Flow, emit: Callable[[Event], None]) -> Look:
 
 def _sharing(
     flow: Flow, base: Path, emit: Callable[[Event], None]
-) -> AbstractContextManager[Remote | None]:
+) -> "AbstractContextManager[Remote | None]":
     """Open the remote of a pipeline; a frozen run asks nobody."""
     if flow.pipeline.cache.remote is None or flow.locking.mode is Mode.FROZEN:
         return nullcontext()
@@ -320,7 +320,7 @@ def _sharing(
     return sharing(flow.pipeline.cache, base, flow.store, emit, SHAPES)
 
 
-def _extract_tasks(executor: Executor, plan: Plan) -> Path | None:
+def _extract_tasks(executor: "Executor", plan: Plan) -> Path | None:
     """Return the folder of the tasks as they are now, None for a plan that ends before them."""
     names = [step.name for step in plan.steps]
     if "tasks" not in names:

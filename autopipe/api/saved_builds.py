@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from autopipe.api.last_build import load_last
 from autopipe.api.reports import attach_origin, describe_pipeline, find_trials
-from autopipe.artifacts.tuning import UNTUNED, TuningResult
+from autopipe.artifacts.tuning import TuningResult
 from autopipe.config.load import load_builds
 from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError, StoreError
 from autopipe.lock import file as lock_files
 from autopipe.lock import records as lock_records
 from autopipe.lock.document import Lock, LockedTask
+from autopipe.lock.paths import records_of
 from autopipe.lock.recognize import FileKind, recognize_file
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import Needs
@@ -129,11 +130,9 @@ def _report_lock(path: Path) -> RunReport:
 
 
 def _read_records(lock: Lock, path: Path) -> TuningResult:
-    records = lock_files.records_of(path)
-    if not records.is_file():
-        return UNTUNED
-    data = lock_files.read_records(path, lock)
-    return UNTUNED if data is None else lock_records.read(data.decode(), records)
+    records = records_of(path)
+    data = lock_files.read_records(path, lock) if records.is_file() else None
+    return TuningResult.untuned() if data is None else lock_records.read(data.decode(), records)
 
 
 def _locked_task(task: LockedTask, tuned: TuningResult) -> TaskReport:

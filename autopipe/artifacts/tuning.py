@@ -250,6 +250,11 @@ class TuningResult:
         """Read a RECORDS artifact. Raises OSError, and MalformedError for what is none."""
         return cls(TuningReport.read(folder), read_records(folder))
 
+    @classmethod
+    def untuned(cls) -> Self:
+        """Return that of a model of which nothing was tuned."""
+        return cls(TuningReport(ended="not tuned", seconds=0.0, session="", tasks=()), {})
+
     def write(self, folder: Path) -> None:
         """Write the files of a RECORDS artifact."""
         write_records(self.records.values(), folder)
@@ -259,12 +264,6 @@ class TuningResult:
     def tasks(self) -> dict[str, TunedTask]:
         """What became of each task, by workload."""
         return {task.workload: task for task in self.report.tasks}
-
-
-UNTUNED: Final = TuningResult(
-    TuningReport(ended="not tuned", seconds=0.0, session="", tasks=()), {}
-)
-"""Of a model of which nothing was tuned."""
 
 
 def read_records(folder: Path) -> dict[str, BestRecord]:

@@ -11,13 +11,11 @@ import typer
 from autopipe.cli.options import Pipeline, Remote, StoreRoot, Url, patient, remote_of
 from autopipe.cli.terminal import complain, show
 from autopipe.errors import ConfigError, GateError, StoreError
-from autopipe.pipeline.history import pipelines
 from autopipe.report.units import plural
-from autopipe.store.gc import collect, entries, parse_size, verify
-from autopipe.store.store import Store, default_root, open_store
 
 if TYPE_CHECKING:
     from autopipe.remote.transfer import Moved
+    from autopipe.store.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="Look after the store, and share it.")
 
@@ -28,6 +26,9 @@ def cache_ls(store: StoreRoot = None) -> None:
 
     The pipelines are those whose last run has used it.
     """
+    from autopipe.pipeline.history import pipelines
+    from autopipe.store.gc import entries
+
     with _store(store) as opened:
         rows = sorted(entries(opened).items(), key=lambda item: item[1].used)
         names = pipelines(opened)
@@ -63,6 +64,8 @@ def cache_gc(
             raise ConfigError("--dry-run is for a store, and not for a remote")
         _gc_remote(remote, keep_days, max_size)
         return
+    from autopipe.store.gc import collect, parse_size
+
     limit = None if max_size is None else parse_size(max_size)
     with _store(store) as opened:
         swept = collect(opened, keep_days=keep_days, max_size=limit, dry_run=dry_run)
@@ -81,6 +84,8 @@ def cache_verify(store: StoreRoot = None, remote: Remote = None) -> None:
     if remote is not None:
         _verify_remote(remote)
         return
+    from autopipe.store.gc import verify
+
     with _store(store) as opened:
         sound, damaged = verify(opened)
     show([*damaged, f"{sound} sound, {len(damaged)} damaged"])
@@ -111,6 +116,7 @@ def cache_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot =
     from autopipe.api.shapes import SHAPES
     from autopipe.remote import transfer
     from autopipe.remote.depot import reached
+    from autopipe.store.store import default_root, open_store
 
     with (
         open_store(store or default_root(), patient()) as opened,
@@ -157,8 +163,10 @@ def _warn(text: str) -> None:
     complain(f"warning: {text}")
 
 
-def _store(root: Path | None) -> AbstractContextManager[Store]:
+def _store(root: Path | None) -> "AbstractContextManager[Store]":
     """Open a store that must be there."""
+    from autopipe.store.store import default_root, open_store
+
     root = root or default_root()
     if not root.exists():
         raise StoreError(f"{root}: there is no store; name one with --store")

@@ -8,12 +8,12 @@ import typer
 
 from autopipe.cli.terminal import complain
 from autopipe.errors import ConfigError
-from autopipe.pipeline.events import Event, Warn
-from autopipe.signing.signers import Signers
-from autopipe.store.locks import Patience
 
 if TYPE_CHECKING:
-    from autopipe.lock.locking import Mode
+    from autopipe.lock.mode import Mode
+    from autopipe.pipeline.events import Event
+    from autopipe.signing.signers import Signers
+    from autopipe.store.locks import Patience
 
 File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
 _SET = "Set a field, such as tuning.budget.trials=64; may be repeated"
@@ -81,9 +81,11 @@ def remote_of(url: str | None, pipeline: Path | None) -> str:
     return located(remote, pipeline.absolute().parent)
 
 
-def signers_of(file: Path | None, identity: str | None, revoked: Path | None) -> Signers | None:
+def signers_of(file: Path | None, identity: str | None, revoked: Path | None) -> "Signers | None":
     """Return whose signatures count, None for nobody's. Raises ConfigError."""
     if file is not None:
+        from autopipe.signing.signers import Signers
+
         return Signers(file, identity, revoked)
     if identity is not None or revoked is not None:
         raise ConfigError("--identity and --revoked say more of --signers, which is not there")
@@ -92,7 +94,7 @@ def signers_of(file: Path | None, identity: str | None, revoked: Path | None) ->
 
 def mode_of(asked: Mapping[str, bool]) -> "Mode":
     """Return how the lock is treated, of options that exclude each other. Raises ConfigError."""
-    from autopipe.lock.locking import Mode
+    from autopipe.lock.mode import Mode
 
     chosen = [name for name, given in asked.items() if given]
     if len(chosen) > 1:
@@ -100,13 +102,17 @@ def mode_of(asked: Mapping[str, bool]) -> "Mode":
     return Mode(chosen[0]) if chosen else Mode.AUTO
 
 
-def patient() -> Patience:
+def patient() -> "Patience":
     """Wait for other runs as long as it takes, and say on stderr for whom."""
+    from autopipe.store.locks import Patience
+
     return Patience(lambda who: complain(f"warning: store: waiting for {who}"))
 
 
-def warnings(event: Event) -> None:
+def warnings(event: "Event") -> None:
     """Show warnings alone, on stderr."""
+    from autopipe.pipeline.events import Warn
+
     if isinstance(event, Warn):
         complain(f"warning: {event.stage}: {event.message}")
 

@@ -1,4 +1,4 @@
-"""Commands on pipeline files: `run`, `plan`, `explain` and `validate`."""
+"""Commands on pipeline files: `run`, `plan`, `explain`, `validate` and `schema`."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autopipe import report
 from autopipe.cli.options import (
     BuildName,
     File,
@@ -30,10 +29,11 @@ from autopipe.errors import AutopipeError, ConfigError
 
 if TYPE_CHECKING:
     from autopipe.api.builds import PlannedBuild
-    from autopipe.lock.locking import Mode
+    from autopipe.lock.mode import Mode
     from autopipe.pipeline.forecast import Outlook
     from autopipe.pipeline.stage import Diagnostics
     from autopipe.report.document import RunReport
+    from autopipe.report.reporters import Reporter
     from autopipe.signing.signers import Signers
 
 Files = Annotated[
@@ -125,15 +125,24 @@ def run(  # noqa: PLR0913 -- one for each option
         reproducible, signers_of(signers, identity, revoked), dump_ir, print_pass_times, verbosity,
     )  # fmt: skip
     with ExitStack() as stack:
-        emit = stack.enter_context(report.make(json=as_json, quiet=quiet))
-        kept = None
-        if reports:
-            from autopipe.api.reports import saving
-
-            kept = stack.enter_context(saving(emit, reports))
+        emit, kept = _open_reports(stack, reports, json=as_json, quiet=quiet)
         code = options.run_files(files, only or (), emit, kept)
     if code:
         raise typer.Exit(code)
+
+
+def _open_reports(
+    stack: ExitStack, reports: Sequence[Path] | None, *, json: bool, quiet: bool
+) -> "tuple[Reporter, list[RunReport] | None]":
+    """Return the reporter, and what collects the reports that are written, None where none is."""
+    from autopipe.report.reporters import open_reporter
+
+    emit = stack.enter_context(open_reporter(json=json, quiet=quiet))
+    if not reports:
+        return emit, None
+    from autopipe.api.reports import saving
+
+    return emit, stack.enter_context(saving(emit, reports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,30 +167,30 @@ class _RunOptions:
         self,
         files: Sequence[Path],
         only: Sequence[str],
-        emit: report.Reporter,
+        emit: "Reporter",
         kept: "list[RunReport] | None",
     ) -> int:
         """Run the builds of files; return the exit code. Raises what a single one raises."""
         from autopipe.api import builds
-        from autopipe.lock.locking import check_mode
+        from autopipe.lock.mode import check_mode
 
         found = builds.find_builds(files, overrides=self.overrides, only=only)
         if len(found) == 1:
             self._run(found[0], emit, kept)
             return 0
+        from autopipe.api.run_builds import run_builds
+
         partial = bool(self.overrides) or self.until is not None
         check_mode(self.mode, partial=partial, signed=self.signers is not None)
         builds.check_builds(found, self.output, until=self.until, force=self.force)
-        return builds.run_builds(
+        return run_builds(
             found,
             lambda build, labelled: self._run(build, labelled, kept),
             emit,
             lambda build, error: complain_of(error, f"{build.label}: "),
         )
 
-    def _run(
-        self, build: "PlannedBuild", emit: report.Reporter, kept: "list[RunReport] | None"
-    ) -> None:
+    def _run(self, build: "PlannedBuild", emit: "Reporter", kept: "list[RunReport] | None") -> None:
         from autopipe.api import flow
 
         with ExitStack() as stack:
@@ -300,6 +309,13 @@ def validate(files: Files) -> None:
             problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))
+
+
+def schema() -> None:
+    """Print the JSON schema of a pipeline file."""
+    from autopipe.config.schema import json_schema
+
+    show_json(json_schema())
 
 
 def _fields(outlook: "Outlook") -> dict[str, Any]:

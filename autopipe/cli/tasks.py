@@ -4,14 +4,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from autopipe.cli.options import BuildName, File, Json, Set, StoreRoot, warnings
 from autopipe.cli.terminal import show, show_json
-from autopipe.pipeline.events import Event
 from autopipe.report.task_order import Order
+
+if TYPE_CHECKING:
+    from autopipe.pipeline.events import Event
 
 Number = Annotated[
     int | None, typer.Option("--show", metavar="N", help="Only task N: its ops and its TIR")
@@ -50,7 +52,7 @@ class _TaskQuery(NamedTuple):
     overrides: Sequence[str]
     store: Path | None
     build: str | None
-    emit: Callable[[Event], None]
+    emit: "Callable[[Event], None]"
 
 
 def _list(file: Path, sort: Order, asked: _TaskQuery, *, as_json: bool) -> None:

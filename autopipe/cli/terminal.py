@@ -10,8 +10,7 @@ from typing import Final
 
 from autopipe.errors import StoreError
 from autopipe.host.refusal import final_error
-from autopipe.report import escape_lines, line_of
-from autopipe.report.escape import escape, json_of
+from autopipe.report.escape import escape, escape_lines, json_of, line_of
 from autopipe.report.output import Output
 
 _LONGEST: Final = 10_000

@@ -10,6 +10,7 @@ from autopipe.comparison.build import Build, BuiltTask, Time, flat
 from autopipe.lock import file as files
 from autopipe.lock import records as beside
 from autopipe.lock.document import Lock, LockedTask
+from autopipe.lock.paths import records_of
 from autopipe.lock.recognize import FileKind
 from autopipe.traces.wording import is_trace, steps
 
@@ -23,7 +24,7 @@ def traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
     Without the records, or with others than the lock was written with, nothing is known. Raises
     LockError for records that can not be read.
     """
-    records = files.records_of(path)
+    records = records_of(path)
     if lock.records is None or not records.is_file():
         return {}
     text = files.read_text(records)

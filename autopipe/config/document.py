@@ -29,6 +29,9 @@ class _Refused(Enum):
 REFUSED: Final = _Refused.REFUSED
 """Stands for a value whose problem has been told already."""
 
+_TAGGED: Final = (yaml.ScalarEvent, yaml.CollectionStartEvent)
+"""Events that may have an anchor or a tag."""
+
 _DEEPEST = 50
 _MOST = 20_000
 
@@ -175,7 +178,7 @@ def _mark(event: yaml.Event) -> str | None:
     """Return what is wrong with a node that is an alias, or has an anchor or a tag."""
     if isinstance(event, yaml.AliasEvent):
         return f"`*{shown(event.anchor)}` is an alias; write it out, or put it in quotes"
-    if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
+    if isinstance(event, _TAGGED):
         if event.anchor is not None:
             return f"`&{shown(event.anchor)}` is an anchor; leave it out, or put it in quotes"
         if event.tag is not None:

@@ -12,11 +12,13 @@ import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from autopipe.config.target import Target
 from autopipe.errors import SetupError
 from autopipe.processes.variables import handed_on
+
+if TYPE_CHECKING:
+    from autopipe.config.target import Target
 
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -87,7 +89,7 @@ def named(name: str) -> str:
     return found
 
 
-def toolchain(target: Target) -> dict[str, object]:
+def toolchain(target: "Target") -> dict[str, object]:
     """Name the linker by its version, and a sysroot by what a linker takes from it.
 
     Raises SetupError if the linker that the target names is not here, or is none.

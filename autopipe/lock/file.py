@@ -3,27 +3,19 @@
 import hashlib
 from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from autopipe import foreign
 from autopipe.errors import LockError
 from autopipe.lock import text
 from autopipe.lock.document import Lock
-from autopipe.signing.signature import SignedKind
-from autopipe.signing.signers import Signer, Signers, UnsignedError
+from autopipe.lock.paths import records_of
 from autopipe.store import files
 
+if TYPE_CHECKING:
+    from autopipe.signing.signers import Signer, Signers
+
 _LARGEST: Final = 64 << 20
-
-
-def lock_of(pipeline: Path, build: str | None = None) -> Path:
-    """Return where the lock of a pipeline file, or of one of its builds, is: beside it."""
-    return pipeline.with_suffix(".lock" if build is None else f".{build}.lock")
-
-
-def records_of(lock: Path) -> Path:
-    """Return where the records are that a lock was written with."""
-    return lock.with_suffix(".records.jsonl")
 
 
 def read(path: Path) -> Lock:
@@ -31,17 +23,19 @@ def read(path: Path) -> Lock:
     return text.parse(read_text(path), path)
 
 
-def read_signed(path: Path, signers: Signers) -> tuple[Lock, Signer]:
+def read_signed(path: Path, signers: "Signers") -> "tuple[Lock, Signer]":
     """Read a lock once; what is parsed is what was found to be signed, and by whom.
 
     Raises UnsignedError, before anything of it is looked at; LockError, ConfigError, SetupError.
     """
+    from autopipe.signing.signature import SignedKind
+
     data = _bytes(path)
     with signers.checked(BytesIO(data), path, SignedKind.LOCK) as (_, signer):
         return text.parse(_decoded(data, path), path), signer
 
 
-def read_followed(path: Path, signers: Signers | None, tmp: Path) -> tuple[Lock, Path | None]:
+def read_followed(path: Path, signers: "Signers | None", tmp: Path) -> tuple[Lock, Path | None]:
     """Read a lock that a run follows, which one of the `signers` has to have signed, if any.
 
     Return with it a copy of its records in `tmp`, where nobody else changes them, if signers are
@@ -49,6 +43,8 @@ def read_followed(path: Path, signers: Signers | None, tmp: Path) -> tuple[Lock,
     """
     if signers is None:
         return read(path), None
+    from autopipe.signing.signers import UnsignedError
+
     try:
         lock, _ = read_signed(path, signers)
     except UnsignedError as error:

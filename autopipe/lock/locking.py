@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.config.pipeline import Pipeline
@@ -15,14 +14,14 @@ from autopipe.lock import file as files
 from autopipe.lock import records as beside
 from autopipe.lock import text
 from autopipe.lock.document import Lock
+from autopipe.lock.mode import Mode
 from autopipe.lock.outline import LockOutline, differences
+from autopipe.lock.paths import lock_of, records_of
 from autopipe.lock.pinned import Pinned, contradictions
 from autopipe.lock.replay import Replay
-from autopipe.lock.retune import Retune
 from autopipe.pipeline.forecast import NEVER, Outlook
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.stage import Stage
-from autopipe.signing.signers import Signers
 from autopipe.stages.tune import TuneStage
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import digest
@@ -30,25 +29,8 @@ from autopipe.store.content import TreeDigests
 from autopipe.store.store import Store
 from autopipe.tasks.task import read_tasks
 
-
-class Mode(StrEnum):
-    """How a run treats the lock beside its pipeline file."""
-
-    AUTO = "auto"
-    """What is current is replayed; otherwise all is tuned, and the lock written."""
-    UPDATE = "update"
-    """Tasks that the lock knows stay as they are; the others are tuned, and the lock written."""
-    LOCKED = "locked"
-    """It must be current."""
-    FROZEN = "frozen"
-    """It must be current for the target it names, and nothing is measured."""
-    OFF = "off"
-    """It is neither read nor written."""
-
-    @property
-    def strict(self) -> bool:
-        """Whether a lock that is not current ends the run."""
-        return self in {Mode.LOCKED, Mode.FROZEN}
+if TYPE_CHECKING:
+    from autopipe.signing.signers import Signers
 
 
 _ASIDE: Final = (
@@ -86,7 +68,7 @@ class Locking:
     @property
     def records(self) -> Path:
         """Where the records are read."""
-        return self.checked or files.records_of(self.path)
+        return self.checked or records_of(self.path)
 
     @property
     def current(self) -> bool:
@@ -178,7 +160,7 @@ class Locking:
 
     def _remember(self, tuned: TuningResult, tasks: str, store: Store) -> None:
         """Have the next run find what it would read out of the lock."""
-        stage = Replay(records=files.records_of(self.path))
+        stage = Replay(records=records_of(self.path))
         assert self.outline is not None  # noqa: S101 - the caller has seen it
         facts = {Facet.TARGET: self.outline.target}
         document = action(stage, {"tasks": tasks}, facts, store.contents)
@@ -199,16 +181,10 @@ class Locking:
         if aside and (self.mode.strict or stage.name not in force):
             return Replay(records=self.records)
         if self.mode is Mode.UPDATE and all(d.startswith(_KEPT) for d in self.differs):
+            from autopipe.lock.retune import Retune
+
             return Retune(**dict(stage), records=self.records)
         return stage
-
-
-def check_mode(mode: Mode, *, partial: bool, signed: bool = False) -> None:
-    """Raise ConfigError where a part is to write the lock, or one that is `signed` binds nobody."""
-    if signed and not mode.strict:
-        raise ConfigError("--signers is for runs that follow the lock: add --frozen or --locked")
-    if partial and mode is Mode.UPDATE:
-        raise ConfigError("--update writes the lock of the whole file: leave out --set and --until")
 
 
 def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
@@ -218,7 +194,7 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     environment: Environment,
     contents: TreeDigests,
     mode: Mode,
-    signers: Signers | None = None,
+    signers: "Signers | None" = None,
     *,
     build: str | None = None,
     ask: bool,
@@ -228,7 +204,7 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     Without `ask`, TVM is not asked for what is not known yet. A lock that none of the `signers`
     signed is not looked at. Raises LockError, ConfigError, SetupError.
     """
-    path = files.lock_of(file, build)
+    path = lock_of(file, build)
     locking = Locking(path, mode)
     if mode is Mode.OFF:
         return locking
@@ -261,7 +237,7 @@ def _records(path: Path, lock: Lock, contents: TreeDigests) -> list[str]:
     """Say what is wrong with the records beside a lock. Raises LockError for what is unreadable."""
     if lock.records is None:
         return []
-    records = files.records_of(path)
+    records = records_of(path)
     if not records.is_file():
         return [f"{_RECORDS}: {records} is not there"]
     (file,) = contents.manifest(records.resolve())

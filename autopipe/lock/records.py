@@ -7,7 +7,7 @@ its line of `records.jsonl`, sorted by workload.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autopipe import foreign
 from autopipe.artifacts.document import Part, typed
@@ -15,9 +15,9 @@ from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport, Tunin
 from autopipe.config.problem import shown
 from autopipe.errors import LockError
 from autopipe.lock.text import CONFLICT, LINE_ENDS
-from autopipe.records.times import complaints
-from autopipe.tasks.task import Task
-from autopipe.traces.reading import Forbidden, check
+
+if TYPE_CHECKING:
+    from autopipe.tasks.task import Task
 
 
 class _Line(Part, frozen=True):
@@ -55,6 +55,8 @@ def forbidden(records: Iterable[BestRecord]) -> dict[str, str]:
 
     By workload, with the engine; a lock with such a record was written by nobody's tuning.
     """
+    from autopipe.traces.reading import Forbidden, check
+
     found = {}
     for record in sorted(records, key=lambda record: record.workload):
         try:
@@ -81,15 +83,17 @@ def harmless(tuned: TuningResult, path: Path) -> None:
 
 
 def refuse_untrue(
-    tuned: TuningResult, tasks: Iterable[Task], target: Mapping[str, object], path: Path
+    tuned: TuningResult, tasks: "Iterable[Task]", target: Mapping[str, object], path: Path
 ) -> None:
     """Raise LockError, with the name of each task whose time can not be true."""
+    from autopipe.records.times import complaints
+
     if found := complaints(tuned.records.values(), tasks, target):
         told = "\n  ".join(found.values())
         raise LockError(f"{path}: times that can not be true; tune again\n  {told}")
 
 
-def misfits(tuned: TuningResult, tasks: Iterable[Task]) -> list[str]:
+def misfits(tuned: TuningResult, tasks: "Iterable[Task]") -> list[str]:
     """Name each kept task that is missing there, is another one there, or is not needed."""
     kept = {task.workload: task for task in tasks if task.dropped is None}
     known = {task.workload: task.name for task in tuned.report.tasks}

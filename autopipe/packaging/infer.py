@@ -1,23 +1,20 @@
-"""Runs a package once on arrays in files, in a process of its own."""
+"""Runs a package once on arrays in files, in a process of its own, which alone imports NumPy."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from autopipe import foreign
-from autopipe.artifacts.signature import Signature
-from autopipe.compiler.library import samples
-from autopipe.config.problem import shown
-from autopipe.errors import ConfigError, PackageError, StageError
-from autopipe.packaging.open import open_package
+from autopipe.errors import PackageError, StageError
 from autopipe.processes import call
-from autopipe.signing.signers import Signers
+
+if TYPE_CHECKING:
+    from autopipe.signing.signers import Signers
+
+_CHILD: Final = "autopipe.packaging.infer_child"
 
 
 def infer(
-    package: Path, inputs: Sequence[str], output: Path | None, signers: Signers | None = None
+    package: Path, inputs: Sequence[str], output: Path | None, signers: "Signers | None" = None
 ) -> str:
     """Run the package on `name=file.npy` inputs and return a summary, a line for each output.
 
@@ -33,86 +30,6 @@ def infer(
         "signers": None if signers is None else signers.document(),
     }
     try:
-        return str(call.call(__name__, request)["summary"])
+        return str(call.call(_CHILD, request)["summary"])
     except StageError as error:
         raise PackageError(f"{package}: running it failed: {error}") from None
-
-
-def _answer(request: call.Answer) -> call.Answer:
-    signers = request["signers"]
-    model = open_package(request["package"], signers and Signers.of(signers))
-    outputs = model(read_inputs(model.signature, request["inputs"]))
-    lines = []
-    for name, array in outputs.items():
-        line = _line(name, array)
-        if request["output"] is not None:
-            line += f" -> {_save(Path(request['output']), name, array)}"
-        lines.append(line)
-    return {"summary": "\n".join(lines)}
-
-
-def read_inputs(signature: Signature, inputs: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the arrays: all of them out of one `.npz` file, or each out of its own."""
-    if len(inputs) == 1 and inputs[0].endswith(samples.SUFFIX) and Path(inputs[0]).exists():
-        path = Path(inputs[0])
-        sizes = samples.sizes(path, signature.inputs, signature.dimensions)
-        return samples.load(path, signature.at(sizes))
-    files = _by_name([port.name for port in signature.inputs], inputs)
-    return {name: _array(file) for name, file in files.items()}
-
-
-def _by_name(names: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
-    files: dict[str, Path] = {}
-    for text in inputs:
-        name = next((name for name in names if text.startswith(f"{name}=")), None)
-        if name is not None:
-            file = text.removeprefix(f"{name}=")
-        elif "=" in text and not Path(text).exists():
-            name, _, file = text.rpartition("=")
-        elif len(names) == 1:
-            name, file = names[0], text
-        else:
-            raise ConfigError(f"write <name>={text}: the inputs are {', '.join(map(shown, names))}")
-        if name in files:
-            raise ConfigError(f"input {name!r} is given twice")
-        files[name] = Path(file)
-    return files
-
-
-def _array(path: Path) -> np.ndarray:
-    try:
-        with foreign.opened(path) as file:
-            array = np.load(file, allow_pickle=False)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    except Exception as error:  # noqa: BLE001 - a header is Python, and raises what its parsers do
-        raise ConfigError(f"{path}: not a .npy file: {shown(error, 200)}") from None
-    if not isinstance(array, np.ndarray):
-        raise ConfigError(f"{path}: an archive of arrays, which gives all inputs, without a name")
-    return array
-
-
-def _line(name: str, array: np.ndarray) -> str:
-    line = f"{shown(name)}: {array.dtype} {list(array.shape)}"
-    if array.size == 0:
-        return line
-    values = array.astype(np.float64)
-    largest = [int(index) for index in np.unravel_index(int(values.argmax()), values.shape)]
-    return (
-        f"{line}, min {values.min():.6g}, max {values.max():.6g} at {largest}, "
-        f"mean {values.mean():.6g}"
-    )
-
-
-def _save(folder: Path, name: str, array: np.ndarray) -> Path:
-    path = folder / f"{quote(name, safe='')}.npy"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        np.save(path, array, allow_pickle=False)
-    except OSError as error:
-        raise ConfigError(f"--output {path}: {error.strerror or error}") from None
-    return path
-
-
-if __name__ == "__main__":
-    call.serve(_answer)

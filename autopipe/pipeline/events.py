@@ -142,7 +142,7 @@ class Logged(_Event, frozen=True):
     message: str
 
 
-class PassTime(BaseModel, frozen=True, extra="forbid"):
+class PassTime(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """How long a pass of the compiler took."""
 
     name: str

@@ -19,7 +19,7 @@ from autopipe.pipeline.events import (
     StageStarted,
     Warn,
 )
-from autopipe.pipeline.explain import kind
+from autopipe.pipeline.explain import kind, measured_before
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Isolate, Killed
 from autopipe.pipeline.keys import action
@@ -31,11 +31,6 @@ from autopipe.store.canonical import Document, digest
 from autopipe.store.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
-
-
-def measured_before(stage: str) -> str:
-    """Say why a stage that measures is not run again."""
-    return f"nothing changed since it was measured; --force {stage} does it again"
 
 
 class Remote(Protocol):

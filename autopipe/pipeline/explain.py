@@ -60,3 +60,8 @@ def _show(value: object) -> str:
     """Write a value as the pipeline file does, and a digest in short."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text[:12] if _DIGEST.fullmatch(text) else text
+
+
+def measured_before(stage: str) -> str:
+    """Say why a stage that measures is not run again."""
+    return f"nothing changed since it was measured; --force {stage} does it again"

@@ -6,8 +6,7 @@ from typing import Final, Literal
 
 from autopipe.environment.environment import Environment
 from autopipe.pipeline import attempt
-from autopipe.pipeline.executor import measured_before
-from autopipe.pipeline.explain import kind, since
+from autopipe.pipeline.explain import kind, measured_before, since
 from autopipe.pipeline.history import History
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step

@@ -5,7 +5,7 @@ another file did last, and two files of one name would overwrite each other's pa
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -80,16 +80,15 @@ class History:
 
     def remember_run(self, configuration: Document, before: Document) -> None:
         """Remember how a run that made a build is configured, and what was known before it."""
-        self._write({**self._read(), "configuration": configuration, "previous": before})
+        self._update(lambda known: {**known, "configuration": configuration, "previous": before})
 
     def remember_action(self, kind: str, key: str) -> None:
         """Remember an action that is done, whether it was run or cached."""
-        known = self._read()
-        self._write({**known, "stages": {**known["stages"], kind: key}})
+        self._update(lambda known: {**known, "stages": {**known["stages"], kind: key}})
 
     def remember_package(self, package: Path) -> None:
         """Remember where the package was published."""
-        self._write({**self._read(), "package": self._relative(package)})
+        self._update(lambda known: {**known, "package": self._relative(package)})
 
     def owner(self, package: Path) -> Path | None:
         """Return the other pipeline file, still there, that a published package is of."""
@@ -112,20 +111,25 @@ class History:
         return os.path.relpath(path.resolve(), self.store.root.resolve())
 
     def _read(self) -> Document:
-        with files.guard(self._path):
-            known = _document(self._path) or {}
+        path = self._path
+        with files.guard(path):
+            known = _document(path) or {}
         if self.reads_previous:
             found = known.get("previous")
             known = found if isinstance(found, dict) else {}
         return {"stages": {}, **known}
 
-    def _write(self, document: Document) -> None:
-        document = {**document, "file": self._relative(self.file), "name": self.name}
-        with files.guard(self._path):
-            if document == _document(self._path):
-                os.utime(self._path)  # or `cache gc` takes it for one that nobody used
+    def _update(self, change: Callable[[Document], Document]) -> None:
+        """Replace the document by a changed one, where that is another."""
+        path = self._path
+        with files.guard(path):
+            known = _document(path)
+            own = {"file": self._relative(self.file), "name": self.name}
+            document = {**change({"stages": {}, **(known or {})}), **own}
+            if document == known:
+                os.utime(path)  # or `cache gc` takes it for one that nobody used
             else:
-                files.replace(self._path, seal(document), self.store.tmp)
+                files.replace(path, seal(document), self.store.tmp)
 
 
 def pipelines(store: Store) -> Mapping[str, list[str]]:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -63,6 +64,8 @@ def serve(function: Callable[[Answer], Answer]) -> None:
     except Exception as error:  # noqa: BLE001 - the parent is told
         line = failure.complaint(failure.refused(error))
     link.write(line)
+    sys.stdout.flush()
+    os._exit(0)  # nothing is left to do: TVM's library takes 0.1 s to be taken down
 
 
 def _line(

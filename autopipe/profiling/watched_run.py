@@ -20,7 +20,7 @@ from autopipe.compiler.library.prepared_run import PreparedRun
 from autopipe.compiler.library.runtime import load_artifact
 from autopipe.errors import StageError
 from autopipe.measure.call_watch import set_watch
-from autopipe.packaging.infer import read_inputs
+from autopipe.packaging.infer_child import read_inputs
 from autopipe.packaging.open import open_package
 from autopipe.processes import call
 from autopipe.profiling.quartile import lower_quartile

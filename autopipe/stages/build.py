@@ -14,7 +14,7 @@ from autopipe.artifacts.lowering import SizedModules
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.model_nodes import KernelFunction, LibraryNodes, ModelNodes, NodeMap
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
-from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, TuningResult
+from autopipe.artifacts.tuning import BestRecord, ListedFailure, TuningResult
 from autopipe.backends import of_target
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.schedules import Rule
@@ -23,7 +23,6 @@ from autopipe.libraries import LIBRARIES, versions
 from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
-from autopipe.records.proofs import claimed
 from autopipe.stages.shown_passes import show_passes
 from autopipe.store.artifact import Kind
 
@@ -125,7 +124,8 @@ class BuildStage(Stage, frozen=True):
         tasks = read_tasks(ctx.inputs["tasks"])
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         conditions = conditions.within(weights_in_all(tasks))
-        tuned = TuningResult.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
+        found = ctx.inputs.get("tune")
+        tuned = TuningResult.untuned() if found is None else TuningResult.read(found)
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
         with self._choices(ctx, tasks, tuned, failures, watch) as choices:
             yield choices, tuned, failures
@@ -143,6 +143,8 @@ class BuildStage(Stage, frozen=True):
         packed: Mapping[str, Any],
     ) -> BuiltLibrary:
         """Say how the library is called and what it was made of."""
+        from autopipe.records.proofs import claimed
+
         target = ctx.facts[Facet.TARGET]
         said = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
         model = ImportedModel.read(ctx.inputs["import"])

@@ -1,9 +1,9 @@
 """A tuning task as a plain value: what filters, the policy, tuning and reports know of it."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from autopipe.config.frozen import Sparse
 from autopipe.tasks.op_info import OpInfo
@@ -66,6 +66,9 @@ class Task(Sparse, frozen=True):
         return not self.reductions and not self.opaque
 
 
+_TASKS: Final = TypeAdapter(tuple[Task, ...], config=ConfigDict(defer_build=True))
+
+
 def read_tasks(folder: Path) -> tuple[Task, ...]:
     """Return the tasks in an artifact of stage `tasks`."""
-    return TypeAdapter(tuple[Task, ...]).validate_json((folder / "tasks.json").read_bytes())
+    return _TASKS.validate_json((folder / "tasks.json").read_bytes())

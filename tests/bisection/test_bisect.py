@@ -13,7 +13,7 @@ from autopipe.api.bisect import bisect_build, find_bisect_target
 from autopipe.bisection.bisection import Bisection, Cause
 from autopipe.bisection.call_folder import ACTUAL, EXPECTED
 from autopipe.bisection.table import verdict
-from autopipe.cli.app import app
+from autopipe.cli.app import build_app
 from autopipe.errors import ConfigError, GateError, StoreError
 from autopipe.profiling.profile import Peaks
 from tests.bisection.planted import above, far, kernel_of, plant
@@ -58,7 +58,7 @@ def target(folder):
 
 def run(*words):
     """Run the command in this process; the build runs in a child."""
-    return CliRunner().invoke(app, ["bisect", *map(str, words)])
+    return CliRunner().invoke(build_app(), ["bisect", *map(str, words)])
 
 
 def first(made):

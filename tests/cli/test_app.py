@@ -14,14 +14,14 @@ import pytest
 
 from autopipe import errors
 from autopipe.api import flow, reports, shapes, tasks
-from autopipe.cli import app
+from autopipe.cli import app, pipelines
 from tests.support import driver, forked
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 ROOT = Path(__file__).parents[2]
 
-IMPORTED = (app, flow, reports, shapes, tasks)
+IMPORTED = (app, flow, pipelines, reports, shapes, tasks)
 """What forks would import anew, each of them."""
 
 

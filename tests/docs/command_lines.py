@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from autopipe.cli.app import app
+from autopipe.cli.app import build_app
 
 
 def calls(script: str) -> Iterator[tuple[list[str], list[str]]]:
@@ -19,7 +19,7 @@ def calls(script: str) -> Iterator[tuple[list[str], list[str]]]:
 
 def command_of(words: list[str]) -> Any:
     """Return the command that the first words name."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(build_app())
     for word in words:
         if not hasattr(command, "commands"):
             break

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from autopipe.cli.app import app
+from autopipe.cli.app import build_app
 from autopipe.errors import ConfigError, PackageError
 from autopipe.export import bench
 from autopipe.export.folder import export_package
@@ -210,13 +210,14 @@ def test_a_damaged_folder_is_one_line_and_a_code(folder, name, change, code, rea
 def test_a_folder_is_inspected_as_its_package_is(folder, package):
     runner = CliRunner()
     lines = [
-        runner.invoke(app, ["inspect", str(path)]).stdout.splitlines() for path in (folder, package)
+        runner.invoke(build_app(), ["inspect", str(path)]).stdout.splitlines()
+        for path in (folder, package)
     ]
     assert lines[0][1:] == lines[1][1:]
-    document = json.loads(runner.invoke(app, ["inspect", str(folder), "--json"]).stdout)
+    document = json.loads(runner.invoke(build_app(), ["inspect", str(folder), "--json"]).stdout)
     assert document["bytes"]["bin/run"] == (folder / "bin" / "run").stat().st_size
     (folder / "model.txt").write_text("x")
-    found = runner.invoke(app, ["inspect", str(folder)])
+    found = runner.invoke(build_app(), ["inspect", str(folder)])
     assert "model.txt: damaged" in str(found.exception)
 
 
@@ -263,20 +264,20 @@ def test_a_folder_is_signed_and_verified_as_packages_are(folder, tmp_path):
     key = keys.key(tmp_path, "release")
     allowed = keys.signers(tmp_path, f"release@example.com {keys.public(key)}")
     runner = CliRunner()
-    assert runner.invoke(app, ["sign", str(folder), "--key", str(key)]).exit_code == 0
-    found = runner.invoke(app, ["verify", str(folder), "--signers", str(allowed)])
+    assert runner.invoke(build_app(), ["sign", str(folder), "--key", str(key)]).exit_code == 0
+    found = runner.invoke(build_app(), ["verify", str(folder), "--signers", str(allowed)])
     assert (found.exit_code, "signed by release@example.com" in found.stdout) == (0, True), (
         found.exception
     )
     (folder / "added").write_text("x")
-    found = runner.invoke(app, ["verify", str(folder)])
+    found = runner.invoke(build_app(), ["verify", str(folder)])
     assert "'added' is not in SHA256SUMS" in str(found.exception)
     (folder / "added").unlink()
     (folder / "model.txt").write_text("x")
-    found = runner.invoke(app, ["verify", str(folder)])
+    found = runner.invoke(build_app(), ["verify", str(folder)])
     assert "model.txt: damaged" in str(found.exception)
     (folder / "SHA256SUMS").write_text("0" * 64 + "  model.txt\n")
-    found = runner.invoke(app, ["verify", str(folder), "--signers", str(allowed)])
+    found = runner.invoke(build_app(), ["verify", str(folder), "--signers", str(allowed)])
     assert isinstance(found.exception, UnsignedError)
 
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autopipe.api import flow
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.export.folder import export_package
-from autopipe.lock.locking import Mode
+from autopipe.lock.mode import Mode
 from autopipe.packaging.open import open_package
 from autopipe.runtime import folder as loader
 from tests.export.test_export import run

@@ -17,7 +17,7 @@ import pytest
 
 from autopipe.cli.terminal import complain, show, show_json
 from autopipe.errors import ConfigError, StoreError
-from autopipe.packaging.infer import _line
+from autopipe.packaging.infer_child import _line
 from autopipe.pipeline.events import RunFinished, StageFailed, StageFinished, Warn
 from autopipe.records import lines
 from autopipe.records.about import WorkloadInfo

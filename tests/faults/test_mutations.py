@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.onnx.reading import gate, source
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.lock import records as beside
 from autopipe.lock.file import read_text
-from autopipe.packaging.infer import _array
+from autopipe.packaging.infer_child import _array
 from autopipe.processes.sandbox import contained
 from tests.compiler.frontends.models import dense, external, model, node, tensor, value
 from tests.compiler.frontends.test_import_bounds import doubling, looping

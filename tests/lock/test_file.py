@@ -4,7 +4,8 @@ import pytest
 
 from autopipe.errors import LockError
 from autopipe.lock.document import Lock
-from autopipe.lock.file import lock_of, read, records_of, write
+from autopipe.lock.file import read, write
+from autopipe.lock.paths import lock_of, records_of
 from autopipe.lock.text import write as text_of
 from tests.lock.examples import LOCK
 from tests.pipeline.crashes import errors, kills

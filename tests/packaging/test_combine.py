@@ -8,7 +8,7 @@ from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.cli.app import app
+from autopipe.cli.app import build_app
 from autopipe.compiler.target import cpu
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, PackageError
@@ -101,15 +101,17 @@ def test_the_same_packages_give_the_same_bytes(combined, parts, tmp_path):
 
 def test_commands_state_every_build(combined, parts, tmp_path):
     invoke = CliRunner().invoke
-    inspected = invoke(app, ["inspect", str(combined)]).output
+    inspected = invoke(build_app(), ["inspect", str(combined)]).output
     assert "x86_64, x86-64-v2" in inspected
     assert "x86_64, x86-64-v4" in inspected
-    verified = invoke(app, ["verify", str(combined)])
+    verified = invoke(build_app(), ["verify", str(combined)])
     assert verified.exit_code == 0, verified.output
     assert verified.output.count("compared with nothing") == 2
-    differ = invoke(app, ["diff", str(parts[0]), str(combined)])
+    differ = invoke(build_app(), ["diff", str(parts[0]), str(combined)])
     assert "x86-64-v4" in differ.output
-    done = invoke(app, ["combine", *map(str, parts), "--output", str(tmp_path / "by" / "c.tar")])
+    done = invoke(
+        build_app(), ["combine", *map(str, parts), "--output", str(tmp_path / "by" / "c.tar")]
+    )
     assert done.output.endswith("c.tar: x86-64-v2, x86-64-v4\n")
 
 

@@ -46,24 +46,24 @@ def run(*words):
     """Run the command in this process; the build runs in a child."""
     from typer.testing import CliRunner
 
-    from autopipe.cli.app import app
+    from autopipe.cli.app import build_app
 
-    result = CliRunner().invoke(app, ["profile", *map(str, words)], catch_exceptions=False)
+    result = CliRunner().invoke(build_app(), ["profile", *map(str, words)], catch_exceptions=False)
     return result.stdout
 
 
 def test_a_page_shows_kernels_against_their_bound(built, tmp_path):
     from typer.testing import CliRunner
 
-    from autopipe.cli.app import app
+    from autopipe.cli.app import build_app
     from tests.report.pages import Page
 
     words = ["report", str(built / "dist" / "small.tar"), "-o", str(tmp_path / "a.html")]
-    CliRunner().invoke(app, [*words, "--profile"], catch_exceptions=False)
+    CliRunner().invoke(build_app(), [*words, "--profile"], catch_exceptions=False)
     page = Page((tmp_path / "a.html").read_text())
     assert "Kernels of the built model" in [told for tag, told in page.texts if tag == "caption"]
     with pytest.raises(ConfigError, match="--profile runs a build"):
-        CliRunner().invoke(app, ["report", "a.lock", "--profile"], catch_exceptions=False)
+        CliRunner().invoke(build_app(), ["report", "a.lock", "--profile"], catch_exceptions=False)
 
 
 def test_a_package_is_profiled_by_node(built, tmp_path):

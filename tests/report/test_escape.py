@@ -3,7 +3,7 @@ from itertools import product
 
 import pytest
 
-from autopipe.report import escape, escape_lines
+from autopipe.report.escape import escape, escape_lines
 from tests.support.table import each_row
 
 

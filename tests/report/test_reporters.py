@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from autopipe import report
 from autopipe.pipeline import events
 from autopipe.report import plain
 from autopipe.report.console import Console, fold
 from autopipe.report.escape import escape
 from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
+from autopipe.report.reporters import is_live
 
 DIGEST = "ab" * 32
 EVENTS = [
@@ -43,10 +43,10 @@ LINES = [
 ]
 PLAY = """
 import sys
-from autopipe import report
+from autopipe.report.reporters import open_reporter
 from autopipe.cli.terminal import hang_up
 from tests.report.test_reporters import EVENTS
-with report.make(json="json" in sys.argv, quiet="quiet" in sys.argv) as tell:
+with open_reporter(json="json" in sys.argv, quiet="quiet" in sys.argv) as tell:
     for event in EVENTS:
         tell(event)
 hang_up()
@@ -394,14 +394,14 @@ def test_wide_characters_take_two_columns(stream, monkeypatch):
 def test_a_terminal_is_live_unless_it_says_otherwise(environ, live):
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal:
-        assert report.is_live(terminal, environ) is live
+        assert is_live(terminal, environ) is live
     os.close(ours)
 
 
 @pytest.mark.fault("E15")
 def test_a_pipe_is_not_live(stream):
-    assert not report.is_live(stream, {"TERM": "xterm"})
-    assert not report.is_live(None, {"TERM": "xterm"})
+    assert not is_live(stream, {"TERM": "xterm"})
+    assert not is_live(None, {"TERM": "xterm"})
 
 
 def test_a_long_line_breaks_between_words():

@@ -10,6 +10,7 @@ import pytest
 
 from autopipe.errors import ConfigError, LockError, SetupError, StoreError
 from autopipe.lock import file
+from autopipe.lock.paths import records_of
 from autopipe.signing import keygen, signature
 from autopipe.signing.sign import sign
 from autopipe.signing.signature import SignedKind, bounded, copy_of, signature_of
@@ -340,7 +341,7 @@ def test_a_lock_is_read_once_and_what_was_signed_is_what_is_parsed(tmp_path, key
 def test_records_that_the_lock_does_not_name_are_refused(tmp_path):
     path = keys.lock(tmp_path)
     lock = file.read(path)
-    records = file.records_of(path)
+    records = records_of(path)
     assert file.read_records(path, lock) == records.read_bytes()
     assert file.read_records(path, lock.model_copy(update={"records": None})) is None
     records.write_bytes(records.read_bytes() + b"\n")

@@ -144,7 +144,7 @@ def test_a_run_waits_no_longer_than_it_is_told(
     (key,) = (
         path.stem
         for path in tmp_path.glob(".autopipe/actions/*.json")
-        if '"stage": "act"' in path.read_text()
+        if '"stage":"act"' in path.read_text()
     )
     holder = hold(tmp_path / ".autopipe" / "locks" / key, "exclusive")
     done = cli("run", file, "--force", "act", "--lock-timeout", "0.1", do="write")

@@ -81,11 +81,11 @@ def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
 
 
 def main() -> None:
-    from autopipe.api import flow, reports, shapes, tasks
+    from autopipe.api import flow, reports, shapes, tasks, wiring
     from autopipe.cli import app
     from autopipe.pipeline.isolate import Zygote
 
-    for module in (autopipe.stages, flow, reports):  # a fork may have imported them before
+    for module in (autopipe.stages, wiring, reports):  # a fork may have imported them before
         vars(module)["stages_of"] = stages_of
     vars(shapes)["SHAPES"] = dict.fromkeys(shapes.SHAPES, lambda _: None)
     vars(flow)["PRELOADED"] = ("tests.support.driver",)

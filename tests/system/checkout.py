@@ -6,7 +6,7 @@ from autopipe.api import flow
 from autopipe.errors import LockError
 from autopipe.lock import file as files
 from autopipe.lock import text
-from autopipe.lock.locking import Mode
+from autopipe.lock.mode import Mode
 from autopipe.pipeline.events import Event, StageFinished, Warn
 
 

@@ -6,10 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from autopipe.api import flow
-from autopipe.api.builds import check_builds, find_builds, run_builds
-from autopipe.cli.app import app
+from autopipe.api.builds import check_builds, find_builds
+from autopipe.api.run_builds import run_builds
+from autopipe.cli.app import build_app
 from autopipe.lock import file as files
-from autopipe.lock.locking import Mode
+from autopipe.lock.mode import Mode
 from autopipe.packaging.combine import combine_packages
 from autopipe.packaging.examine import examine
 from autopipe.pipeline.events import BuildsFinished, Event, StageCached, StageFinished
@@ -97,7 +98,7 @@ def test_each_build_of_a_combined_package_is_that_of_its_lock(several, tmp_path,
     for suffix in ("lock", "records.jsonl"):
         if (source := several / f"mlp.{build}.{suffix}").exists():
             shutil.copy(source, lock.with_suffix(f".{suffix}"))
-    done = CliRunner().invoke(app, words)
+    done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.exception
     assert f"the build for x86-64-{build} is equal to {lock}" in done.output
     document = files.read(lock)

@@ -9,11 +9,11 @@ from hashlib import sha256
 import pytest
 from typer.testing import CliRunner
 
-from autopipe.cli.app import app
+from autopipe.cli.app import build_app
 from autopipe.errors import GateError
 from autopipe.lock import file as files
 from autopipe.lock import text
-from autopipe.lock.locking import Mode
+from autopipe.lock.mode import Mode
 from autopipe.lock.outline import _microseconds
 from autopipe.pipeline.events import StageCached, StageFinished, Tuned, Warn
 from tests.system.checkout import checked_in, edit, refused, run
@@ -101,7 +101,7 @@ def test_all_that_a_machine_made_is_taken_from_its_remote(locked, clone, tmp_pat
     for name in ("mlp.lock", "mlp.records.jsonl"):
         (clone / name).unlink()
     pushed = ["cache", "push", str(tmp_path / "remote"), "--store", str(locked / "store")]
-    assert CliRunner().invoke(app, pushed).exit_code == 0
+    assert CliRunner().invoke(build_app(), pushed).exit_code == 0
     told = run(clone, Mode.OFF, overrides=[remote])
     assert not [event for event in told if isinstance(event, StageFinished | Warn)]
     taken = [event.stage for event in told if isinstance(event, StageCached) and event.fetched]

@@ -13,7 +13,7 @@ import pytest
 
 from autopipe.api import flow
 from autopipe.config.cache import Cache
-from autopipe.lock.locking import Mode
+from autopipe.lock.mode import Mode
 from autopipe.records.store import RecordStore
 from tests.cli.test_app import environment
 from tests.records.written import HERE, MODULE, record

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from autopipe import open_package
 from autopipe.api import flow
-from autopipe.cli.app import app
+from autopipe.cli.app import build_app
 from autopipe.errors import ConfigError
 from autopipe.export.folder import export_package
 from autopipe.export.wheel import build_wheel
@@ -150,7 +150,7 @@ def test_a_package_is_served(python, packages):
 
 
 def test_the_wheel_is_the_same_each_time_and_small(wheel, tmp_path):
-    done = CliRunner().invoke(app, ["export", "--wheel", str(tmp_path / "out")])
+    done = CliRunner().invoke(build_app(), ["export", "--wheel", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     (again,) = (tmp_path / "out").iterdir()
     digests = [sha256(path.read_bytes()).hexdigest() for path in (wheel, again)]
@@ -164,6 +164,6 @@ def test_the_wheel_is_the_same_each_time_and_small(wheel, tmp_path):
     "words", [[], ["--to", "x"], ["package.tar"], ["package.tar", "--wheel", "x"]]
 )
 def test_an_export_of_nothing_is_refused(words):
-    error = CliRunner().invoke(app, ["export", *words]).exception
+    error = CliRunner().invoke(build_app(), ["export", *words]).exception
     assert isinstance(error, ConfigError)
     assert str(error) == "name a package and --to DIR, or --wheel DIR"

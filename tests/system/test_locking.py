@@ -10,7 +10,7 @@ from autopipe.api import flow
 from autopipe.environment.environment import version
 from autopipe.errors import ConfigError, LockError
 from autopipe.lock import file as files
-from autopipe.lock.locking import Mode
+from autopipe.lock.mode import Mode
 from autopipe.pipeline.events import StageCached
 from tests.system.checkout import (
     checked_in,

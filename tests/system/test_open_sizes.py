@@ -13,13 +13,13 @@ from safetensors.numpy import load_file, save_file
 from autopipe import open_package
 from autopipe.api import flow
 from autopipe.artifacts.verification import Verification
-from autopipe.cli.app import app
+from autopipe.cli.app import build_app
 from autopipe.comparison import reading
 from autopipe.comparison.difference import compare
 from autopipe.compiler.library.runtime import load_artifact
 from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.lock import file as files
-from autopipe.lock.locking import Mode
+from autopipe.lock.mode import Mode
 from autopipe.packaging.examine import examine
 from autopipe.tasks.task import read_tasks
 from tests.packaging.packages import changed
@@ -191,14 +191,14 @@ def test_the_command_takes_any_size(built, tmp_path, capsys):
     np.save(tmp_path / "odd.npy", given(5, 3))
     package = str(built / "dist/open.tar")
     for name, shape in (("in.npz", "[6, 5, 16]"), ("x.npy", "[4, 3, 16]")):
-        app(["infer", package, "--input", str(tmp_path / name)], standalone_mode=False)
+        build_app()(["infer", package, "--input", str(tmp_path / name)], standalone_mode=False)
         assert f"y: float32 {shape}" in capsys.readouterr().out
-    app(["verify", package], standalone_mode=False)
+    build_app()(["verify", package], standalone_mode=False)
     told = capsys.readouterr().out
     assert "takes columns from 1 to 20\ntakes rows from 2 to 24, a multiple of 2\n" in told
     assert "lib.1.so is for columns = 4, rows = 8\n" in told
     with pytest.raises(ConfigError, match=r"dimension 0 \(rows\) is 5, which is no multiple of 2"):
-        app(["infer", package, "--input", str(tmp_path / "odd.npy")], standalone_mode=False)
+        build_app()(["infer", package, "--input", str(tmp_path / "odd.npy")], standalone_mode=False)
 
 
 def _without(document):

@@ -11,7 +11,8 @@ import tvm
 from autopipe.__main__ import main
 from autopipe.api import flow
 from autopipe.lock import file as files
-from autopipe.lock.locking import Mode, begin
+from autopipe.lock.locking import begin
+from autopipe.lock.mode import Mode
 from autopipe.signing.sign import sign
 from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signers

@@ -72,11 +72,11 @@ def test_lock_and_package_tell_of_the_same_kernels(locked):
 
 
 def test_the_command_writes_what_is_in_the_store(warm, monkeypatch):
-    from autopipe.cli.app import app
+    from autopipe.cli.app import build_app
 
     monkeypatch.chdir(warm)
     words = ["report", "mlp.yaml", "--store", "store"]
-    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    done = CliRunner().invoke(build_app(), words, catch_exceptions=False)
     assert done.stdout == "wrote mlp.html\n"
     assert "From the last build in the store" in Page((warm / "mlp.html").read_text()).text
     shutil.rmtree(warm / "store" / "actions")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import LIBRARY, PREPARE, Signature
 from autopipe.backends import DEVICES
 from autopipe.compiler.library.arena import Arena
@@ -127,6 +126,8 @@ def _sizes(steps: Sequence[int]) -> list[object]:
 
 def load_artifact(library: Path, threads: int | None = None) -> Model:
     """Load the artifact of the stage *build*, by default with the threads it was built for."""
+    from autopipe.artifacts.library import BuiltLibrary
+
     return load(library, BuiltLibrary.read(library).signature, threads=threads)
 
 

@@ -1,0 +1,81 @@
+"""The command `autopipe doctor`."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autopipe.cli.farm import Certificates, Cluster
+from autopipe.cli.options import BuildName, Json
+from autopipe.cli.terminal import show, show_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from autopipe.api.doctor import Diagnosis
+
+
+def doctor(  # noqa: PLR0913 -- one for each option
+    file: Annotated[
+        Path | None, typer.Argument(help="A pipeline file, whose linker and tracker are tried, too")
+    ] = None,
+    *,
+    build: BuildName = None,
+    cluster: Cluster = None,
+    certificates: Certificates = None,
+    machine: Annotated[
+        bool,
+        typer.Option(
+            "--machine",
+            help="Measure this machine instead, beside the numbers that schedules are planned with",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check the installation, or a farm.
+
+    Where something does not work here, it says what to do.
+    """
+    if machine:
+        _measure_machine(as_json=as_json, alone=file is None and cluster is None)
+        return
+    findings = []
+    for finding in _findings(file, build, cluster, certificates):
+        findings.append(finding)
+        if not as_json:
+            show(str(finding).split("\n"))
+    if as_json:
+        show_json([_fields(finding) for finding in findings])
+    if any(finding.state == "fail" for finding in findings):
+        raise typer.Exit(5)
+
+
+def _measure_machine(*, as_json: bool, alone: bool) -> None:
+    if not alone:
+        raise typer.BadParameter("--machine takes neither a pipeline file nor --cluster")
+    from autopipe.api.machine_report import measure_here
+
+    report = measure_here()
+    if as_json:
+        show_json(report.fields())
+    else:
+        show(report.lines())
+
+
+def _findings(
+    file: Path | None, build: str | None, cluster: str | None, certificates: Path | None
+) -> "Iterator[Diagnosis]":
+    if cluster is not None:
+        from autopipe.api import farm
+
+        return farm.diagnose(cluster, certificates)
+    from autopipe.api.doctor import diagnose
+    from autopipe.config.load import load
+
+    return diagnose(pipeline=load(file, build=build) if file is not None else None)
+
+
+def _fields(value: "DataclassInstance") -> dict[str, object]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -1,0 +1,41 @@
+"""The reporter of a run: which form its events take on standard output."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TextIO
+
+from autopipe.pipeline.events import Event
+from autopipe.report.console import Console
+from autopipe.report.json_lines import JsonLines
+from autopipe.report.output import Output
+from autopipe.report.plain import Plain, Quiet
+
+Reporter = Callable[[Event], None]
+"""Is told of every event of a run, in order."""
+
+
+@contextmanager
+def open_reporter(*, json: bool, quiet: bool) -> Iterator[Reporter]:
+    """Open the reporter for stdout: JSON lines, next to nothing, a live terminal or plain lines."""
+    out = Output(sys.stdout)
+    if json:
+        yield JsonLines(out)
+    elif quiet:
+        yield Quiet(out, Output(sys.stderr))
+    elif is_live(sys.stdout, os.environ):
+        with closing(Console(out, color=not os.environ.get("NO_COLOR"))) as console:
+            yield console
+    else:
+        yield Plain(out)
+
+
+def is_live(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
+    """Tell whether a line on `stream` can be drawn again: a terminal that moves its cursor."""
+    return (
+        stream is not None
+        and stream.isatty()
+        and environ.get("TERM", "dumb") != "dumb"
+        and not environ.get("CI")
+    )
