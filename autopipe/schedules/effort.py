@@ -23,6 +23,7 @@ from autopipe.schedules import cost
 from autopipe.schedules.analysis.expressions import each_once
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parallel_work import CALLS_NS
 
 _GATHERED: Final = 0.25
 """Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
@@ -40,10 +41,6 @@ _FREE: Final = frozenset({"prim.if_then_else"}) | {
                  "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "reinterpret")
 }  # fmt: skip
 
-_CALLS_PAY: Final = 15_000.0
-"""Nanoseconds of one thread that pay for a second one where only elementary functions are counted:
-templates that go by it have records."""
-
 
 def of_calls(block: SBlock) -> float:
     """Return the nanoseconds that the elementary functions of all runs of a block take."""
@@ -54,7 +51,7 @@ def of_calls(block: SBlock) -> float:
 
 def functions_pay(blocks: Iterable[SBlock]) -> bool:
     """Tell whether a second thread pays for the elementary functions of blocks alone."""
-    return sum(map(of_calls, blocks)) >= _CALLS_PAY
+    return sum(map(of_calls, blocks)) >= CALLS_NS
 
 
 @dataclass(frozen=True, slots=True)

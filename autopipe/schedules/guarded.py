@@ -21,7 +21,8 @@ from tvm.s_tir import SBlock, Schedule
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of, open_variables
 from autopipe.compiler.loops.copy_loops import blocks_in, renewed
 from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, product_of
-from autopipe.schedules.primitives import ELEMENTS, rewrite
+from autopipe.schedules.parallel_work import ELEMENTS
+from autopipe.schedules.primitives import rewrite
 
 _COPIED: Final = "_alone"
 """What the names of buffers end with that only a loop on one thread uses."""

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 from tvm.ir import Var
 from tvm.s_tir import SBlock, Schedule, ScheduleError
@@ -10,21 +9,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import IntImm, Stmt, stmt_seq
 
 from autopipe.schedules.analysis.blocks import extent_of, extents_of
-
-PRODUCTS: Final = 1 << 20
-"""Multiply-adds below which one thread ends before a second one has started: microseconds."""
-
-WEIGHTS: Final = 1 << 17
-"""Weights below which the same is true. One that is read from memory takes as long as 8 products.
-
-Example: a row of 512 by [512, 1376] reads 2.8 MB, which takes one thread 127 us on a Zen 3.
-"""
-
-ELEMENTS: Final = 1 << 14
-"""Elements below which the same is true of a block that only moves or combines elements."""
-
-_SYMBOLIC: Final = 64
-"""The value that a size counts as that is not known before the model runs."""
+from autopipe.schedules.parallel_work import ELEMENTS, UNKNOWN_SIZE
 
 
 def rewrite(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = None) -> None:
@@ -87,5 +72,5 @@ def join(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
 def spread(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:
     """Run a loop around a block in parallel if the block has at least `least` iterations."""
     sizes = *extents_of(sch.get(block)), *extents_of(sch.get(block), spatial=False)
-    if math.prod(_SYMBOLIC if size < 0 else size for size in sizes) >= least:
+    if math.prod(UNKNOWN_SIZE if size < 0 else size for size in sizes) >= least:
         sch.parallel(loop)

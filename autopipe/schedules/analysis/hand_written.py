@@ -23,9 +23,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import AttrStmt, BufferStore, For, ForKind, IntImm, SeqStmt, Stmt, While
 
 from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
-
-_UNKNOWN: Final = 16
-"""Steps that a loop of unknown length counts for."""
+from autopipe.schedules.parallel_work import UNKNOWN_STEPS
 
 _EXTERN: Final = ("call_packed", "call_cpacked", "call_extern", "make_array")
 
@@ -110,9 +108,9 @@ def _work(statement: tvm.tirx.Stmt) -> int:
         return sum(map(_work, statement.seq))
     if isinstance(statement, For):
         known = isinstance(statement.extent, IntImm)
-        return (int(statement.extent) if known else _UNKNOWN) * _work(statement.body)
+        return (int(statement.extent) if known else UNKNOWN_STEPS) * _work(statement.body)
     if isinstance(statement, While):
-        return _UNKNOWN * _work(statement.body)
+        return UNKNOWN_STEPS * _work(statement.body)
     if isinstance(statement, BufferStore):
         return 1 + len(loads_of(statement.value))
     parts = (getattr(statement, name, None) for name in ("body", "then_case", "else_case"))

@@ -27,8 +27,9 @@ from autopipe.schedules.divisors import divisors
 from autopipe.schedules.guarded import guard
 from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.implementations.implementation import DIRECT
+from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, join, spread
+from autopipe.schedules.primitives import join, spread
 from autopipe.schedules.replay import dump
 from autopipe.schedules.write_out import write_out
 

@@ -16,6 +16,7 @@ from autopipe.compiler.recurrence.plain import BLOCK, Tensors, number, serial
 from autopipe.compiler.recurrence.rounding import as_byte, byte_scale, byte_zero
 from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, parts_of
 from autopipe.schedules.analysis.expressions import either, whole
+from autopipe.schedules.parallel_work import STEP_PRODUCTS
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
 from autopipe.schedules.recurrence.packing import PackedGates, first
 from autopipe.schedules.recurrence.tile import (
@@ -33,9 +34,6 @@ _LAUNCH: Final = "pragma_parallel_launch_point"
 """TVM's mark of what all threads run, each all of it but for parallel loops."""
 _WAIT: Final = "pragma_parallel_barrier_when_finish"
 """TVM's mark of what all threads have to end before any goes on."""
-
-_APART_FROM: Final = 1 << 16
-"""Multiply-adds from which on threads that work apart pay, where their number is open."""
 
 
 def write(
@@ -59,7 +57,7 @@ def _fitting(tensors: Tensors, knobs: UnitBlocking) -> Iterator[UnitBlocking]:
     """
     form, batch = tensors.form, extent_of(tensors.batch)
     work = (form.hidden * form.columns, batch, extent_of(tensors.steps))
-    apart = not form.is_open or knobs.threads != APART or enough(work, _APART_FROM)
+    apart = not form.is_open or knobs.threads != APART or enough(work, STEP_PRODUCTS)
     for pays in either(apart):
         known = knobs if pays else replace(knobs, threads=SERIAL)
         rows = known.share(batch)

@@ -39,13 +39,8 @@ from autopipe.schedules.analysis.hand_written import (
     statements,
 )
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parallel_work import CYCLES, ELEMENTS
 from autopipe.schedules.templates.template import Template
-
-_PAYS: Final = 60_000
-"""Loads and stores of all loops that pay for a second thread."""
-
-_PART: Final = 15_000
-"""Loads and stores of a loop that pay for it where threads have been started by others."""
 
 _CHAINS: Final = 4
 """Steps, or vectors of steps, side by side that hide the latency of an addition."""
@@ -115,7 +110,8 @@ class ByHandTemplate(Template[HandWritten, StepsBeside]):
         total = sum(nest.work for nest in match.nests if nest and nest.independent)
         parts: list[Stmt] = []
         for statement, nest in zip(match.statements, match.nests, strict=True):
-            shared = knobs.threads and total >= _PAYS and nest is not None and nest.work >= _PART
+            is_long = nest is not None and nest.work >= ELEMENTS
+            shared = knobs.threads and total >= CYCLES and is_long
             parts += [statement] if nest is None else _done(nest, knobs, shared=shared)
         new = SBlock([], [], [], block.name_hint, stmt_seq(*parts), annotations=block.annotations)
         sch.state.replace(sch.get_sref(rv), new, {block: new})

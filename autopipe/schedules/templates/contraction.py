@@ -39,7 +39,8 @@ from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.guarded import guard, guarded
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, put, spread_vectors
+from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
+from autopipe.schedules.primitives import put, spread_vectors
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import loops, promise, tile
 from autopipe.schedules.tiling.form import Contraction, recognize

@@ -34,7 +34,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.cost import step_cycles
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS
+from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.templates.contraction import Terms, cut
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.form import Contraction, recognize

@@ -57,11 +57,12 @@ from autopipe.schedules.choices import read_both, select
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parallel_work import ELEMENTS, JOBS
 from autopipe.schedules.parts import divided, may_unroll, unrolled
-from autopipe.schedules.primitives import ELEMENTS, rewrite, spread
+from autopipe.schedules.primitives import rewrite, spread
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.plane_nest import PlaneNest, is_in_steps
-from autopipe.schedules.tiling.vector_rows import ROWS, VectorRows
+from autopipe.schedules.tiling.vector_rows import VectorRows
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
@@ -282,13 +283,13 @@ def _enough(
     Of a long row threads share vectors, or parts of which LLVM makes vectors.
     """
     rows = math.prod(int(sch.get(loop).extent) for loop in outer)
-    if rows < ROWS and run.width > 1:
+    if rows < JOBS and run.width > 1:
         return [*outer, last], last
     extent = int(sch.get(last).extent)
-    if rows >= ROWS or not run.threads or rows * extent < ELEMENTS:
+    if rows >= JOBS or not run.threads or rows * extent < ELEMENTS:
         return outer, last
     parts = divisors(extent, MOST_PARTS)[-1]
-    head, last = sch.split(last, [parts if rows * parts >= ROWS else MOST_PARTS, None])
+    head, last = sch.split(last, [parts if rows * parts >= JOBS else MOST_PARTS, None])
     return [*outer, head], last
 
 
@@ -303,7 +304,7 @@ def _divided(movement: Movement) -> Divide | None:
 
 def _leaves_out(movement: Movement) -> bool:
     """Tell whether a condition may leave out rows, and there are enough loops around these."""
-    return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= ROWS
+    return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= JOBS
 
 
 def _differs(movement: Movement) -> bool:
@@ -312,7 +313,7 @@ def _differs(movement: Movement) -> bool:
     An index that is taken apart for each row costs as much as a few vectors.
     """
     return _leaves_out(movement) or (
-        movement.scattered and math.prod(movement.extents[:-2]) >= ROWS
+        movement.scattered and math.prod(movement.extents[:-2]) >= JOBS
     )
 
 

@@ -25,7 +25,7 @@ from autopipe.schedules.analysis.blocks import extents_of, is_spatial, is_static
 from autopipe.schedules.analysis.rows import blocks_of, count, reduces_one
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.row_reduction import LEAST_WORK
+from autopipe.schedules.parallel_work import OPERATIONS
 from autopipe.schedules.templates.sequence import (
     SEQUENCE,
     SequenceKnobs,
@@ -79,7 +79,7 @@ def _is_long(block: SBlock) -> bool:
     """Tell whether a block reduces so much to one number."""
     if is_spatial(block) or not is_static(block) or not reduces_one(block):
         return False
-    return max(extents_of(block), default=1) == 1 and count(block) >= LEAST_WORK
+    return max(extents_of(block), default=1) == 1 and count(block) >= OPERATIONS
 
 
 def _cut(sch: Schedule, rv: SBlockRV) -> bool:

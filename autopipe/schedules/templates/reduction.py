@@ -39,6 +39,7 @@ from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.analysis.simple_indices import counted, simplified
 from autopipe.schedules.cost import parallel_ns, to_ns
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parallel_work import JOBS
 from autopipe.schedules.primitives import put
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.templates.template import Template
@@ -68,9 +69,6 @@ _OUTPUT: Final = 10
 
 _NEAR: Final = 4
 """Elements between neighbours up to which LLVM makes vectors of loads and shuffles."""
-
-_PLANES: Final = 16
-"""Planes that are enough to divide among threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +202,7 @@ def _by_rows(sch: Schedule, match: ReducedOutputs, *, threads: bool) -> None:
     """
     block = sch.get_sblock(match.name)
     producers = {sch.get(one).name_hint for one in sch.get_producers(block)}
-    few = math.prod(match.extents[:-2]) < _PLANES
+    few = math.prod(match.extents[:-2]) < JOBS
     for name in match.before:
         if name not in producers or (few and _is_border(sch.get(sch.get_sblock(name)))):
             sch.compute_inline(sch.get_sblock(name))

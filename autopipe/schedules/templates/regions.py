@@ -43,7 +43,7 @@ from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import enough, extent_of, number_of, product_of
 from autopipe.schedules.analysis.expressions import either, whole
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import ELEMENTS
+from autopipe.schedules.parallel_work import ELEMENTS
 from autopipe.schedules.templates.template import Template
 
 # ruff: noqa: ANN401  what TVM has no types for

@@ -35,7 +35,8 @@ from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS, rewrite
+from autopipe.schedules.parallel_work import PRODUCTS
+from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.templates.template import Template, blank
 from autopipe.schedules.templates.window import WINDOW, WindowTile, pack

@@ -45,13 +45,11 @@ from autopipe.schedules.analysis.rows import (
     work,
 )
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parallel_work import OPERATIONS
 from autopipe.schedules.templates.template import Template
 
 MAX_VECTORS = 8
 """Most vectors of partial results."""
-
-LEAST_WORK: Final = 1 << 17
-"""Operations below which one thread ends before a second one has started: microseconds."""
 
 _LONG: Final = 64
 """Vectors in a row so long that its rest may be reduced an element at a time."""
@@ -190,7 +188,7 @@ class RowReductionTemplate(Template[RowReduction, Vectors]):
         loop = row_loop(sch, steps[-1], reduction.rows)
         if loop is None:
             raise ScheduleError("the rows are no loops around the last block")
-        if reduction.rows > 1 and sum(work(sch.get(step)) for step in steps) >= LEAST_WORK:
+        if reduction.rows > 1 and sum(work(sch.get(step)) for step in steps) >= OPERATIONS:
             sch.parallel(loop)
         gather(sch, steps, loop)
         for step in steps:

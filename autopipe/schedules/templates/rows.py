@@ -61,8 +61,9 @@ from autopipe.schedules.analysis.row_axes import (
 )
 from autopipe.schedules.analysis.rows import blocks_of, cost, count, inline, is_step, one_result
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parallel_work import OPERATIONS
 from autopipe.schedules.primitives import rewrite
-from autopipe.schedules.templates.row_reduction import LEAST_WORK, ROW_REDUCTION
+from autopipe.schedules.templates.row_reduction import ROW_REDUCTION
 from autopipe.schedules.templates.template import Template
 
 _FEW: Final = 4
@@ -192,7 +193,7 @@ def _pays(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
     """Tell whether threads pay; a condition if that hangs on open sizes."""
     steps = ([cost(one), *lengths_of(one), *lengths_of(one, spatial=False)] for one in blocks)
     work = [product_of(lengths) for lengths in steps]
-    return enough([sum(work[1:], start=work[0])], LEAST_WORK, known)
+    return enough([sum(work[1:], start=work[0])], OPERATIONS, known)
 
 
 def _rows(blocks: Sequence[SBlock], match: RowLoops, width: int, loop: Any) -> None:  # noqa: ANN401 - a function of TVM's builder

@@ -40,7 +40,8 @@ from autopipe.schedules.analysis.tile_products import (
 from autopipe.schedules.cost import to_ns
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, put, spread
+from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
+from autopipe.schedules.primitives import put, spread
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import tile_blocks

@@ -38,7 +38,8 @@ from autopipe.schedules.cost import hiding_sums
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS, rewrite, spread
+from autopipe.schedules.parallel_work import WINDOW_PRODUCTS
+from autopipe.schedules.primitives import rewrite, spread
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.tile import without_waste
 from autopipe.schedules.tiling.windows import OpenWindows
@@ -63,10 +64,6 @@ its input from the stack then: 7x7 at 56 x 56 x 48, 7 sums in place of one, 288 
 
 UNROLLED = 512
 """Most vector operations that are unrolled; more of them only make the code large."""
-
-LEAST: Final = PRODUCTS // 2
-"""Fewest reduced elements that pay for a second thread; half as many as for a product, as these
-functions wait for memory."""
 
 _PAIR: Final = 2
 """A tile has two axes."""
@@ -204,7 +201,7 @@ def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) 
     packed = [sch.get(sch.get_loops(rv)[0]) for rv in others]
     inside = [blocks[name].body.buffer for name in (*windows.before[-1:], windows.name)]
     buffers = [one for one in root.alloc_buffers if not any(map(one.same_as, inside))]
-    written = nest.write(0 if functions_pay(blocks.values()) else LEAST)
+    written = nest.write(0 if functions_pay(blocks.values()) else WINDOW_PRODUCTS)
     rewrite(sch, tvm.tirx.stmt_seq(*packed, written), buffers)
 
 
@@ -234,7 +231,7 @@ def _tiles(
     tiles = [*outer, column_tile, row_tile]
     shared = sch.fuse(*tiles[: tile.shared])
     functions = functions_pay([sch.get(block), sch.get(result)])
-    spread(sch, block, shared, 0 if functions else LEAST)
+    spread(sch, block, shared, 0 if functions else WINDOW_PRODUCTS)
     return shared, [shared, *tiles[tile.shared :]][-1]
 
 

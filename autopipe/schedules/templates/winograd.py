@@ -38,7 +38,8 @@ from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filterin
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.guarded import statements
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS, spread
+from autopipe.schedules.parallel_work import PRODUCTS
+from autopipe.schedules.primitives import spread
 from autopipe.schedules.templates.template import Template, blank
 from autopipe.schedules.write_out import write_out
 

@@ -17,7 +17,7 @@ from autopipe.compiler.attention import AttentionForm, ordered, within
 from autopipe.compiler.graph import exponentials
 from autopipe.compiler.graph.arithmetic import let
 from autopipe.schedules.analysis.expressions import unfold, whole
-from autopipe.schedules.primitives import PRODUCTS
+from autopipe.schedules.parallel_work import PRODUCTS
 
 DTYPE: Final = "float32"
 """Of all tensors."""

@@ -42,7 +42,7 @@ from autopipe.schedules.analysis.expressions import (
     unfold,
     whole,
 )
-from autopipe.schedules.primitives import ELEMENTS
+from autopipe.schedules.parallel_work import ELEMENTS
 
 _CHOICE = "prim.if_then_else"
 

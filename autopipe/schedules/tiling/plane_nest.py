@@ -19,13 +19,10 @@ from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import distinct, loads_of, substitute, unfold, whole
 from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined
 from autopipe.schedules.analysis.periods import LONGEST, period
+from autopipe.schedules.parallel_work import JOBS
 
 _WRITTEN_OUT: Final = 16
 """Most outputs of a period of rows and columns: code has to be compiled, and read."""
-
-_JOBS: Final = 16
-"""Planes that are enough to divide among threads; of fewer, the rows are divided."""
-
 
 _PLANE: Final = 2
 """Fewest axes of planes: rows and columns."""
@@ -67,7 +64,7 @@ class PlaneNest:
         """Return the loops."""
         *planes, rows, _ = self._extents
         turns = -(-rows // self._periods[0])
-        shared = planes if math.prod(planes) >= _JOBS else [*planes, turns]
+        shared = planes if math.prod(planes) >= JOBS else [*planes, turns]
         jobs = math.prod(shared)
         kind = T.parallel if self._parallel and jobs > 1 else T.serial
         with (

@@ -11,7 +11,7 @@ from typing import Final
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.schedules.cost import LOADS, step_cycles
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS, WEIGHTS
+from autopipe.schedules.parallel_work import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings, steps_ahead
 

@@ -28,7 +28,7 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.expressions import either, substitute, unfold, whole
 from autopipe.schedules.analysis.strides import StridedLoops, StridedRead
-from autopipe.schedules.primitives import ELEMENTS
+from autopipe.schedules.parallel_work import ELEMENTS
 
 SHORT: Final = 8
 """Longest side that is unrolled; LLVM interleaves no more than 8 loads or stores."""

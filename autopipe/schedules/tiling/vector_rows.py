@@ -32,10 +32,7 @@ from autopipe.schedules.analysis.expressions import (
     whole,
 )
 from autopipe.schedules.analysis.movement import Movement
-from autopipe.schedules.primitives import ELEMENTS
-
-ROWS = 16
-"""Iterations of the outer loops that are enough to divide among threads."""
+from autopipe.schedules.parallel_work import ELEMENTS, JOBS
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ class VectorRows:
     def _outer_loops(self, lengths: Sequence[Extent], kind: type) -> Iterator[list[Expr]]:
         """Write loops over the first axes, which threads share until they are enough."""
         shared = 0
-        while shared < len(lengths) and math.prod(self.movement.extents[:shared]) < ROWS:
+        while shared < len(lengths) and math.prod(self.movement.extents[:shared]) < JOBS:
             shared += 1
         count = product_of(lengths[:shared])
         with ExitStack() as loops:

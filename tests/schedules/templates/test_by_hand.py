@@ -78,7 +78,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_setting_computes_the_same_and_can_be_made_again(case, monkeypatch):
-    monkeypatch.setattr(by_hand, "_PAYS", 100)
+    monkeypatch.setattr(by_hand, "CYCLES", 100)
     module = CASES[case]()
     found = matched(module)
     loops, every = PlainLoops(module, TARGET), list(BY_HAND.settings(found, HARDWARE))

@@ -1,0 +1,46 @@
+"""Work from which on threads share a loop, for schedules that are applied without a processor.
+
+Knobs are filled for a processor, by times from `cost.py`. What applies them knows no processor, nor
+sizes that are found at run time, and goes by these numbers. Each counts what its callers can count,
+and most stand for 10 to 15 us of one core: a second thread starts and is waited for in 1 to 3 us,
+and must not cost more than it saves on slower machines, either.
+"""
+
+from typing import Final
+
+CALLS_NS: Final = 15_000.0
+"""Nanoseconds of elementary functions, where only these are counted."""
+
+CYCLES: Final = 40_000
+"""Cycles, at 4 a nanosecond; in loops without vectors a load or a store takes one."""
+
+PRODUCTS: Final = 1 << 20
+"""Multiply-adds, at 70 a nanosecond."""
+
+WINDOW_PRODUCTS: Final = PRODUCTS // 2
+"""Elements that windows reduce: these functions wait for memory."""
+
+STEP_PRODUCTS: Final = PRODUCTS // 16
+"""Multiply-adds of a recurrent layer, whose steps wait for each other."""
+
+WEIGHTS: Final = PRODUCTS // 8
+"""Weights of 32 bits. One that is read from memory takes as long as 8 products.
+
+Example: a row of 512 by [512, 1376] reads 2.8 MB, which takes one thread 127 us on a Zen 3.
+"""
+
+OPERATIONS: Final = 1 << 17
+"""Operations along rows, at 9 a nanosecond; an elementary function counts for several."""
+
+ELEMENTS: Final = 1 << 14
+"""Elements that are moved or combined: 2 us in vectors, 4 us and more one by one. Fewer are never
+shared; of more, knobs may say so. The same holds of a loop beside others that start threads."""
+
+JOBS: Final = 16
+"""Iterations of a loop that are enough to divide among threads; of fewer, inner loops join it."""
+
+UNKNOWN_SIZE: Final = 64
+"""What a size that is found at run time counts as, where no condition can be asked then."""
+
+UNKNOWN_STEPS: Final = 16
+"""The same of a loop in functions that are written by hand: a search or a scan ends early."""
