@@ -9,7 +9,7 @@ from typing import Final
 
 TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "attention": "1.0",
-    "by_hand": "1.0",
+    "by_hand": "2.0",
     "contraction": "2.1",
     "dot_product": "4.0",
     "elementwise": "7.2",

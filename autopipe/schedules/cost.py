@@ -22,6 +22,9 @@ LATE_LOAD: Final = 0.5
 SHARED_BANDWIDTH: Final = 0.5
 """Part of its bandwidth from the shared cache that a core has while the others read, too."""
 
+FULL: Final = 0.75
+"""Part of a cache that what is read again finds room in, beside what passes through."""
+
 _LATE_START: Final = 1.375
 """Factor of the time in which a second thread starts: one that comes late must not cost more than
 it saves."""

@@ -30,10 +30,7 @@ _GATHERED: Final = 0.25
 
 _VECTOR_CALL, _CIRCULAR_CALL, _CALL = 0.4, 0.7, 3.0
 """Nanoseconds for an elementary function in vectors, for a sine, where each angle is asked whether
-it is huge, and for a function of libm."""
-
-_REMAINDER: Final = 3.0
-"""Nanoseconds for the remainder of two floats, a call of libm's `fmod`: 2.3 and more, by values."""
+it is huge, and for a function of libm, such as `fmod` for the remainder of two floats."""
 
 _FREE: Final = frozenset({"prim.if_then_else"}) | {
     f"tirx.{name}"
@@ -85,7 +82,7 @@ def of_element(value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, 
     gathered = _GATHERED * shares.count(0)
     rests: list[tvm.tirx.Mod] = []
     tvm_ffi.structural_walk(value, (tvm.tirx.Mod, rests.append))
-    remainders = _REMAINDER * sum(one.expr_ty().dtype.startswith("float") for one in rests)
+    remainders = _CALL * sum(one.expr_ty().dtype.startswith("float") for one in rests)
     return Effort(moved, gathered + remainders + sum(map(_of_call, calls)))
 
 

@@ -9,7 +9,7 @@ from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.form import Recurrence
 from autopipe.schedules.analysis.blocks import Extent, parts_of
 from autopipe.schedules.analysis.dot_products import dot_products
-from autopipe.schedules.cost import LATE_LOAD, parallel_ns, start_ns, step_cycles, to_ns
+from autopipe.schedules.cost import FULL, LATE_LOAD, parallel_ns, start_ns, step_cycles, to_ns
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 
@@ -34,10 +34,9 @@ _NEAR, _MIDDLE = 0.6, 1.6
 """To load a vector from a core's first cache, and from its second one."""
 _FAR: Final = 4.0
 """To load a vector from further away, on top of what is computed meanwhile."""
-_FULL: Final = 0.75
-"""Part of a cache that weights find room in."""
 _SHARED: Final = 0.25
-"""The same where there is one step: the rest of the model runs before the next one."""
+"""Part of a cache that weights find room in where there is one step: the rest of the model runs
+before the next one."""
 _FUNCTION: Final = 20.0
 """For the functions of a vector of hidden units, a gate."""
 _AHEAD: Final = 200.0
@@ -222,7 +221,7 @@ class _Cost:
         """
         size = self.form.hidden * len(self.phase.gates) * self.knobs.width * self._bytes
         total, hardware = size * self._tiles, self.hardware
-        full = _FULL if self.form.steps > 1 else _SHARED
+        full = FULL if self.form.steps > 1 else _SHARED
         near, held = (
             1.0 if total <= full * cache else max(0.0, full * cache - size) / total
             for cache in (hardware.l1, hardware.l2)
@@ -233,7 +232,7 @@ class _Cost:
     def _again(self) -> float:
         """Cycles to load one for the others, which find the weights of the tile in a cache."""
         size = self.form.hidden * self._gates * self.knobs.width * self._bytes
-        return _NEAR if size <= _FULL * self.hardware.l1 else _MIDDLE
+        return _NEAR if size <= FULL * self.hardware.l1 else _MIDDLE
 
     @property
     def _bytes(self) -> int:

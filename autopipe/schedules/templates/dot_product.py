@@ -38,7 +38,7 @@ from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.templates.contraction import Terms, cut
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.form import Contraction, recognize
-from autopipe.schedules.tiling.promise import pays_for_threads, rows_outside
+from autopipe.schedules.tiling.promise import STEP, TILE, UNFETCHED, pays_for_threads, rows_outside
 from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, steps_ahead, without_waste
 
 _CHAINS: Final = 5
@@ -47,12 +47,8 @@ _ADDITIONS: Final = 1
 """The same where an addition of its own follows: nothing waits for the products."""
 _WIDENED: Final = 3
 """What a vector of weights costs that is widened when it is loaded, in loads."""
-_STEP: Final = 0.5
-"""Further cycles of a step of the sum (loop, addresses)."""
-_UNFETCHED: Final = 1.0
-"""Further cycles of a step whose weights come late."""
-_STORE, _TILE = 5, 20
-"""Cycles to clear a vector of sums and to make results of it, and further cycles of a tile."""
+STORE: Final = 5
+"""Cycles to clear a vector of sums and to make results of it."""
 _BYTE: Final = 8
 """Bits of an operand and of a result, mostly."""
 _OPERANDS: Final = 2
@@ -157,13 +153,13 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         loads = tile.rows + (_WIDENED if wide else 1) * tile.vectors
         latency = _ADDITIONS if wide else _CHAINS
         late = tile.ahead == 0 and steps_ahead(sums, tile.columns, hardware, packed=True) > 0
-        step = _STEP + step_cycles(hardware.machine, vectors * dot.cost, loads, latency)
-        step += late * _UNFETCHED
+        step = STEP + step_cycles(hardware.machine, vectors * dot.cost, loads, latency)
+        step += late * UNFETCHED
         steps = math.prod(sums.terms) // dot.group
         strips, bands = -(-sums.breadth // tile.columns), -(-sums.height // tile.rows)
         jobs = strips * bands * math.prod(sums.extents[axis] for axis in sums.others)
         cores = hardware.cores if pays_for_threads(sums) else 1
-        return -(-jobs // cores) * (steps * step + vectors * _STORE + _TILE)
+        return -(-jobs // cores) * (steps * step + vectors * STORE + TILE)
 
     def apply(self, sch: Schedule, match: DotProducts, tile: DotProductTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""

@@ -28,6 +28,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.sym import detect_linear_equation
 
 from autopipe.compiler.codegen.keep_in_registers import MOST
+from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.blocks import is_copy
@@ -43,6 +44,7 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
 from autopipe.schedules.primitives import put, spread
 from autopipe.schedules.templates.contraction import prepared
+from autopipe.schedules.templates.dot_product import STORE
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import tile_blocks
 from autopipe.schedules.tiling.tile_blocks import (
@@ -63,8 +65,6 @@ from autopipe.schedules.tiling.tile_pipeline import TilePipeline
 from autopipe.schedules.tiling.tile_places import PackedTiles
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
-_LINE: Final = 64
-"""Bytes of a cache line."""
 _LINES: Final = 8
 """Most lines of a block."""
 _VOLUME: Final = 3
@@ -74,8 +74,6 @@ _FEWEST: Final = 6
 """Words of a row of the input, of the 16 of a tile, that fill it so that tiles are faster."""
 _PRODUCTS: Final = 100
 """Products in a cycle by a dot-product instruction on vectors."""
-_RESULT: Final = 5
-"""Cycles of a vector of results behind such instructions."""
 
 
 class TileProductTemplate(Template[Tiled, Block]):
@@ -134,7 +132,7 @@ class TileProductTemplate(Template[Tiled, Block]):
         best = min(blocks, key=lambda block: self.estimate(tiled, block, hardware))
         work = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
         cores = hardware.cores if work >= PRODUCTS else 1
-        results = math.prod(tiled.found.extents) / COLUMNS * _RESULT
+        results = math.prod(tiled.found.extents) / COLUMNS * STORE
         vectors = to_ns((work / _PRODUCTS + results) / cores, hardware.machine)
         words = step_of(tiled) // TILE_PRODUCTS[tiled.found.operands].group
         if words < _FEWEST or self.estimate(tiled, best, hardware) > vectors:
@@ -160,7 +158,7 @@ class TileProductTemplate(Template[Tiled, Block]):
         for name in copies:
             sch.compute_inline(sch.get_sblock(name))
         before = [name for name in match.before if name not in copies]
-        operands = prepared(sch, match.name, before, _LINE)
+        operands = prepared(sch, match.name, before, LINE_BYTES)
         sums = sch.get(sch.get_sblock(match.name))
         last = simplified(sch.get(sch.get_sblock(match.after[-1]))) if match.after else None
         packed = PackedTiles.of(places, match, sums, instruction.group)

@@ -37,6 +37,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
+from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.movement import combined, recognize
 from autopipe.schedules.analysis.strides import StridedLoops, strided
@@ -53,7 +54,7 @@ from autopipe.schedules.tiling.transposed_blocks import (
 _GROUP: Final = 128
 """Bits within which processors interleave vectors at once; wider ones do so in groups."""
 
-_LINE: Final = 512
+_LINE: Final = 8 * LINE_BYTES
 """Bits of a line of the caches."""
 
 _LEAST: Final = 4

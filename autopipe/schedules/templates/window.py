@@ -42,7 +42,7 @@ from autopipe.schedules.parallel_work import WINDOW_PRODUCTS
 from autopipe.schedules.primitives import rewrite, spread
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.tile import without_waste
-from autopipe.schedules.tiling.windows import OpenWindows
+from autopipe.schedules.tiling.windows import PAIR, UNROLLED, OpenWindows
 from autopipe.schedules.write_out import write_out
 
 MAX_VECTORS = 4
@@ -61,12 +61,6 @@ at least half a row reads its input from the stack then, which is faster; shorte
 WIDE = 6
 """With so many weights in a row, registers for a row of the input leave one sum. Every tile reads
 its input from the stack then: 7x7 at 56 x 56 x 48, 7 sums in place of one, 288 us of 928."""
-
-UNROLLED = 512
-"""Most vector operations that are unrolled; more of them only make the code large."""
-
-_PAIR: Final = 2
-"""A tile has two axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +89,7 @@ class WindowTemplate(Template[Windows, WindowTile]):
         windows = recognize(sch)
         if windows is None or not windows.wide:
             return None
-        return None if windows.along and len(windows.extents) <= _PAIR else windows
+        return None if windows.along and len(windows.extents) <= PAIR else windows
 
     def is_asked_last(self, windows: Windows) -> bool:
         """Tell whether windows share no element, so that rows or planes as such are faster."""
@@ -112,14 +106,14 @@ class WindowTemplate(Template[Windows, WindowTile]):
         lanes = hardware.lanes(windows.bits)
         if overlap is None:
             overlap = windows.extents[-1] % (lanes if windows.computes else NARROW) != 0
-        planes = max(1, len(windows.extents) - _PAIR)
+        planes = max(1, len(windows.extents) - PAIR)
         for columns, width in _strips(windows, lanes, overlap=overlap):
             if columns // width > MAX_VECTORS:
                 continue
             for rows in _heights(windows, hardware.registers, overlap=overlap):
                 single = columns == width == rows * width
                 if single or _fits(windows, rows, columns, width, hardware):
-                    for shared in range(planes, planes + (1 if windows.along else _PAIR + 1)):
+                    for shared in range(planes, planes + (1 if windows.along else PAIR + 1)):
                         yield WindowTile(rows, columns, width, shared)
 
     def fill(self, windows: Windows, hardware: HardwareParams) -> WindowTile:
@@ -307,7 +301,7 @@ def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> fl
     loads = vectors * _loads(windows, tile.rows)
     inner = [-(-windows.extents[-1] // tile.columns), -(-_extent(windows) // tile.rows)]
     once = windows.extents[-1] * _extent(windows) / (math.prod(inner) * tile.columns * tile.rows)
-    jobs = math.prod([*windows.extents[:-_PAIR], *inner][: tile.shared])
+    jobs = math.prod([*windows.extents[:-PAIR], *inner][: tile.shared])
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
     full = tile.width / hardware.lanes(windows.bits)
     hidden = min(1.0, max(sums, AHEAD / windows.taps) / hiding_sums(hardware.machine))
@@ -318,7 +312,7 @@ def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> fl
 
 def _extent(windows: Windows) -> int:
     """Return the extent of the last but one spatial axis, or 1."""
-    return windows.extents[-_PAIR] if len(windows.extents) >= _PAIR else 1
+    return windows.extents[-PAIR] if len(windows.extents) >= PAIR else 1
 
 
 def _touched(windows: Windows, rows: int) -> int:

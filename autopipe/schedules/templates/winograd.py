@@ -31,6 +31,7 @@ from tvm_ffi import StructuralMutator, structural_equal, structural_mutate, stru
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
 from autopipe.compiler.loops.copy_loops import renewed
+from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import filtering_cost
 from autopipe.schedules.analysis.blocks import enough, parts_of
@@ -46,9 +47,6 @@ from autopipe.schedules.write_out import write_out
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
 _KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
 _COLUMNS, _TILE = "winograd_columns", "winograd_tile"
-
-_LINE = 64
-"""Bytes of a cache line."""
 
 MAX_VECTORS = 4
 """Most vectors of output channels that are summed in registers."""
@@ -320,4 +318,4 @@ def _spread_positions(sch: Schedule, block: SBlockRV) -> None:
     A power of two apart, all 36 positions would share one set of the cache; the odd distance saved
     up to 37 % of the time.
     """
-    sch.storage_align(block, 0, 1, 2 * _LINE // BYTES, _LINE // BYTES)
+    sch.storage_align(block, 0, 1, 2 * LINE_BYTES // BYTES, LINE_BYTES // BYTES)

@@ -9,22 +9,19 @@ from dataclasses import replace
 from typing import Final
 
 from autopipe.environment.machines import LINE_BYTES
-from autopipe.schedules.cost import LOADS, step_cycles
+from autopipe.schedules.cost import FULL, LOADS, step_cycles
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings, steps_ahead
 
-_STEP: Final = 0.5
+STEP: Final = 0.5
 """Further cycles of a step of the sum (loop, addresses); it favours tiles of many sums."""
-
-FULL: Final = 0.75
-"""Part of a cache that what passes through finds room in."""
 
 _BAND: Final = 4
 """Rows that are enough to read the weights again for each band of them."""
 
-_STORE, _TILE = 2, 20
+_STORE, TILE = 2, 20
 """Cycles to clear and to write one vector of sums, and further cycles of a tile."""
 
 _WAIT: Final = 10
@@ -34,7 +31,7 @@ _PAIR: Final = 8
 """Registers that LLVM wants beside the sums, with one vector a row: it takes two or three steps at
 a time, with a vector of weights each, and has some values of the input on their way."""
 
-_UNFETCHED: Final = 1.0
+UNFETCHED: Final = 1.0
 """Further cycles of a step whose packed weights come late."""
 
 _COPIED, _GATHERED = 0.3, 1.5
@@ -161,16 +158,16 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors
     machine = hardware.machine
-    step = _STEP + step_cycles(machine, sums, tile.rows + vectors, machine.fma_latency_cycles)
+    step = STEP + step_cycles(machine, sums, tile.rows + vectors, machine.fma_latency_cycles)
     if vectors == 1:
         step += max(0, sums + _PAIR - hardware.registers) * _SPILL
     if not tile.ahead and steps_ahead(contraction, tile.columns, hardware, packed=tile.packed):
-        step += _UNFETCHED
+        step += UNFETCHED
     cuts = -(-contraction.lines.granule // tile.columns)
     strips = contraction.breadth // contraction.lines.granule * cuts
     bands = -(-contraction.height // tile.rows)
     jobs = strips * bands * math.prod(contraction.extents[axis] for axis in contraction.others)
-    tile_cycles = math.prod(contraction.terms) * step + sums * _STORE + _TILE
+    tile_cycles = math.prod(contraction.terms) * step + sums * _STORE + TILE
     lines = tile.rows * -(-tile.columns * contraction.bits // (8 * LINE_BYTES))
     waits = lines * _WAIT if _far(contraction, hardware) and not tile.fetched else 0
     tile_cycles += waits + (lines / LOADS if tile.fetched else 0)

@@ -32,12 +32,10 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import Values, occurrences, substitute, unfold, whole
+from autopipe.schedules.analysis.periods import LONGEST
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.tiling.chains import ends_with, keep, read_by, written_by
 from autopipe.schedules.tiling.row_vectors import VectorRow
-
-_LONGEST: Final = 8
-"""Most outputs of a period that is written out."""
 
 _PLANE: Final = 2
 """Axes that are in a plane, where there are more."""
@@ -134,7 +132,7 @@ class RowNest:
             if isinstance(one.b, tvm.tirx.IntImm) and occurrences(one.a, axis)
         ]
         period = math.lcm(*divisors) if divisors and min(divisors) > 0 else 1
-        return period if period <= _LONGEST and extent % period == 0 else 1
+        return period if period <= LONGEST and extent % period == 0 else 1
 
     def _number(self, value: int) -> Expr:
         return number_of(value, str(self.reduction.axes[-1].ty.dtype))

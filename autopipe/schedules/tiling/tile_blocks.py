@@ -11,10 +11,9 @@ from tvm.s_tir import ScheduleError
 
 from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.analysis.tile_products import COLUMNS, TILE_PRODUCTS, WORDS
-from autopipe.schedules.cost import threads_pay, to_ns
+from autopipe.schedules.cost import FULL, threads_pay, to_ns
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.tiling.promise import FULL
 from autopipe.schedules.tiling.tile_places import TilePlaces
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 

@@ -54,10 +54,10 @@ from autopipe.schedules.analysis.expressions import (
 from autopipe.schedules.analysis.windows import Windows
 from autopipe.schedules.tiling.loops import write_output
 
-_PAIR: Final = 2
+PAIR: Final = 2
 """A tile has two axes, the last ones."""
 
-_UNROLLED: Final = 512
+UNROLLED: Final = 512
 """Most vector operations that are unrolled."""
 
 
@@ -89,9 +89,9 @@ class OpenWindows:
         Raises ScheduleError if the last axis is open, or what follows moves the outputs.
         """
         lengths = lengths_of(self.block)
-        if len(lengths) < _PAIR or not isinstance(lengths[-1], int):
+        if len(lengths) < PAIR or not isinstance(lengths[-1], int):
             raise ScheduleError("the last axis is open")
-        length = lengths[-_PAIR]
+        length = lengths[-PAIR]
         steps = lengths_of(self.block, spatial=False)
         work = enough((*lengths, *steps), least_work, self.known)
         with IRBuilder() as builder:
@@ -184,13 +184,13 @@ class OutputTile:
             steps: dict[int, Expr] = {}
             sums = self.rows * nest.columns // nest.width
             open_size = not all(isinstance(length, int) for length in lengths)
-            loop = T.serial if open_size or sums * windows.taps > _UNROLLED else T.unroll
+            loop = T.serial if open_size or sums * windows.taps > UNROLLED else T.unroll
             for axis in range(len(lengths)):
                 if axis not in windows.across:
                     steps[axis] = loops.enter_context(loop(number(0), number(lengths[axis])))
             if line is not None:
                 self._read(line, steps)
-            loop = T.unroll if sums * windows.taps_across <= _UNROLLED else T.serial
+            loop = T.unroll if sums * windows.taps_across <= UNROLLED else T.serial
             for axis in windows.across:
                 steps[axis] = loops.enter_context(loop(number(0), number(lengths[axis])))
             for row, column in self._elements(self.rows):
@@ -207,7 +207,7 @@ class OutputTile:
     def _line(self) -> Any:  # noqa: ANN401 - tvm
         """Return a buffer for a row of the input, or None where it serves one output only."""
         windows, data = self.nest.windows, self._data()
-        row = self.nest.variables(spatial=True)[-_PAIR]
+        row = self.nest.variables(spatial=True)[-PAIR]
         touched = (self.rows - 1) * windows.stride + windows.reach
         if sum(occurrences(index, row) for index in data.indices) != 1 or touched <= 1:
             return None
@@ -220,7 +220,7 @@ class OutputTile:
         """Write a row of the input into registers."""
         zero = self.nest.number(0)
         steps = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
-        row = self.nest.variables(spatial=True)[-_PAIR]
+        row = self.nest.variables(spatial=True)[-PAIR]
         data = self._data()
         for place, column in self._elements(int(line.ty.shape[0])):
             values = self._values(steps, zero, column)
@@ -250,7 +250,7 @@ class OutputTile:
         """Return which element of a row of the input a step of a window reads."""
         zero = self.nest.number(0)
         at_start = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
-        variable = self.nest.variables(spatial=True)[-_PAIR]
+        variable = self.nest.variables(spatial=True)[-PAIR]
         part = next(part for part in self._data().indices if occurrences(part, variable))
         here, first = (
             substitute(part, self._values(at, place, zero))
