@@ -39,7 +39,7 @@ from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.guarded import guard, guarded
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
+from autopipe.schedules.parallel_work import CYCLES, ELEMENTS, PRODUCTS
 from autopipe.schedules.primitives import put, spread_vectors
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import loops, promise, tile
@@ -62,9 +62,6 @@ _NARROWER: Final = 4
 
 _FEWER: Final = 3
 """A tile for few rows has so many times fewer of them."""
-
-_START: Final = 40_000
-"""Cycles of work of a reduction that pay for a second thread, which takes microseconds to start."""
 
 _NEAR: Final = 16
 """Bytes that a core reads in a cycle, where each element is read once."""
@@ -180,7 +177,7 @@ def _least_steps(sch: Schedule, match: Contraction, tile: Tile) -> int:
     if functions_pay([sch.get(sch.get_sblock(match.name))]):
         return 0
     read_once = tile.rows == 1 and not match.lines.rows
-    return _START * (_NEAR * 8 // max(8, match.bits) if read_once else _UNITS * tile.width)
+    return CYCLES * (_NEAR * 8 // max(8, match.bits) if read_once else _UNITS * tile.width)
 
 
 def cut(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:
