@@ -26,7 +26,7 @@ from autopipe.pipeline.events import (
 from autopipe.report.event_table import table_of
 from autopipe.report.output import Output
 from autopipe.report.summary import RunSummary
-from autopipe.report.wording import progress, wording
+from autopipe.report.wording import wording
 
 if TYPE_CHECKING:
     from autopipe.report.live_line import LiveLine
@@ -61,7 +61,7 @@ class Console:
                 self._start(stage)
             case Progress() | TuningProgress():
                 if self._live is not None:
-                    self._live.tell(progress(event))
+                    self._live.tell(event)
             case Measured():
                 pass  # the line of the stage's end says it
             case (

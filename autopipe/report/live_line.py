@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from autopipe.pipeline.events import Progress, TuningProgress
 from autopipe.report.output import Output
 from autopipe.report.units import seconds
-from autopipe.report.wording import row
+from autopipe.report.wording import progress, row
 
 TICK = 0.5
 """Seconds between two looks at the clock."""
@@ -24,7 +25,8 @@ class LiveLine:
 
     def __init__(self, out: Output, stage: str) -> None:
         self._stage = stage
-        self._detail = ""
+        self._event: Progress | TuningProgress | None = None
+        self._told = 0.0
         self._started = time.monotonic()
         self._terminal = _Terminal(
             file=cast("IO[str]", out), force_terminal=True, force_jupyter=False, color_system=None
@@ -38,9 +40,9 @@ class LiveLine:
         """Draw it below what has been written, and again with every tick of the clock."""
         self._live.start(refresh=True)
 
-    def tell(self, detail: str) -> None:
-        """Say how far the stage has come."""
-        self._detail = detail
+    def tell(self, event: Progress | TuningProgress) -> None:
+        """Say how far the stage has come; the time left goes down until the next event."""
+        self._event, self._told = event, time.monotonic()
         self._live.refresh()
 
     def erase(self) -> None:
@@ -54,8 +56,10 @@ class LiveLine:
 
     def _line(self) -> Text:
         """Return the line; a Text is no markup, whatever brackets a name has."""
-        elapsed = seconds(round(time.monotonic() - self._started))
-        line = Text(row(self._stage, f"{elapsed:>7}", self._detail))
+        now = time.monotonic()
+        elapsed = seconds(round(now - self._started))
+        detail = "" if self._event is None else progress(self._event, now - self._told)
+        line = Text(row(self._stage, f"{elapsed:>7}", detail))
         line.truncate(max(0, self._terminal.width - _ROOM), overflow="crop")
         return line
 

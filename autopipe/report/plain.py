@@ -72,7 +72,7 @@ class Plain:
                 self._wait(INTERVAL)
             case Progress() | TuningProgress():
                 if self._stage is not None:
-                    self._stage = replace(self._stage, detail=progress(event))
+                    self._stage = replace(self._stage, event=event, told=time.monotonic())
             case StageFinished() | StageFailed() | StageCached() | StageSkipped() | RunFinished():
                 self._stage = None
                 self.close()
@@ -91,7 +91,7 @@ class Plain:
             now = time.monotonic()
             if now >= self._written + INTERVAL:
                 elapsed = seconds(round(now - self._stage.started))
-                self._write(row(self._stage.name, f"{elapsed} so far", self._stage.detail))
+                self._write(row(self._stage.name, f"{elapsed} so far", self._stage.detail(now)))
             self._wait(self._written + INTERVAL - now)
 
 
@@ -101,7 +101,12 @@ class _RunningStage:
 
     name: str
     started: float
-    detail: str = ""
+    event: Progress | TuningProgress | None = None
+    told: float = 0.0
+
+    def detail(self, now: float) -> str:
+        """Return how far it has come."""
+        return "" if self.event is None else progress(self.event, now - self.told)
 
 
 def _is_counted(event: Event) -> bool:

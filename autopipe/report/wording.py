@@ -1,5 +1,6 @@
 """One line of text an event."""
 
+import math
 from collections import Counter
 
 from autopipe.pipeline.events import (
@@ -88,23 +89,28 @@ def row(stage: str, *cells: str) -> str:
     return f"{escape(stage):<10} {'  '.join(cells)}".rstrip()
 
 
-def progress(event: Progress | TuningProgress) -> str:
-    """Say how far a stage has come."""
+def progress(event: Progress | TuningProgress, ago: float = 0.0) -> str:
+    """Say how far a stage has come, of an event that was emitted so many seconds ago."""
+    left = [] if event.remaining is None else _time_left(event.remaining - ago)
     if isinstance(event, Progress):
         counts = [] if event.done is None else [f"{event.done} of {event.total}"]
-        left = [] if event.remaining is None else [f" {seconds(event.remaining)} left"]
-        return " ".join([*counts, escape(event.message), *left])
+        return "  ".join([" ".join([*counts, escape(event.message)]), *left])
     cells = [f"{event.trials}/{event.budget} trials"]
     if event.latency is not None:
         cells.append(f"best {seconds(event.latency)}")
-    cells.append(f"{event.rate:.1f}/s")
-    if event.remaining is not None:
-        cells.append(f"{seconds(event.remaining)} left")
+    if event.rate:
+        cells.append(f"{event.rate:.1f}/s")
+    cells += left
     if event.failed:
         cells.append(f"{event.failed} failed")
     if event.workers is not None:
         cells.append(plural(event.workers, "worker"))
     return "  ".join(cells)
+
+
+def _time_left(value: float) -> list[str]:
+    """Return the seconds that are left, in whole ones; nothing where they are spent."""
+    return [f"{seconds(math.ceil(value))} left"] if value > 0 else []
 
 
 def _tuned(event: Tuned) -> str:

@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Final
 
 from autopipe.pipeline.events import Event, TuningProgress
+from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.task_state import TaskState
 
 _PAUSE: Final = 0.5
@@ -21,13 +22,13 @@ class ProgressReporter:
         budget: int,
         emit: Callable[[Event], None],
         workers: Callable[[], int | None] = lambda: None,
-        left: Callable[[], float] = lambda: math.inf,
+        deadline: Deadline | None = None,
     ) -> None:
         """Take what is counted; `budget` is the trials of all tasks together.
 
-        `workers` says how many machines of a farm measure, `left` how many seconds there are.
+        `workers` says how many machines of a farm measure, `deadline` how many seconds there are.
         """
-        self._left = left
+        self._deadline = deadline or Deadline()
         self._workers = workers
         self._states = states
         self._budget = budget
@@ -60,9 +61,13 @@ class ProgressReporter:
         )
 
     def _remaining(self, trials: int, rate: float) -> float | None:
-        """Return the seconds until the trials or the time are spent; null if that is unknown."""
-        seconds = min(trials / rate if rate else math.inf, max(0.0, self._left()))
-        return seconds if seconds < math.inf else None
+        """Return the seconds until the trials or the time are spent; null if that is unknown.
+
+        They include those that are kept for later steps: the time left is that of the stage.
+        """
+        searched = min(trials / rate if rate else math.inf, self._deadline.left())
+        seconds = searched + self._deadline.kept
+        return max(0.0, seconds) if seconds < math.inf else None
 
 
 def latency(states: Sequence[TaskState]) -> float | None:

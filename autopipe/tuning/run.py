@@ -1,9 +1,11 @@
 """One run of tuning, from artifact to artifact, step by step."""
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from autopipe.environment.environment import version
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Progress, TuningHeadroom, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.tuning.deadline import CHECKS, TASKS
@@ -51,7 +53,7 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
         deadline.kept = deadline.in_model
         repeat_fastest(
             trials, runner=setup.bench.runner, checks=checks, guests=guests, deadline=deadline,
-            dynamic=tasks.dynamic,
+            dynamic=tasks.dynamic, watch=Watch("tune", setup.emit),
         )  # fmt: skip
         deadline.kept = 0.0
         comparison = ModelComparison(
@@ -72,6 +74,10 @@ def _prepare(setup: Setup) -> tuple[list[TaskState], SearchWorth]:
     Rules may go by a share. Those in which a search can gain too little are set aside.
     """
     tasks, checks, plan = setup.tasks, setup.checks, setup.plan
+    left = setup.deadline.left() + setup.deadline.kept
+    text = f"planning the first schedules of {len(tasks.tuned)} tasks"
+    remaining = left if left < math.inf else None
+    setup.emit(Progress(stage="tune", message=text, remaining=remaining))
     shares = {task.index: task.share for task in tasks.tuned}
     states = prepare_tasks(tasks, shares, policy=plan.policy, checks=checks)
     begun = checks.journal.session.elapsed

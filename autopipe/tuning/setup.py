@@ -18,6 +18,7 @@ from autopipe.config.tuning import Reach, Tuning
 from autopipe.environment.facet import Facet
 from autopipe.environment.toolchain import Linker
 from autopipe.measure.turn import Turn
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.safety.failures import Failures, OnFailure
@@ -136,7 +137,7 @@ class Setup:
             self.plan.tuning.budget.trials,
             self.emit,
             lambda: getattr(self.bench.runner, "workers", None),  # this machine has none
-            self.deadline.left,
+            self.deadline,
         )
 
     def open_trials(
@@ -202,7 +203,10 @@ def _open_inspector(
 ) -> Inspector:
     time = plan.tuning.budget.time
     most = math.inf if time is None else _CHECK * time
-    inspector = Inspector.of(ctx, failures, runner.checker, lambda: min(most, deadline.left()))
+    watch = Watch("tune", ctx.emit)
+    inspector = Inspector.of(
+        ctx, failures, runner.checker, lambda: min(most, deadline.left()), watch
+    )
     if plan.tuning.measure.runner == "rpc":  # what a device computes counts, even if it runs here
         inspector.checker = runner.checker or inspector.checker
     return inspector

@@ -19,6 +19,7 @@ from autopipe.report.escape import escape
 from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 from autopipe.report.reporters import is_live
+from autopipe.report.wording import progress
 
 DIGEST = "ab" * 32
 EVENTS = [
@@ -413,3 +414,16 @@ def test_a_long_line_breaks_between_words():
     ]
     assert fold(line, 200) == line
     assert fold(line, 20) == line
+
+
+@pytest.mark.parametrize(("ago", "left"), [(0.0, "  10 s left"), (9.4, "  1 s left"), (9.6, "")])
+def test_the_time_left_goes_down_until_it_is_spent(ago, left):
+    event = events.Progress(stage="a", message="tasks checked", done=3, total=8, remaining=9.5)
+    assert progress(event, ago) == f"3 of 8 tasks checked{left}"
+
+
+def test_a_rate_that_is_not_known_is_not_shown():
+    event = events.TuningProgress(
+        trials=5, failed=0, budget=9, latency=None, rate=0.0, remaining=None
+    )
+    assert progress(event) == "5/9 trials"

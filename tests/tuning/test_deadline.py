@@ -12,6 +12,7 @@ import tvm
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.measure.turn import TurnTimeout
+from autopipe.pipeline.counted import Watch
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
@@ -67,6 +68,7 @@ def test_the_trials_decide_where_there_is_no_time_to_repeat_them(journal, end):
         runner=Timer(),
         extras=Extras(),
         deadline=deadline,
+        watch=Watch("tune", lambda _: None),
     )
     assert journal.winner(state).median == 1.0
     assert deadline.told() == ("repeated measurements (1)",)
@@ -116,14 +118,16 @@ def seconds_of(places):
 
 
 @pytest.mark.parametrize(
-    ("rate", "left", "shown"), [(10, math.inf, "rate"), (10, 0.5, 0.5), (0, 9.0, 9.0)]
+    ("rate", "left", "shown"),
+    [(10, math.inf, 6.0), (10, 0.5, 4.5), (0, 9.0, 13.0), (0, -1.0, 3.0), (0, -9.0, 0.0)],
 )
-def test_the_time_left_is_the_smaller_of_both(monkeypatch, rate, left, shown):
+def test_the_time_left_is_the_smaller_of_both_and_what_is_kept(monkeypatch, rate, left, shown):
     heard: list[Any] = []
     clock = iter((0.0, 0.0, 1.0))
     monkeypatch.setattr("autopipe.tuning.progress.monotonic", lambda: next(clock))
     state: Any = SimpleNamespace(trials=0, failed=0, best=math.inf, task=task())
-    reporter = ProgressReporter([state], 30, heard.append, left=lambda: left)
+    deadline: Any = SimpleNamespace(left=lambda: left, kept=4.0)
+    reporter = ProgressReporter([state], 30, heard.append, deadline=deadline)
     state.trials = rate
     reporter.emit()
-    assert heard[0].remaining == (2.0 if shown == "rate" else shown)
+    assert heard[0].remaining == shown

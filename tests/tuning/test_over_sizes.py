@@ -6,6 +6,7 @@ import pytest
 
 from autopipe.errors import StageError
 from autopipe.measure.measurement import Measurement
+from autopipe.pipeline.counted import Watch
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
@@ -87,6 +88,7 @@ def settled(journal, every, states, times, unfit=()):
         runner=machine,
         extras=Extras(guests=invited),
         deadline=Deadline(),
+        watch=Watch("tune", lambda _: None),
     )
     return pick_settings(found, journal)
 

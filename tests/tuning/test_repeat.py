@@ -8,6 +8,7 @@ import pytest
 from autopipe.artifacts.tuning import BestRecord
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
+from autopipe.pipeline.counted import Watch
 from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
@@ -69,6 +70,7 @@ def repeat(trials, machine, single=lambda *_: None):
         runner=machine,
         extras=Extras(plain=lambda _: plain, single=single),
         deadline=Deadline(),
+        watch=Watch("tune", lambda _: None),
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from autopipe.compiler import module_io
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
+from autopipe.pipeline.counted import Watch
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
@@ -215,6 +216,7 @@ def tuned(folder, workers):
         runner=workers,
         extras=Extras(),
         deadline=Deadline(),
+        watch=Watch("tune", lambda _: None),
     )
     return journal, state
 

@@ -84,7 +84,7 @@ class ModelComparison:
             return None
         at = "".join(f", {name} {size}" for name, size in model.sizes.items())
         text = f"building the model with its finalists{at}"
-        self.emit(Progress(stage="tune", message=text))
+        self.emit(Progress(stage="tune", message=text, remaining=seconds))
         source = self._gather_source(model, entered)
         passed = partial(find_passing, called, checks=self.checks)
         limits = Limits(end - monotonic(), self.bench.turn.taken, passed)

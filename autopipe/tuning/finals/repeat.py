@@ -16,6 +16,7 @@ from typing import Final
 import tvm
 
 from autopipe.measure.turn import TurnTimeout
+from autopipe.pipeline.counted import Watch
 from autopipe.processes.contained import Failed
 from autopipe.safety.maker import Refused
 from autopipe.schedules import one_thread
@@ -73,6 +74,7 @@ def repeat_fastest(  # noqa: PLR0913 - all but the tasks by name
     guests: Guests,
     deadline: Deadline,
     dynamic: Sequence[Task],
+    watch: Watch,
 ) -> None:
     """Time the fastest schedules of each task once more, in turn; check them before and after.
 
@@ -88,6 +90,7 @@ def repeat_fastest(  # noqa: PLR0913 - all but the tasks by name
             for planned in checks.maker.plans(state.task.name, by.engine)
         ]
 
+    watch.begin("checking the winners of the trials")
     check_winners(trials.states, checks)
     sized = {name for task in dynamic for name in (task.likely, *task.also_likely)}
     keeps_threads = trials.touched > 0 and not deadline.in_model
@@ -101,7 +104,7 @@ def repeat_fastest(  # noqa: PLR0913 - all but the tasks by name
     if keeps_threads:
         exclude_one_thread(trials.states, trials.journal)
     extras = Extras(plain=plain, single=single, guests=guests)
-    measure_repeats(trials, runner=runner, extras=extras, deadline=deadline)
+    measure_repeats(trials, runner=runner, extras=extras, deadline=deadline, watch=watch)
     if keeps_threads:
         exclude_one_thread(trials.states, trials.journal)  # guests from other sizes
     check_winners(trials.states, checks)
@@ -120,13 +123,16 @@ def exclude_one_thread(states: Sequence[TaskState], journal: Journal) -> None:
         )
 
 
-def measure_repeats(trials: Trials, *, runner: Rounds, extras: Extras, deadline: Deadline) -> None:
+def measure_repeats(
+    trials: Trials, *, runner: Rounds, extras: Extras, deadline: Deadline, watch: Watch
+) -> None:
     """Time the fastest schedules of each task that has a record in turn; the unsteady ones twice.
 
     The heaviest tasks come first, as far as there is time: of the others, the trials decide.
     """
     journal, longest = trials.journal, 0.0
-    for state in sorted(trials.states, key=lambda state: -state.task.share):
+    heaviest_first = sorted(trials.states, key=lambda state: -state.task.share)
+    for state in watch.each("tasks timed once more", heaviest_first):
         parts = _select_parts(state, journal, extras)
         if not parts or journal.recall_repeats(state, parts):
             continue
@@ -134,6 +140,7 @@ def measure_repeats(trials: Trials, *, runner: Rounds, extras: Extras, deadline:
         if deadline.left() <= longest or not _measure(state, parts, trials, runner):
             deadline.left_out[REPEATS] += 1
         longest = max(longest, monotonic() - begun)
+    watch.begin("timing unsteady winners again")
     end = monotonic() + min(_PATIENCE, deadline.left() - longest)
     for state in trials.states:
         winner = journal.winner(state)
