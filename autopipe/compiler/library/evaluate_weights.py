@@ -72,21 +72,34 @@ def _move_weights(
     (parameter,) = function.params
     values: dict[relax.Expr, Sequence[np.ndarray]] = {parameter: weights}
     for binding in bindings(function):
-        value = binding.value
-        if isinstance(value, relax.Tuple) and all(field in values for field in value.fields):
-            values[binding.var] = [values[field][0] for field in value.fields]
-        elif isinstance(value, relax.TupleGetItem) and value.tuple_value in values:
-            values[binding.var] = [values[value.tuple_value][value.index]]
-        elif (move := _MOVES.get(_op_name(value))) and value.args[0] in values:
-            values[binding.var] = [move(values[value.args[0]][0], value)]
-        else:
+        moved = _move(binding.value, values)
+        if moved is None:
             return None
-    return [np.asarray(array, order="C") for array in values[function.body.body]]
+        values[binding.var] = moved
+    results = _move(function.body.body, values)
+    return None if results is None else [np.asarray(array, order="C") for array in results]
 
 
-def _op_name(value: relax.Expr) -> str:
-    is_op = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return str(value.op.name) if is_op else ""
+def _move(
+    value: relax.Expr, values: Mapping[relax.Expr, Sequence[np.ndarray]]
+) -> Sequence[np.ndarray] | None:
+    """Return the arrays of a tuple or of one tensor; None for what is not a move of `values`."""
+    if value in values:
+        return values[value]
+    if isinstance(value, relax.Tuple) and all(field in values for field in value.fields):
+        return [values[field][0] for field in value.fields]
+    if isinstance(value, relax.TupleGetItem) and value.tuple_value in values:
+        return [values[value.tuple_value][value.index]]
+    if not isinstance(value, relax.Call):
+        return None
+    move = _MOVES.get(_op_name(value))
+    if move is not None and value.args[0] in values:
+        return [move(values[value.args[0]][0], value)]
+    return None
+
+
+def _op_name(call: relax.Call) -> str:
+    return str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
 
 
 def _shape(call: relax.Call) -> list[int]:
