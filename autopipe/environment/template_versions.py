@@ -20,7 +20,7 @@ TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "regions": "1.0",
     "rolling": "1.0",
     "row_reduction": "1.0",
-    "rows": "1.0",
+    "rows": "2.0",
     "sequence": "2.0",
     "tile_product": "4.0",
     "transpose": "2.0",

@@ -38,7 +38,7 @@ TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
     WINDOW,  # windows share a row of input in registers; `contraction` reads it for each
     WINOGRAD,  # alone: no other template serves its stages
     CONTRACTION,  # tiles in registers; the reductions below read operands for each output
-    ROWS,  # odd rows and functions; others are left to `row_reduction` by `is_asked_last`
+    ROWS,  # shorter code, fewer partial results and rests; `row_reduction` takes totals and groups
     ROW_REDUCTION,  # does a row while it is in the cache; `reduction` does one block at a time
     TRANSPOSE,  # blocks in registers; `elementwise` would read a line for each element
     ELEMENTWISE,  # all other functions that reduce nothing

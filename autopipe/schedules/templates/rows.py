@@ -1,10 +1,10 @@
 """Template for reductions along rows of any length: softmax, normalizations, means.
 
 Each step of a row is done while the row is in the cache: in whole vectors, then in what is left of
-one. Sizes may be dynamic. Of static functions this is for rows that whole vectors do not divide,
-and for those that sum elementary functions of a row, such as a softmax: it sums as it computes, and
-fewer partial results leave registers to the function. Template `row_reduction` does the others by
-primitives of TVM.
+one. Sizes may be dynamic. A reduction has as many partial results as hide the latency of an
+addition; fewer where a row of elementary functions is summed, such as a softmax, as the function
+needs registers. Template `row_reduction` does what has no axis of rows: totals, and groups of
+channels.
 
 Example: the sum of each row of x [rows, length], with vectors of 16.
 
@@ -36,7 +36,6 @@ from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
     enough,
-    extents_of,
     is_spatial,
     lengths_of,
     number_of,
@@ -69,17 +68,14 @@ from autopipe.schedules.templates.template import Template
 _FEW: Final = 4
 """Up to so many partial results are combined one by one."""
 
-_VECTOR: Final = 8
-"""Elements by which a row is divided where `row_reduction` makes vectors of all of it."""
+_VECTORS: Final = 4
+"""Vectors of partial results that hide the latency of an addition."""
 
-_LONG: Final = 1024
-"""Elements of a row from which on `row_reduction` takes as many vectors as hide latency, and guards
-what is left over: LLVM makes no vectors of that loop where indices have 64 bits."""
-_WHOLE: Final = 64
-"""Elements of so many vectors of 512 bits."""
+_LONG: Final = 64
+"""Vectors in a row so long that what is left of `_VECTORS` may be reduced in shorter ones."""
 
 _LEAST: Final = 32
-"""Elements of the shortest row that pays."""
+"""Elements of the shortest row whose elementary functions need registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +90,10 @@ class RowLoops:
     """Blocks that are computed where they are read."""
     is_dynamic: bool
     """Whether sizes are dynamic."""
-    whole: bool
-    """Whether template `row_reduction` makes whole vectors of all rows, and is faster."""
+    row: int
+    """Elements of a row."""
+    sums_functions: bool
+    """Whether a long row of elementary functions is computed and then reduced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +126,11 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         leading = count_row_axes(blocks)
         if leading is None:
             return None
-        odd = any(map(_is_odd, steps)) or _sums_functions(steps)
         return RowLoops(
             leading, reduction.bits,
             tuple(step.name_hint for step in steps if step.name_hint not in left),
-            is_dynamic=False, whole=not odd or reduction.row < _LEAST or len(steps) == 1,
+            is_dynamic=False, row=reduction.row,
+            sums_functions=reduction.row >= _LEAST and _sums_functions(steps),
         )  # fmt: skip
 
     def prove_at_every_size(self, sch: Schedule, match: RowLoops) -> RowLoops | None:
@@ -147,22 +145,23 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         leading = count_row_axes([trial.get(rv) for rv in blocks_of(trial)])
         if leading is None:
             return None
-        return replace(match, leading=leading, is_dynamic=True, whole=False)
-
-    def is_asked_last(self, match: RowLoops) -> bool:
-        """Tell whether `row_reduction`, whose knobs are more, makes whole vectors of all rows."""
-        return match.whole
+        return replace(match, leading=leading, is_dynamic=True)
 
     def settings(self, match: RowLoops, hardware: HardwareParams) -> Iterator[RowVectors]:
         """Yield vectors of several registers, and of half a one where sizes are dynamic."""
         lanes = hardware.lanes(match.bits)
-        counts = (1, 2, 1 / 2) if match.is_dynamic else (2, 1, 4)
-        widths = (int(count * lanes) for count in counts)
-        yield from (RowVectors(width) for width in widths if width)
+        if match.is_dynamic:
+            widths = [lanes, 2 * lanes, lanes // 2]
+        else:
+            widths = [2 * lanes, lanes, _VECTORS * lanes, *_even_widths(match, lanes)]
+        yield from (RowVectors(width) for width in dict.fromkeys(widths) if width)
 
     def fill(self, match: RowLoops, hardware: HardwareParams) -> RowVectors:
         """Return the knobs for a processor, without measuring."""
-        return next(self.settings(match, hardware))
+        if match.is_dynamic or match.sums_functions:
+            return next(self.settings(match, hardware))
+        even = _even_widths(match, hardware.lanes(match.bits))
+        return RowVectors(even[0]) if even else next(self.settings(match, hardware))
 
     def apply(self, sch: Schedule, match: RowLoops, knobs: RowVectors) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
@@ -274,11 +273,13 @@ def _reduced(
     with T.vectorized(number(0), number(width)) as lane:
         for buffer, (_, value, _) in zip(parts, firsts, strict=True):
             T.buffer_store(buffer, value, [lane])
-    *outer, last = lengths_of(block, spatial=False)
+    lengths = lengths_of(block, spatial=False)
+    outer = [] if all(isinstance(n, int) for n in lengths) else lengths[:-1]  # else axes are one
+    along = lengths[len(outer) :]
     with ExitStack() as loops:
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
-        for index, lane in lanes(last, width, number):
-            values = [*rows, *zip(summed, [*before, index], strict=True)]
+        for index, lane in lanes(product_of(along), width, number):
+            values = [*rows, *zip(summed, [*before, *unfold(along, index)], strict=True)]
             if step is not None:
                 places = [value for _, value in values]
                 _stored(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
@@ -328,10 +329,12 @@ def _combined(
     return values[0]
 
 
-def _is_odd(block: SBlock) -> bool:
-    """Tell whether a block reduces rows of such a length; that is soon told."""
-    row = math.prod(extents_of(block, spatial=False))
-    return (row >= _LEAST and row % _VECTOR > 0) or (row >= _LONG and row % _WHOLE > 0)
+def _even_widths(match: RowLoops, lanes: int) -> list[int]:
+    """Return the width that divides a row and hides latency, or else one for a long row."""
+    even = math.gcd(match.row, _VECTORS * lanes)
+    most = _VECTORS * lanes if match.row >= _LONG * lanes else lanes
+    most = min(most, 1 << (match.row // 2).bit_length() - 1)
+    return [even] if 2 * even >= most else []
 
 
 def _sums_functions(blocks: Sequence[SBlock]) -> bool:

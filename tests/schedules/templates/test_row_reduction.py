@@ -268,16 +268,16 @@ def test_a_row_that_is_cut_by_a_condition_has_each_element_once():
     lower = te.compute(
         (41,), lambda i: te.sum(tirx.if_then_else(k <= i, x[i, k], tirx.const(0.0)), axis=k)
     )
-    found = autopipe.auto_schedule([x, lower], target=autopipe.hardware(num_cores=1))
-    assert "row_reduction" in str(found)
-    assert "loop_partition" not in found.module.script()
-    ones = np.ones((41, 43), "float32")
-    assert found(ones)[0].tolist() == list(range(1, 42))
+    module = tvm.IRModule({"main": te.create_prim_func([x, lower])})
+    vectors = Vectors(16, 1)
+    found = scheduled(module, vectors).mod
+    assert "loop_partition" not in found.script()
+    PlainLoops(module, TARGET).check(found)
     read = te.compute(
         (41,), lambda i: te.sum(tirx.if_then_else(x[i, k] > 0, x[i, k], tirx.const(0.0)), axis=k)
     )
-    kept = autopipe.auto_schedule([x, read], target=autopipe.hardware(num_cores=1))
-    assert "loop_partition" in kept.module.script()  # what is read is no place
+    kept = scheduled(tvm.IRModule({"main": te.create_prim_func([x, read])}), vectors).mod
+    assert "loop_partition" in kept.script()  # what is read is no place
 
 
 def test_a_row_with_an_axis_of_one_step_ends_where_it_does():

@@ -73,9 +73,9 @@ def shares_of_channels():
 SERVED = {
     "centred": (centred, ["reduction", "reduction", "elementwise"]),
     "convolutions": (convolutions, ["contraction", "contraction"]),
-    "attention": (attention, ["contraction", "row_reduction", "contraction"]),
-    "attention_with_bias": (attention_with_bias, ["contraction", "row_reduction"]),
-    "normalized": (normalized, ["row_reduction", "contraction"]),
+    "attention": (attention, ["contraction", "rows", "contraction"]),
+    "attention_with_bias": (attention_with_bias, ["contraction", "rows"]),
+    "normalized": (normalized, ["rows", "contraction"]),
     "shares_of_channels": (
         shares_of_channels,
         ["contraction", "contraction", "elementwise"],
@@ -159,7 +159,7 @@ def test_what_says_nothing_of_itself_is_a_part_of_its_own():
     x = placeholder(5, 37)
     module = module_of([x, topi.sum(topi.cumsum(topi.exp(x), 1), axis=1)])
     assert [part.template.name for part in matched(module).parts] == [
-        "elementwise", "by_hand", "row_reduction"
+        "elementwise", "by_hand", "rows"
     ]  # fmt: skip
     PlainLoops(module, TARGET).check(planned(module).module)
 
