@@ -125,12 +125,12 @@ def write_transformer(path: Path, nodes: int) -> None:
 
 def write_elementwise(path: Path, nodes: int) -> None:
     """Write a chain of functions of single elements."""
-    chain = Chain(ROWS)
-    shift, data = chain.add_weight(ROWS[1]), "input"
+    chain, data = Chain(ROWS), "input"
+    scale, shift = chain.add_weight(ROWS[1]), chain.add_weight(ROWS[1])
     while len(chain.nodes) < nodes:
-        share = chain.add_node("Sigmoid", chain.add_node("Add", data, shift))
-        product = chain.add_node("Mul", share, data)
-        data = chain.add_node("Tanh", chain.add_node("Add", product, "input"))
+        scaled = chain.add_node("Add", chain.add_node("Mul", data, scale), shift)
+        product = chain.add_node("Mul", chain.add_node("Sigmoid", scaled), "input")
+        data = chain.add_node("Tanh", product)
     chain.write(path, data)
 
 
