@@ -227,6 +227,8 @@ def _permute(value: relax.Expr, old: Layout, new: Layout) -> relax.Expr:
         axes, wanted = _name_axes(old), _name_axes(new)
         if axes == wanted or not axes:
             return value
+        if set(axes) != set(wanted):
+            raise ValueError(f"a rule states axes out of bounds: {wanted} of a tensor in {axes}")
         return relax.op.permute_dims(value, [axes.index(axis) for axis in wanted])
     fields = [
         value.fields[at] if isinstance(value, relax.Tuple) else relax.TupleGetItem(value, at)
