@@ -130,7 +130,7 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
             leading, reduction.bits,
             tuple(step.name_hint for step in steps if step.name_hint not in left),
             is_dynamic=False, row=reduction.row,
-            sums_functions=reduction.row >= _LEAST and _sums_functions(steps),
+            sums_functions=len(steps) > 1 and reduction.row >= _LEAST and _sums_functions(steps),
         )  # fmt: skip
 
     def prove_at_every_size(self, sch: Schedule, match: RowLoops) -> RowLoops | None:
