@@ -6,6 +6,7 @@ up to *tasks*, untuned and in an empty store; those of at most `--build` nodes a
     residual       blocks of convolution, ReLU, convolution, sum and ReLU: 3 tasks
     transformer    blocks of dense layers around a GELU, a residual sum, LayerNormalization: 4 tasks
     elementwise    one chain of activations and arithmetic, which fusion cuts into pieces
+    reused         the same, of which each value is read twice, as in x * sigmoid(x)
     distinct       matrix products of different sizes with a ReLU each: half as many tasks as nodes
 
 Printed are seconds on the clock and of all processors by stage, start of its process included, the
@@ -134,6 +135,16 @@ def write_elementwise(path: Path, nodes: int) -> None:
     chain.write(path, data)
 
 
+def write_reused(path: Path, nodes: int) -> None:
+    """Write a chain of functions of single elements that read each value twice."""
+    chain, data = Chain(ROWS), "input"
+    while len(chain.nodes) < nodes:
+        shifted = chain.add_node("Add", data, chain.add_weight(ROWS[1]))
+        product = chain.add_node("Mul", data, chain.add_node("Sigmoid", shifted))
+        data = chain.add_node("Tanh", chain.add_node("Add", product, "input"))
+    chain.write(path, data)
+
+
 def write_distinct(path: Path, nodes: int) -> None:
     """Write matrix products of which no two have the same sizes, with a ReLU each."""
     chain = Chain(ROWS)
@@ -157,6 +168,7 @@ MODELS: Final[dict[str, Callable[[Path, int], None]]] = {
     "residual": write_residual,
     "transformer": write_transformer,
     "elementwise": write_elementwise,
+    "reused": write_reused,
     "distinct": write_distinct,
 }
 

@@ -19,6 +19,14 @@ elementwise follows it in its loops, a transpose does not, nor does it take in w
 
 In one function, neighbours in the loops would be columns: for each element anew, the floats say
 where to read. Alone, the channels of a pixel are read together, as a vector.
+
+What is read twice in a function is written twice into its expression, so a chain of such ops
+doubles it at each step. An op whose expression would be longer than `_LONGEST` is marked as a
+product, too: it reads from memory what comes before. Equal calls share a PrimFunc, so all of
+them do.
+
+    y = multiply(x, sigmoid(x))                 # 2 x
+    z = multiply(y, sigmoid(y))                 # 4 x
 """
 
 import math
@@ -38,6 +46,10 @@ _BROADCAST, _INJECTIVE, _PRODUCT = map(
 
 _PATTERN = "op_pattern"
 
+_LONGEST = 256
+"""Ops of an expression that one kernel computes for an element. Activations take some ten; from a
+thousand on LLVM takes seconds."""
+
 
 def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with each op that makes a product's result larger marked injective.
@@ -47,6 +59,7 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     products: set[str] = set()  # results of products, and elementwise functions of them
     spreading: set[tvm.ir.GlobalVar] = set()
     choosing: set[tvm.ir.GlobalVar] = set()
+    lengths: dict[str, int] = {}  # ops in the expression of a result
     graphs = (function for _, function in graph_functions(module))
     for binding in (binding for function in graphs for binding in bindings(function)):
         call, result = binding.value, binding.var
@@ -59,6 +72,13 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
             products.add(result.name)
         if follows and any(_elements(a) < _elements(result) for a in sources):
             spreading.add(call.args[0])
+        length = 1 + sum(lengths.get(a.name, 0) for a in call.args[1] if isinstance(a, relax.Var))
+        if not 0 <= pattern <= _INJECTIVE:
+            length = 0
+        elif length > _LONGEST:
+            choosing.add(call.args[0])
+            length = 1
+        lengths[result.name] = length
         larger = all(_elements(a) < _elements(result) for a in call.args[1])
         if pattern == _INJECTIVE and larger and _reads_where_floats_say(module[call.args[0]]):
             choosing.add(call.args[0])

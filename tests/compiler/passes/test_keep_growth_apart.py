@@ -55,3 +55,24 @@ def test_an_image_is_made_larger_pixel_by_pixel_before_it_is_turned():
 
 def test_what_makes_an_image_smaller_is_fused_as_before():
     assert fused(resized(5)) == {("multiply", "image.resize2d", "add", "permute_dims")}
+
+
+def reused(steps):
+    """A chain of gates that read each value twice."""
+    x, other = (relax.Var(name, relax.TensorType((4, 16), "float32")) for name in ("x", "other"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, other]):
+        with builder.dataflow():
+            y = x
+            for _ in range(steps):
+                gate = builder.emit(relax.op.sigmoid(y))
+                y = builder.emit(relax.op.multiply(y, gate))
+            out = builder.emit_output(relax.op.add(y, other))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_values_that_are_read_twice_double_no_expression_for_ever():
+    (names,) = fused(reused(3))
+    assert len(names) == 7
+    assert max(map(len, fused(reused(24)))) <= 7
