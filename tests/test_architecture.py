@@ -62,6 +62,12 @@ print(json.dumps({"code": code or 0, "imported": sorted(sys.modules)}), file=sys
 """
 
 
+def heavy_imports(stderr):
+    """Return how a command ended that was run by `IMPORTED`, and what it imported of `HEAVY`."""
+    found = json.loads(stderr.splitlines()[-1])
+    return found["code"], [name for name in HEAVY if name in found["imported"]]
+
+
 @pytest.mark.parametrize("arguments", IDLE, ids=" ".join)
 def test_a_command_imports_only_what_it_needs(tmp_path, arguments):
     environ = {**os.environ, "AUTOPIPE_STORE": str(tmp_path / "store")}
