@@ -11,7 +11,7 @@ from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler.library import linking
 from autopipe.measure.build import SplitKernel, split_weights
 from autopipe.measure.cases import Instance
-from autopipe.measure.check import AROUND_SCHEDULE, PlainLoops, run, writes_outside
+from autopipe.measure.check import AROUND_SCHEDULE, PlainLoops, WrongAnswer, run, writes_outside
 from autopipe.measure.surrounded import Surrounded
 
 
@@ -51,6 +51,9 @@ def check_kernel(
         found = run(function, mine, instance.counts)
         if not mine.intact():
             raise writes_outside(instance.case)
+        if any(found[at].tobytes() != array.tobytes() for at, array in packed.items()):
+            case = instance.case
+            raise WrongAnswer(f"writes to its packed weights on {case} inputs", case)
         return [inputs[at] if at in packed else array for at, array in enumerate(found)]
 
     loops.compare(call)

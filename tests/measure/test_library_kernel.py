@@ -4,7 +4,7 @@ import pytest
 import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock
-from tvm.tirx import BufferStore
+from tvm.tirx import BufferStore, FloatImm, SeqStmt
 
 from autopipe.compiler import lowering, module_io, tasks
 from autopipe.compiler.graph.weights import MARK
@@ -56,6 +56,25 @@ def wrong(module, *, packing=False):
     return tvm.IRModule({"main": function})
 
 
+def spoiling(module):
+    """Return a schedule that stores zeros in its packed weights as well."""
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(module["main"], (SBlock, blocks.append))
+    (packed,) = (block.writes[0] for block in blocks if MARK in block.annotations)
+
+    def spoil(store):
+        zeros = [0] * len(packed.region)
+        return SeqStmt([store, BufferStore(packed.source, FloatImm("float32", 0.0), zeros)])
+
+    def spoil_block(block):
+        if block.name_hint == "root" or MARK in block.annotations:
+            return block
+        return tvm_ffi.structural_map(block, (BufferStore, spoil))
+
+    function = tvm_ffi.structural_map(module["main"], (SBlock, spoil_block))
+    return tvm.IRModule({"main": function})
+
+
 def test_kernels_are_called_with_packed_weights(kernels, tmp_path):
     lowered, made = kernels
     path = link(tmp_path, lowered, {name: scheduled for name, (_, scheduled) in made.items()})
@@ -82,6 +101,17 @@ def test_wrong_packing_is_found(kernels, tmp_path):
     path = link(tmp_path, lowered, {key: module for key, (_, module) in made.items()})
     with pytest.raises(WrongAnswer, match="from the plain loops"):
         check_kernel(workload, wrong(scheduled, packing=True), LibraryKernel(path, name), TARGET)
+
+
+def test_what_writes_to_its_weights_is_wrong(kernels, tmp_path):
+    """Results are right where a weight is spoiled after its last use."""
+    lowered, made = kernels
+    name = next(name for name, (_, one) in made.items() if split_weights(one).packing)
+    workload, scheduled = made[name]
+    schedules = {**{key: module for key, (_, module) in made.items()}, name: spoiling(scheduled)}
+    path = link(tmp_path, lowered, schedules)
+    with pytest.raises(WrongAnswer, match="writes to its packed weights on random inputs"):
+        check_kernel(workload, scheduled, LibraryKernel(path, name), TARGET)
 
 
 def test_a_name_that_the_library_lacks_is_left_to_the_schedule_alone(kernels, tmp_path):
