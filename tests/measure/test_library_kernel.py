@@ -35,7 +35,10 @@ def kernels():
     return lowered, made
 
 
-def link(folder, lowered, schedules):
+def link(folder, kernels, **replaced):
+    """Link a library with the right schedule of each kernel, unless it is replaced."""
+    lowered, made = kernels
+    schedules = {name: scheduled for name, (_, scheduled) in made.items()} | replaced
     path = folder / "lib.so"
     build.export(build.build(lowered, schedules, TARGET), path)
     return str(path)
@@ -76,8 +79,8 @@ def spoiling(module):
 
 
 def test_kernels_are_called_with_packed_weights(kernels, tmp_path):
-    lowered, made = kernels
-    path = link(tmp_path, lowered, {name: scheduled for name, (_, scheduled) in made.items()})
+    _, made = kernels
+    path = link(tmp_path, kernels)
     assert any(split_weights(scheduled).packing for _, scheduled in made.values())
     for name, (workload, scheduled) in made.items():
         assert check_kernel(workload, scheduled, LibraryKernel(path, name), TARGET)
@@ -85,37 +88,35 @@ def test_kernels_are_called_with_packed_weights(kernels, tmp_path):
 
 def test_what_the_library_has_is_compared(kernels, tmp_path):
     """The schedule that it is said to have been linked with is right."""
-    lowered, made = kernels
+    _, made = kernels
     name = next(name for name in made if "conv2d" in name)
     workload, scheduled = made[name]
-    schedules = {**{key: module for key, (_, module) in made.items()}, name: wrong(scheduled)}
-    path = link(tmp_path, lowered, schedules)
+    path = link(tmp_path, kernels, **{name: wrong(scheduled)})
     with pytest.raises(WrongAnswer, match="from the plain loops on random inputs"):
         check_kernel(workload, scheduled, LibraryKernel(path, name), TARGET)
 
 
 def test_wrong_packing_is_found(kernels, tmp_path):
-    lowered, made = kernels
+    _, made = kernels
     name = next(name for name, (_, one) in made.items() if split_weights(one).packing)
     workload, scheduled = made[name]
-    path = link(tmp_path, lowered, {key: module for key, (_, module) in made.items()})
+    path = link(tmp_path, kernels)
     with pytest.raises(WrongAnswer, match="from the plain loops"):
         check_kernel(workload, wrong(scheduled, packing=True), LibraryKernel(path, name), TARGET)
 
 
 def test_what_writes_to_its_weights_is_wrong(kernels, tmp_path):
     """Results are right where a weight is spoiled after its last use."""
-    lowered, made = kernels
+    _, made = kernels
     name = next(name for name, (_, one) in made.items() if split_weights(one).packing)
     workload, scheduled = made[name]
-    schedules = {**{key: module for key, (_, module) in made.items()}, name: spoiling(scheduled)}
-    path = link(tmp_path, lowered, schedules)
+    path = link(tmp_path, kernels, **{name: spoiling(scheduled)})
     with pytest.raises(WrongAnswer, match="writes to its packed weights on random inputs"):
         check_kernel(workload, scheduled, LibraryKernel(path, name), TARGET)
 
 
 def test_a_name_that_the_library_lacks_is_left_to_the_schedule_alone(kernels, tmp_path):
-    lowered, made = kernels
-    path = link(tmp_path, lowered, {name: scheduled for name, (_, scheduled) in made.items()})
+    _, made = kernels
+    path = link(tmp_path, kernels)
     workload, scheduled = next(iter(made.values()))
     assert not check_kernel(workload, scheduled, LibraryKernel(path, "no_kernel"), TARGET)
