@@ -28,6 +28,7 @@ from autopipe.measure.agreement import all_agree
 from autopipe.measure.call_watch import set_watch
 from autopipe.measure.cases import Instance
 from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer
+from autopipe.measure.plain_code import plain_target
 from autopipe.schedules.model_weights import ModelWeights
 
 _CAPTURED = "captured"
@@ -62,8 +63,7 @@ class PlainTwin:
         """Compile it. Raises StageError for what can not be compiled."""
         self._lowered, self._target = lowered, target
         self._outputs: Outputs = count_outputs(lowered)
-        level = tvm.target.Target({**target.export(), "opt-level": 1})  # as `check` compiles loops
-        built = build(along_rows(lowered), {}, level)
+        built = build(along_rows(lowered), {}, plain_target())
         self._machine = relax.VirtualMachine(built.executable, tvm.cpu()).module
         packed = weights.pack(built.packing)
         self._weights = [tvm.runtime.tensor(array) for array in packed]  # aligned, as kernels trust

@@ -10,11 +10,11 @@ import tvm
 
 from autopipe.artifacts.library import Rejected
 from autopipe.artifacts.tuning import BestRecord
+from autopipe.building.prepared_checks import PreparedChecks
 from autopipe.errors import StageError
 from autopipe.measure.library_kernel import LibraryKernel
 from autopipe.pipeline.counted import Watch
 from autopipe.processes.contained import Failed
-from autopipe.safety.inspection import ScheduleChecker
 from autopipe.safety.maker import Maker, Refused
 from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Finding, Verdict
@@ -74,15 +74,19 @@ class Choices:
         asked: Sequence[Asked],
         policy: Policy,
         maker: Maker,
-        judge: ScheduleChecker,
+        checks: PreparedChecks,
         watch: Watch,
     ) -> None:
-        """Take the first of each task's chain."""
-        self._judge = judge
+        """Take the first of each task's chain, whose plain loops are compiled meanwhile."""
+        self._checks = checks
         self._chains = [_chain(request, policy, maker) for request in asked]
         self.asked = asked
-        self.chosen = [next(chain) for chain in watch.each("tasks planned", self._chains)]
+        self.chosen: list[Choice] = []
         """What each task is built with, in order, as far as that is known."""
+        for place, chain in enumerate(watch.each("tasks planned", self._chains)):
+            self.chosen.append(next(chain))
+            checks.prepare(self._suspect(place))
+        checks.start()
         self._open = list(range(len(asked)))
 
     def check(self, kernels: Sequence[LibraryKernel | None] | None = None) -> bool:
@@ -92,9 +96,11 @@ class Choices:
         is replaced by the next of its chain, which is yet to be checked.
         """
         judged, self._open = self._open, []
-        kernels = kernels or [None] * len(self.asked)
-        verdicts = self._judge.judge(
-            [_suspect(self.asked[place], self.chosen[place], kernels[place]) for place in judged]
+        verdicts = self._checks.judge(
+            [
+                self._suspect(place)._replace(kernel=kernels[place] if kernels else None)
+                for place in judged
+            ]
         )
         for place, verdict in zip(judged, verdicts, strict=True):
             choice = self.chosen[place]
@@ -121,6 +127,13 @@ class Choices:
             )
         self.chosen[place] = _after(self.chosen[place], verdict, following)
         self._open.append(place)
+
+    def _suspect(self, place: int) -> Suspect:
+        asked, choice = self.asked[place], self.chosen[place]
+        return Suspect(
+            asked.task.name, choice.engine, choice.implementation, choice.schedule or "",
+            asked.workload, choice.module,
+        )  # fmt: skip
 
 
 def _log(task: Task, choice: Choice) -> None:
@@ -164,13 +177,6 @@ def _recorded(task: Task, record: BestRecord, maker: Maker) -> Choice:
     by = Contender(record.engine, record.implementation)
     module = maker.replay(task.name, by, record.schedule)
     return Choice(module, *by, "best record", times[len(times) // 2], record.schedule)
-
-
-def _suspect(asked: Asked, choice: Choice, kernel: LibraryKernel | None) -> Suspect:
-    return Suspect(
-        asked.task.name, choice.engine, choice.implementation, choice.schedule or "",
-        asked.workload, choice.module, kernel,
-    )  # fmt: skip
 
 
 def _after(bad: Choice, verdict: Verdict, following: Choice) -> Choice:

@@ -11,18 +11,18 @@ from tvm.s_tir import Schedule
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.library import linking
-from autopipe.compiler.library.row_order import along_rows
 from autopipe.compiler.loops.index_inputs import looked_up, reads_bits, rounds
 from autopipe.compiler.recurrence.form import ATTRIBUTE
-from autopipe.compiler.target.target import backend_of, host_of
+from autopipe.compiler.target.target import backend_of
 from autopipe.errors import StageError
 from autopipe.measure.agreement import all_agree, count_terms, find_difference
 from autopipe.measure.cases import Instance, instances
 from autopipe.measure.device import prepare, put
 from autopipe.measure.function_shifts import ULPS, shift_functions
+from autopipe.measure.plain_code import PlainKernel, PlainSource, compile_plain, open_plain
 from autopipe.measure.surrounded import Surrounded
 
-VERSION: Final = 9
+VERSION: Final = 10
 """Bump when a schedule that passes now might not have passed before."""
 
 SEED: Final = 0
@@ -38,16 +38,9 @@ a layer of bytes hands that on from step to step."""
 _BY_STEPS: Final = 2.0**6
 """The same where a layer remembers: what its functions round off, hundreds of steps hand on."""
 
-_ROLLED: Final = ("-unroll-threshold-default:uint=0",)
-"""Options of LLVM that leave loops as they are: unrolled, plain loops take longer to compile and
-are no faster."""
-
 _AROUND_PLAIN: Final = 0x3F
 AROUND_SCHEDULE: Final = 0xBF
 """Bytes around the arguments of the plain loops and of a schedule: floats of different signs."""
-
-PACKING: Final = "pack_weights"
-"""Name of the function beside the plain loops that packs weights as a schedule does."""
 
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
 """What TVM raises where it refuses a module."""
@@ -72,16 +65,20 @@ class Unsteady(StageError):  # noqa: N818 -- likewise
 
 
 def checked(
-    workload: tvm.IRModule, scheduled: tvm.IRModule, target: tvm.target.Target
+    workload: tvm.IRModule,
+    scheduled: tvm.IRModule,
+    target: tvm.target.Target,
+    plain: PlainKernel | None = None,
 ) -> tvm.IRModule:
     """Return the scheduled module if it agrees with the plain workload on random and edge inputs.
 
-    Both are compiled and run here, the workload on the processor. Raises WrongAnswer if they do
+    Both are run here, the workload on the processor, and compiled as far as there is no `plain`
+    kernel of the workload yet. Raises WrongAnswer if they do
     not agree, or if the schedule can not be compiled or run at all, NotChecked if the workload can
     not, Unsteady if it reads or writes outside of its arguments, and ForeignCode, before anything
     is run, if one of them brings code along.
     """
-    return PlainLoops(workload, target).check(scheduled)
+    return PlainLoops(workload, target, plain=plain).check(scheduled)
 
 
 class PlainLoops:
@@ -92,21 +89,24 @@ class PlainLoops:
         workload: tvm.IRModule,
         target: tvm.target.Target,
         packing: tvm.tirx.PrimFunc | None = None,
+        plain: PlainKernel | None = None,
     ) -> None:
         """Compile them for the processor, and the `packing` of a schedule beside them.
 
+        Where they are compiled already, they are taken from the library of the `plain` kernel.
         Raises NotChecked if that fails, and ForeignCode.
         """
         self._workload = workload
         self._target = target
         self.instances = instances(workload)
         """What a schedule of it is called with."""
+        source = PlainSource(workload, packing)
         try:
-            library = _plain(workload, host_of(target), packing)
+            found = compile_plain(source) if plain is None else open_plain(plain, source)
         except _FAILURES as error:
             raise NotChecked(f"the plain loops: {error}") from error
-        self._plain = library["main"]
-        self.packing: Callable[..., object] | None = library[PACKING] if packing else None
+        self._plain = found.loops
+        self.packing = found.packing
         """Packs weights as the schedule wants them."""
 
     def check(self, scheduled: tvm.IRModule) -> tvm.IRModule:
@@ -160,9 +160,9 @@ class PlainLoops:
         by = _moved_by(self._workload["main"])
         nudged = instance.arguments(SEED, by)
         moved = [run(self._plain, Surrounded(nudged, _AROUND_PLAIN), counts)]
-        for library in self._rounded_otherwise:
+        for loops in self._rounded_otherwise:
             inputs = inputs_of(instance)
-            moved.append(run(library["main"], Surrounded(inputs, _AROUND_PLAIN), counts))
+            moved.append(run(loops, Surrounded(inputs, _AROUND_PLAIN), counts))
         function = instance.workload["main"]
         results, bits = (right, ours, moved), reads_bits(function)
         off = find_difference(results, count_terms(function), bits=bits)
@@ -171,7 +171,7 @@ class PlainLoops:
             raise WrongAnswer(reason, case, off)
 
     @cached_property
-    def _rounded_otherwise(self) -> list[tvm.runtime.Module]:
+    def _rounded_otherwise(self) -> list[Callable[..., object]]:
         """The loops with elementary functions some ulps higher and lower, where each ulp counts.
 
         Saturated functions are the same on all inputs nearby, and what is computed from them may
@@ -179,7 +179,7 @@ class PlainLoops:
         """
         function = self._workload["main"]
         return [
-            _plain(shift_functions(self._workload, ulps), host_of(self._target))
+            compile_plain(PlainSource(shift_functions(self._workload, ulps))).loops
             for ulps in (ULPS, -ULPS)
             if rounds(function) or reads_bits(function)
         ]
@@ -211,26 +211,9 @@ def _moved_by(function: tvm.tirx.PrimFunc) -> float:
     return _BY_STEPS if ATTRIBUTE in (function.attrs or {}) else NUDGE
 
 
-def _plain(
-    workload: tvm.IRModule,
-    target: tvm.target.Target,
-    packing: tvm.tirx.PrimFunc | None = None,
-) -> tvm.runtime.Module:
-    """Compile the plain loops at a level at which LLVM makes no vectors.
-
-    From the next one on, LLVM 22 with AVX-512 takes wrong elements in loops of a tile operator.
-    """
-    options = {"opt-level": 1, "cl-opt": [*target.attrs.get("cl-opt", ()), *_ROLLED]}
-    module = along_rows(workload)
-    if packing is not None:
-        named = packing.with_attr("global_symbol", PACKING)
-        module = tvm.IRModule({"main": module["main"], PACKING: named})
-    return _compiled(module, tvm.target.Target({**target.export(), **options}))
-
-
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     linking.load(module)
-    config = {"tirx.disable_assert": True}  # the arguments fit: they are made from the function
+    config = {"tirx.disable_assert": True}  # as for the plain loops
     with tvm.transform.PassContext(opt_level=3, config=config):
         return compile_kernel(module, target)
 

@@ -12,6 +12,7 @@ from autopipe.compiler.library import linking
 from autopipe.measure.build import SplitKernel, split_weights
 from autopipe.measure.cases import Instance
 from autopipe.measure.check import AROUND_SCHEDULE, PlainLoops, WrongAnswer, run, writes_outside
+from autopipe.measure.plain_code import PlainKernel
 from autopipe.measure.surrounded import Surrounded
 
 
@@ -30,11 +31,13 @@ def check_kernel(
     scheduled: tvm.IRModule,
     kernel: LibraryKernel,
     target: tvm.target.Target,
+    plain: PlainKernel | None = None,
 ) -> bool:
     """Compare a kernel with the plain loops of its workload, on all inputs of a check.
 
     Weights are packed as the schedule says, since the kernel takes them so. Returns False if the
-    library has no kernel of that name: a copy has become a view. Raises as `check.checked`.
+    library has no kernel of that name: a copy has become a view. Raises as `check.checked`, which
+    says what `plain` is.
     """
     library, split = _open_library(kernel.path), split_weights(scheduled)
     name = kernel.name if split.packing is None else kernel.name + PACKED
@@ -42,7 +45,7 @@ def check_kernel(
         return False
     function = library.get_function(name, query_imports=True)
     linking.load(scheduled)
-    loops = PlainLoops(workload, target, split.packing)
+    loops = PlainLoops(workload, target, split.packing, plain)
 
     def call(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
         packed = _pack(loops, split, instance, inputs)

@@ -46,6 +46,9 @@ class PieceChecker(Protocol):
 class ScheduleChecker(Protocol):
     """Tells right schedules from wrong ones."""
 
+    def needs_check(self, suspect: Suspect) -> bool:
+        """Tell whether a schedule would be run to judge it."""
+
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
         """Return a verdict for each."""
 
@@ -119,6 +122,10 @@ class Inspector:
         for (name, suspect), outcome in zip(new.items(), outcomes, strict=True):
             known[name] = self._judged(name, suspect, outcome, self.checker)
         return [known[name] or Verdict(Finding.UNCHECKED) for name in names]
+
+    def needs_check(self, suspect: Suspect) -> bool:
+        """Tell whether a schedule would be run to judge it."""
+        return not isinstance(self.checker, TargetError) and self.recall(suspect) is None
 
     def _judged(
         self, name: str, suspect: Suspect, outcome: Outcome, checker: PieceChecker

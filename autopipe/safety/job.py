@@ -17,6 +17,7 @@ from autopipe.compiler.target.target import host_of
 from autopipe.errors import StageError
 from autopipe.measure import build, check, timing
 from autopipe.measure.library_kernel import LibraryKernel, check_kernel
+from autopipe.measure.plain_code import PlainKernel
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import fallback, static
@@ -51,6 +52,8 @@ class Piece:
     """What was asked of a search: its task, batch, seed and tuner, and what was known."""
     kernel: LibraryKernel | None = None
     """The kernel of it in a library, where it is checked as that has it."""
+    plain: PlainKernel | None = None
+    """The plain loops of the workload in a library, where they are compiled already."""
 
     @property
     def candidate(self) -> tvm.IRModule:
@@ -141,30 +144,28 @@ def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
 
 def plain_runs(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Check the workload of a piece against itself, on the processor, as a check is done."""
-    here = host_of(conditions.target)
-    return _checked(piece.workload, piece.workload, here, conditions.hardware.cores)
+    workload, here = piece.workload, host_of(conditions.target)
+    return _find_verdict(lambda: check.checked(workload, workload, here), conditions)
 
 
 def _check(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Return what is wrong with a schedule, or why that can not be said, as `Checked`."""
-    cores, kernel = conditions.hardware.cores, piece.kernel
-    return _checked(piece.workload, piece.candidate, conditions.target, cores, kernel)
+    workload, scheduled, target = piece.workload, piece.candidate, conditions.target
+
+    def check_piece() -> None:
+        in_library = piece.kernel is not None and check_kernel(
+            workload, scheduled, piece.kernel, target, piece.plain
+        )
+        if not in_library:
+            check.checked(workload, scheduled, target, piece.plain)
+
+    return _find_verdict(check_piece, conditions)
 
 
-def _checked(
-    workload: tvm.IRModule,
-    scheduled: tvm.IRModule,
-    target: tvm.target.Target,
-    cores: int,
-    kernel: LibraryKernel | None = None,
-) -> dict[str, Any]:
-    timing.use_threads(cores)
+def _find_verdict(check_made: Callable[[], object], conditions: Conditions) -> dict[str, Any]:
+    """Return the verdict of a check, which runs kernels on all cores."""
+    timing.use_threads(conditions.hardware.cores)
     shorten_spin()
-
-    def check_made() -> None:
-        if kernel is None or not check_kernel(workload, scheduled, kernel, target):
-            check.checked(workload, scheduled, target)
-
     return asdict(verdict_of(check_made))
 
 

@@ -15,6 +15,7 @@ import tvm_ffi
 
 from autopipe.measure.check import SEED
 from autopipe.measure.library_kernel import LibraryKernel
+from autopipe.measure.plain_code import PlainKernel
 from autopipe.processes import contained
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked
@@ -79,13 +80,15 @@ class Suspect(NamedTuple):
     scheduled: tvm.IRModule
     kernel: LibraryKernel | None = None
     """The kernel of it in a library, where there is one already."""
+    plain: PlainKernel | None = None
+    """The plain loops of the workload, where they are compiled already."""
 
     @property
     def piece(self) -> Piece:
         """Return the check of it."""
         return Piece(
             "checking", self.task, self.workload, self.engine, self.implementation, self.schedule,
-            self.scheduled, kernel=self.kernel,
+            self.scheduled, kernel=self.kernel, plain=self.plain,
         )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from autopipe.artifacts.library import SHORT, BuiltLibrary, LibraryTask
 from autopipe.artifacts.lowering import SizedModules
 from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.model_nodes import KernelFunction, LibraryNodes, ModelNodes, NodeMap
+from autopipe.artifacts.model_nodes import ModelNodes
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
 from autopipe.artifacts.tuning import BestRecord, ListedFailure, TuningResult
 from autopipe.backends import of_target
@@ -88,11 +88,12 @@ class BuildStage(Stage, frozen=True):
         that compiles.
         """
         from autopipe.building.compiling import BuildSource, compile_model
+        from autopipe.building.map_nodes import map_nodes
         from autopipe.compiler import module_io
         from autopipe.environment.toolchain import Linker
 
         watch = Watch(self.name, ctx.emit)
-        with self.plan(ctx, watch) as (choices, tuned, failures):
+        with self.plan(ctx, ctx.work / "plain") as (choices, tuned, failures):
             tasks = [request.task for request in choices.asked]
             watch.begin(f"compiling {len(tasks)} tasks")
             lowered = module_io.load_lowered(ctx.inputs["lower"])
@@ -103,17 +104,20 @@ class BuildStage(Stage, frozen=True):
             source = BuildSource(lowered, paths, partial(_pack, ctx), linker)
             with show_passes(ctx, self.name):
                 compiled = compile_model(source, choices, failures)
-        names = {label: path.name for label, path in paths.items()}
-        _map_nodes(ctx, tasks, names, compiled.functions)
+        model = ModelNodes.read(ctx.inputs["import"])
+        map_nodes(model, tasks, paths, compiled.functions).write(ctx.out)
         self._tell(ctx, choices)
         self._describe(ctx, choices, tuned, failures, compiled.packed).write(ctx.out)
         return _summary(choices.chosen) + failures.told()
 
     @contextmanager
     def plan(
-        self, ctx: Context, watch: Watch
+        self, ctx: Context, plain: Path | None = None
     ) -> "Iterator[tuple[Choices, TuningResult, Failures]]":
-        """Give the first schedule of each task, not yet checked. Raises as `extensions.check`."""
+        """Give the first schedule of each task; `plain` is the folder of `PreparedChecks`.
+
+        Raises as `extensions.check`.
+        """
         from autopipe import extensions
         from autopipe.safety.failures import Failures
         from autopipe.schedules.conditions import Conditions
@@ -124,10 +128,13 @@ class BuildStage(Stage, frozen=True):
         tasks = read_tasks(ctx.inputs["tasks"])
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         conditions = conditions.within(weights_in_all(tasks))
-        found = ctx.inputs.get("tune")
-        tuned = TuningResult.untuned() if found is None else TuningResult.read(found)
+        tuned = (
+            TuningResult.read(found)
+            if (found := ctx.inputs.get("tune"))
+            else TuningResult.untuned()
+        )
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
-        with self._choices(ctx, tasks, tuned, failures, watch) as choices:
+        with self._choices(ctx, tasks, tuned, failures, plain) as choices:
             yield choices, tuned, failures
 
     def unkeyed(self) -> frozenset[str]:
@@ -180,9 +187,10 @@ class BuildStage(Stage, frozen=True):
         tasks: "Sequence[Task]",
         tuned: TuningResult,
         failures: "Failures",
-        watch: Watch,
+        plain: Path | None,
     ) -> "Iterator[Choices]":
         from autopipe.building.choice import Asked, Choices
+        from autopipe.building.prepared_checks import PreparedChecks
         from autopipe.compiler import module_io
         from autopipe.compiler.labels.op_info import described
         from autopipe.safety.inspection import Inspector
@@ -208,9 +216,11 @@ class BuildStage(Stage, frozen=True):
         for rule in policy.idle([(request.task, request.share) for request in asked]):
             text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
             ctx.emit(Warn(stage=self.name, message=text))
-        with Maker({request.task.name: request.workload for request in asked}, failures) as maker:
-            inspector = Inspector.of(ctx, failures, watch=watch)
-            yield Choices(asked, policy, maker, inspector, watch)
+        watch = Watch(self.name, ctx.emit)
+        checks = PreparedChecks(Inspector.of(ctx, failures, watch=watch), plain)
+        maker = Maker({request.task.name: request.workload for request in asked}, failures)
+        with maker, checks:
+            yield Choices(asked, policy, maker, checks, watch)
 
     def _believed(
         self, ctx: Context, tasks: "Sequence[Task]", tuned: TuningResult
@@ -250,28 +260,6 @@ def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[Bes
         if (setting := record.open_settings.get(task.workload)) is not None:
             yield setting.of(record)
     yield from (record for record in own if serves_dynamic(record.schedule))
-
-
-def _map_nodes(
-    ctx: Context,
-    tasks: "Sequence[Task]",
-    libraries: Mapping[str, str],
-    functions: "Mapping[str, tuple[KernelFunction, ...]]",
-) -> None:
-    """Write which nodes of the model the kernel calls of each library are made of."""
-    from autopipe.compiler.labels.kernel_nodes import kernel_work
-    from autopipe.compiler.tasks import labelled
-
-    flops = {name: task.flops for task in tasks for name in task.functions}
-    listed = []
-    for label, library in sorted(libraries.items(), key=lambda pair: pair[1]):
-        own = {name.partition("@")[0]: count for name, count in flops.items()
-               if name == labelled(name.partition("@")[0], label)}  # fmt: skip
-        calls = functions[label]
-        work = kernel_work(calls, own)
-        listed.append(LibraryNodes(library=library, functions=calls, work=work))
-    nodes = ModelNodes.read(ctx.inputs["import"]).nodes
-    NodeMap(nodes=nodes, libraries=tuple(listed)).write(ctx.out)
 
 
 def _pack(ctx: Context, packing: "Mapping[str, tvm.IRModule]") -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.environment.facet import Facet
-from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.stage import Context
 from autopipe.processes import call
 from autopipe.safety.verdict import Finding, Verdict
@@ -38,7 +37,7 @@ def write_schedules(request: Mapping[str, Any]) -> dict[str, Any]:
             inputs=inputs, facts={Facet(name): known for name, known in action["facts"].items()},
             out=work, work=work, records=work / "records.sqlite", emit=lambda _: None,
         )  # fmt: skip
-        with stage.plan(context, Watch(stage.name, context.emit)) as (choices, *_):
+        with stage.plan(context) as (choices, *_):
             return {"tir": dict(_scripts(choices, {one.workload: one for one in built.tasks}))}
 
 

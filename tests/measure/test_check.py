@@ -8,10 +8,9 @@ from tvm import te, tirx, topi
 from tvm.s_tir import Schedule
 
 from autopipe.compiler.library.row_order import along_rows
-from autopipe.compiler.target.target import host
-from autopipe.measure import check
 from autopipe.measure.cases import CASES, arguments
 from autopipe.measure.check import NotChecked, Unsteady, WrongAnswer, checked
+from autopipe.measure.plain_code import PlainSource, compile_plain
 from tests.schedules.tasks import TARGET
 
 
@@ -182,10 +181,10 @@ def test_a_tile_is_checked_against_what_it_is():
     """LLVM takes wrong elements here, where it makes vectors for AVX-512."""
     x = te.placeholder((2, 3, 4, 5), "float32")
     workload = module(x, topi.tile(x, (7, 6, 4, 2)))
-    plain = check._plain(workload, tvm.target.Target(host(1)))
+    plain = compile_plain(PlainSource(workload))
     array, out = np.random.default_rng(0).random((2, 3, 4, 5), "f"), np.zeros((14, 18, 16, 10), "f")
     tensors = [tvm.runtime.tensor(each) for each in (array, out)]
-    plain["main"](*tensors)
+    plain.loops(*tensors)
     assert np.array_equal(tensors[1].numpy(), np.tile(array, (7, 6, 4, 2)))
 
 

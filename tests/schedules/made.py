@@ -1,6 +1,7 @@
 """What makes schedules in tests, and keeps what fails."""
 
 from autopipe.building.choice import Asked, Choices
+from autopipe.building.prepared_checks import PreparedChecks
 from autopipe.pipeline.counted import Watch
 from autopipe.safety.failures import Failures
 from autopipe.safety.maker import Maker
@@ -20,7 +21,8 @@ def failures(folder, said=None, *, fatal=False):
 def choose(folder, asked, policy, judge):
     """Return what each task is built with."""
     with Maker({each.task.name: each.workload for each in asked}, failures(folder)) as maker:
-        choices = Choices(asked, policy, maker, judge, Watch("build", lambda _: None))
+        checks = PreparedChecks(judge, folder)
+        choices = Choices(asked, policy, maker, checks, Watch("build", lambda _: None))
         while not choices.check():
             pass
         return choices.chosen
