@@ -1,9 +1,10 @@
 """What an untuned, cold build takes: `python benchmarks/build_time.py pipelines/resnet50.yaml`.
 
-Each pipeline is built in an empty store, stage by stage. Printed is the minimum of several rounds
-for each stage: seconds on the clock and of all processors together, and the peak memory of the
-largest process. A stage has a process of its own, which asks the store for the stages before. With
-`--against CHECKOUT` another checkout is built in turn. `--until package` goes on after the build.
+Each pipeline is built in an empty store by one command ("all"), and in another one stage by stage.
+Printed is the minimum of several rounds: seconds on the clock and of all processors together, and
+the peak memory of the largest process. Stage by stage, each is a command of its own, which starts
+anew and asks the store for the stages before. With `--against CHECKOUT` another checkout is built
+in turn. `--until package` goes on after the build.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,7 +48,8 @@ def main() -> None:
         rounds: dict[tuple[Path, str], list[Cost]] = defaultdict(list)
         for _ in range(options.rounds):
             for checkout in checkouts:
-                for stage, cost in measure_stages(pipeline, checkout, stages).items():
+                whole = {"all": measure_until(pipeline, checkout, stages[-1])}
+                for stage, cost in (measure_stages(pipeline, checkout, stages) | whole).items():
                     rounds[checkout, stage].append(cost)
         for (checkout, stage), costs in rounds.items():
             wall, cpu, peak = map(min, zip(*costs, strict=True))
@@ -56,24 +58,26 @@ def main() -> None:
 
 
 def measure_stages(pipeline: Path, checkout: Path, stages: Sequence[str]) -> dict[str, Cost]:
-    """Return the cost of each stage, which follow each other from *import* on, and of "all"."""
-    costs = {}
+    """Return the cost of each stage, which follow each other from *import* on."""
     with tempfile.TemporaryDirectory() as store:
-        for stage in stages:
-            costs[stage] = _measure_command(
-                ["run", str(pipeline.resolve()), "--until", stage, "--store", store,
-                 "--output", store, "--no-lock", "--set", "tuning=null", "--json"], checkout,
-            )  # fmt: skip
-    return {**costs, "all": sum_costs(costs.values())}
+        return {stage: _run(pipeline, checkout, stage, store) for stage in stages}
 
 
-def sum_costs(costs: Iterable[Cost]) -> Cost:
-    """Return the seconds of several stages together, and the peak of the largest."""
-    walls, cpus, peaks = zip(*costs, strict=True)
-    return Cost(sum(walls), sum(cpus), max(peaks))
+def measure_until(pipeline: Path, checkout: Path, stage: str) -> Cost:
+    """Return the cost of one command that runs all stages up to one of them."""
+    with tempfile.TemporaryDirectory() as store:
+        return _run(pipeline, checkout, stage, store)
 
 
-def _measure_command(arguments: list[str], checkout: Path) -> Cost:
+def _run(pipeline: Path, checkout: Path, stage: str, store: str) -> Cost:
+    arguments = (
+        "run", str(pipeline.resolve()), "--until", stage, "--store", store, "--output", store,
+        "--no-lock", "--set", "tuning=null", "--json",
+    )  # fmt: skip
+    return _measure_command(arguments, checkout)
+
+
+def _measure_command(arguments: Sequence[str], checkout: Path) -> Cost:
     start = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "autopipe", *arguments],
