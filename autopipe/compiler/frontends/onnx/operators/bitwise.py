@@ -67,39 +67,16 @@ class BitCast(onnx_frontend.OnnxOpConverter):
 
 
 OPERATORS: Final = (
+    Operator(name="BitCast", since=26, converter=BitCast),
+    Operator(name="BitShift", since=28, converter=BitShift, traits=Trait.FOLDABLE),
     Operator(
-        name="BitCast",
-        since=26,
-        converter=BitCast,
+        name="BitwiseAnd", since=18, converter=onnx_frontend.BitwiseAnd, traits=Trait.FOLDABLE
     ),
     Operator(
-        name="BitShift",
-        since=28,
-        converter=BitShift,
-        traits=Trait.FOLDABLE,
+        name="BitwiseNot", since=18, converter=onnx_frontend.BitwiseNot, traits=Trait.FOLDABLE
     ),
+    Operator(name="BitwiseOr", since=18, converter=onnx_frontend.BitwiseOr, traits=Trait.FOLDABLE),
     Operator(
-        name="BitwiseAnd",
-        since=18,
-        converter=onnx_frontend.BitwiseAnd,
-        traits=Trait.FOLDABLE,
-    ),
-    Operator(
-        name="BitwiseNot",
-        since=18,
-        converter=onnx_frontend.BitwiseNot,
-        traits=Trait.FOLDABLE,
-    ),
-    Operator(
-        name="BitwiseOr",
-        since=18,
-        converter=onnx_frontend.BitwiseOr,
-        traits=Trait.FOLDABLE,
-    ),
-    Operator(
-        name="BitwiseXor",
-        since=18,
-        converter=onnx_frontend.BitwiseXor,
-        traits=Trait.FOLDABLE,
+        name="BitwiseXor", since=18, converter=onnx_frontend.BitwiseXor, traits=Trait.FOLDABLE
     ),
 )

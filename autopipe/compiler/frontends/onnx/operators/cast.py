@@ -106,10 +106,5 @@ OPERATORS: Final = (
         | Trait.EXACT_SPECIALS
         | Trait.KEEPS_VALUES,
     ),
-    Operator(
-        name="CastLike",
-        since=25,
-        converter=onnx_frontend.CastLike,
-        traits=Trait.FOLDABLE,
-    ),
+    Operator(name="CastLike", since=25, converter=onnx_frontend.CastLike, traits=Trait.FOLDABLE),
 )

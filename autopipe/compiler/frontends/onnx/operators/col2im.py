@@ -63,10 +63,4 @@ class Col2Im(onnx_frontend.OnnxOpConverter):
         return bb.emit_te(sum_blocks, inputs[0], primfunc_name_hint="col2im")
 
 
-OPERATORS: Final = (
-    Operator(
-        name="Col2Im",
-        since=18,
-        converter=Col2Im,
-    ),
-)
+OPERATORS: Final = (Operator(name="Col2Im", since=18, converter=Col2Im),)

@@ -1,4 +1,4 @@
-"""Comparisons of two numbers."""
+"""Comparisons of two numbers, and operators on truth values."""
 
 from typing import Final
 
@@ -9,11 +9,12 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
     BlockBuilder,
+    Converter,
     Inputs,
     Parameters,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
-from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.operator import Operator, SizeRule, Trait
 
 
 class Equal(onnx_frontend.Equal):
@@ -29,45 +30,26 @@ class Equal(onnx_frontend.Equal):
         return relax.op.logical_not(bb.normalize(relax.op.logical_xor(*inputs)))
 
 
+def _comparison(name: str, since: int, converter: Converter, compute_sizes: SizeRule) -> Operator:
+    return Operator(
+        name=name, since=since, converter=converter, compute_sizes=compute_sizes,
+        size_dtype=arithmetic.truth_dtype, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
+    )  # fmt: skip
+
+
 OPERATORS: Final = (
+    _comparison("Equal", 19, Equal, arithmetic.is_equal),
+    _comparison("Greater", 13, onnx_frontend.Greater, arithmetic.is_greater),
+    _comparison("GreaterOrEqual", 16, onnx_frontend.GreaterOrEqual, arithmetic.is_greater_or_equal),
+    _comparison("Less", 13, onnx_frontend.Less, arithmetic.is_less),
+    _comparison("LessOrEqual", 16, onnx_frontend.LessOrEqual, arithmetic.is_less_or_equal),
+    _comparison("And", 7, onnx_frontend.And, arithmetic.are_both),
+    _comparison("Or", 7, onnx_frontend.Or, arithmetic.is_either),
+    _comparison("Not", 1, onnx_frontend.Not, arithmetic.negate_truth),
     Operator(
-        name="Equal",
-        since=19,
-        converter=Equal,
-        compute_sizes=arithmetic.is_equal,
-        size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
-    ),
-    Operator(
-        name="Greater",
-        since=13,
-        converter=onnx_frontend.Greater,
-        compute_sizes=arithmetic.is_greater,
-        size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
-    ),
-    Operator(
-        name="GreaterOrEqual",
-        since=16,
-        converter=onnx_frontend.GreaterOrEqual,
-        compute_sizes=arithmetic.is_greater_or_equal,
-        size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
-    ),
-    Operator(
-        name="Less",
-        since=13,
-        converter=onnx_frontend.Less,
-        compute_sizes=arithmetic.is_less,
-        size_dtype=arithmetic.truth_dtype,
-        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
-    ),
-    Operator(
-        name="LessOrEqual",
-        since=16,
-        converter=onnx_frontend.LessOrEqual,
-        compute_sizes=arithmetic.is_less_or_equal,
-        size_dtype=arithmetic.truth_dtype,
+        name="Xor",
+        since=7,
+        converter=onnx_frontend.Xor,
         traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     ),
 )

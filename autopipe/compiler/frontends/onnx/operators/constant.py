@@ -36,10 +36,5 @@ class Constant(onnx_frontend.Constant):
 
 
 OPERATORS: Final = (
-    Operator(
-        name="Constant",
-        since=25,
-        converter=Constant,
-        traits=Trait.EXACT_SPECIALS,
-    ),
+    Operator(name="Constant", since=25, converter=Constant, traits=Trait.EXACT_SPECIALS),
 )

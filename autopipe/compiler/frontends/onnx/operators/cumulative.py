@@ -38,15 +38,6 @@ class CumProd(onnx_frontend.OnnxOpConverter):
 
 
 OPERATORS: Final = (
-    Operator(
-        name="CumProd",
-        since=26,
-        converter=CumProd,
-    ),
-    Operator(
-        name="CumSum",
-        since=14,
-        converter=onnx_frontend.CumSum,
-        traits=Trait.FOLDABLE,
-    ),
+    Operator(name="CumProd", since=26, converter=CumProd),
+    Operator(name="CumSum", since=14, converter=onnx_frontend.CumSum, traits=Trait.FOLDABLE),
 )

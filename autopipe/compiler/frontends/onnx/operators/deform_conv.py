@@ -90,10 +90,4 @@ def _make_sampler(attr: Attributes, window: list[int]) -> Callable[..., te.Tenso
     return sample
 
 
-OPERATORS: Final = (
-    Operator(
-        name="DeformConv",
-        since=22,
-        converter=DeformConv,
-    ),
-)
+OPERATORS: Final = (Operator(name="DeformConv", since=22, converter=DeformConv),)

@@ -59,10 +59,4 @@ def _is_even(order: tuple[int, ...]) -> bool:
     return sum(a > b for a, b in itertools.combinations(order, 2)) % 2 == 0
 
 
-OPERATORS: Final = (
-    Operator(
-        name="Det",
-        since=22,
-        converter=Det,
-    ),
-)
+OPERATORS: Final = (Operator(name="Det", since=22, converter=Det),)

@@ -53,10 +53,4 @@ def _all_kept(bb: BlockBuilder, data: Expr) -> Expr:
     return relax.Tuple([data, bb.normalize(relax.op.ones(data.ty.shape, "bool"))])
 
 
-OPERATORS: Final = (
-    Operator(
-        name="Dropout",
-        since=22,
-        converter=Dropout,
-    ),
-)
+OPERATORS: Final = (Operator(name="Dropout", since=22, converter=Dropout),)

@@ -67,21 +67,7 @@ def _compute_elu(bb: BlockBuilder, data: Expr, alpha: float, gamma: float) -> Ex
 
 
 OPERATORS: Final = (
-    Operator(
-        name="Celu",
-        since=28,
-        converter=Celu,
-    ),
-    Operator(
-        name="Elu",
-        since=22,
-        converter=Elu,
-        moments=rules.rectified,
-    ),
-    Operator(
-        name="Selu",
-        since=22,
-        converter=Selu,
-        moments=rules.rectified,
-    ),
+    Operator(name="Celu", since=28, converter=Celu),
+    Operator(name="Elu", since=22, converter=Elu, moments=rules.rectified),
+    Operator(name="Selu", since=22, converter=Selu, moments=rules.rectified),
 )

@@ -14,12 +14,7 @@ OPERATORS: Final = (
         traits=Trait.FOLDABLE,
         saturation_slope=1.13,
     ),
-    Operator(
-        name="Exp",
-        since=13,
-        converter=onnx_frontend.Exp,
-        traits=Trait.FOLDABLE,
-    ),
+    Operator(name="Exp", since=13, converter=onnx_frontend.Exp, traits=Trait.FOLDABLE),
     Operator(
         name="Log",
         since=13,

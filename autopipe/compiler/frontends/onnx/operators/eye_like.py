@@ -29,11 +29,4 @@ class EyeLike(onnx_frontend.EyeLike):
         return relax.op.eye(rows, columns, attr.get("k", 0), dtype)
 
 
-OPERATORS: Final = (
-    Operator(
-        name="EyeLike",
-        since=22,
-        converter=EyeLike,
-        traits=Trait.FOLDABLE,
-    ),
-)
+OPERATORS: Final = (Operator(name="EyeLike", since=22, converter=EyeLike, traits=Trait.FOLDABLE),)

@@ -9,27 +9,9 @@ from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
 
 OPERATORS: Final = (
     Operator(
-        name="BiasGelu",
-        domain=MICROSOFT,
-        inputs=("A", "B"),
-        converter=onnx_frontend.BiasGelu,
+        name="BiasGelu", domain=MICROSOFT, inputs=("A", "B"), converter=onnx_frontend.BiasGelu
     ),
-    Operator(
-        name="FastGelu",
-        domain=MICROSOFT,
-        inputs=("X",),
-        converter=onnx_frontend.FastGelu,
-    ),
-    Operator(
-        name="Gelu",
-        since=20,
-        converter=onnx_frontend.Gelu,
-        moments=rules.rectified,
-    ),
-    Operator(
-        name="Gelu",
-        domain=MICROSOFT,
-        inputs=("X",),
-        converter=onnx_frontend.Gelu,
-    ),
+    Operator(name="FastGelu", domain=MICROSOFT, inputs=("X",), converter=onnx_frontend.FastGelu),
+    Operator(name="Gelu", since=20, converter=onnx_frontend.Gelu, moments=rules.rectified),
+    Operator(name="Gelu", domain=MICROSOFT, inputs=("X",), converter=onnx_frontend.Gelu),
 )

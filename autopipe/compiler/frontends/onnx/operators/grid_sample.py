@@ -54,11 +54,7 @@ _GRID: Final = PlaceRule(_limit_places, list_but_last)
 
 
 OPERATORS: Final = (
-    Operator(
-        name="AffineGrid",
-        since=20,
-        converter=onnx_frontend.AffineGrid,
-    ),
+    Operator(name="AffineGrid", since=20, converter=onnx_frontend.AffineGrid),
     Operator(
         name="GridSample",
         since=22,

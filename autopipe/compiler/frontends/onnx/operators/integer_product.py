@@ -229,11 +229,7 @@ OPERATORS: Final = (
         check_sizes=partial(check_window, kernel=1),
         size_factor=divide_by_stride,
     ),
-    Operator(
-        name="MatMulInteger",
-        since=10,
-        converter=MatMulInteger,
-    ),
+    Operator(name="MatMulInteger", since=10, converter=MatMulInteger),
     Operator(
         name="QLinearConv",
         since=10,
@@ -243,9 +239,6 @@ OPERATORS: Final = (
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
-        name="QLinearMatMul",
-        since=21,
-        replaced_by="fuse_quantized",
-        traits=Trait.ROUNDS_TO_STEPS,
+        name="QLinearMatMul", since=21, replaced_by="fuse_quantized", traits=Trait.ROUNDS_TO_STEPS
     ),
 )

@@ -33,12 +33,7 @@ class IsInf(onnx_frontend.IsInf):
 
 
 OPERATORS: Final = (
-    Operator(
-        name="IsInf",
-        since=20,
-        converter=IsInf,
-        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
-    ),
+    Operator(name="IsInf", since=20, converter=IsInf, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS),
     Operator(
         name="IsNaN",
         since=20,

@@ -44,16 +44,8 @@ class LpNormalization(onnx_frontend.OnnxOpConverter):
 
 
 OPERATORS: Final = (
-    Operator(
-        name="LRN",
-        since=13,
-        converter=onnx_frontend.LocalResponseNormalization,
-    ),
-    Operator(
-        name="LpNormalization",
-        since=22,
-        converter=LpNormalization,
-    ),
+    Operator(name="LRN", since=13, converter=onnx_frontend.LocalResponseNormalization),
+    Operator(name="LpNormalization", since=22, converter=LpNormalization),
     Operator(
         name="MeanVarianceNormalization",
         since=13,

@@ -31,19 +31,7 @@ class OptionalHasElement(onnx_frontend.OptionalHasElement):
 
 
 OPERATORS: Final = (
-    Operator(
-        name="Optional",
-        since=28,
-        converter=onnx_frontend.Optional_,
-    ),
-    Operator(
-        name="OptionalGetElement",
-        since=28,
-        converter=onnx_frontend.OptionalGetElement,
-    ),
-    Operator(
-        name="OptionalHasElement",
-        since=28,
-        converter=OptionalHasElement,
-    ),
+    Operator(name="Optional", since=28, converter=onnx_frontend.Optional_),
+    Operator(name="OptionalGetElement", since=28, converter=onnx_frontend.OptionalGetElement),
+    Operator(name="OptionalHasElement", since=28, converter=OptionalHasElement),
 )

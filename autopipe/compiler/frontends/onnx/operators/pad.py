@@ -232,11 +232,7 @@ def _check_node(
 
 
 OPERATORS: Final = (
-    Operator(
-        name="CenterCropPad",
-        since=18,
-        body=write_onnx_body,
-    ),
+    Operator(name="CenterCropPad", since=18, body=write_onnx_body),
     Operator(
         name="Pad",
         since=25,

@@ -259,11 +259,7 @@ OPERATORS: Final = (
         moments=rules.averaged,
         traits=Trait.ENDS_IMAGE | Trait.KEEPS_ERROR,
     ),
-    Operator(
-        name="GlobalLpPool",
-        since=22,
-        converter=onnx_frontend.GlobalLpPool,
-    ),
+    Operator(name="GlobalLpPool", since=22, converter=onnx_frontend.GlobalLpPool),
     Operator(
         name="GlobalMaxPool",
         since=22,
@@ -293,9 +289,5 @@ OPERATORS: Final = (
         moments=rules.largest,
         traits=Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS | Trait.LOSES_NAN | Trait.COMPARES,
     ),
-    Operator(
-        name="MaxUnpool",
-        since=22,
-        converter=MaxUnpool,
-    ),
+    Operator(name="MaxUnpool", since=22, converter=MaxUnpool),
 )

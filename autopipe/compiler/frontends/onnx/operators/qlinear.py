@@ -1,5 +1,6 @@
 """Operators of onnxruntime on quantized tensors."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -97,88 +98,33 @@ def _end_scaled(body: BodyWriter, sums: str, scale: str, bias: str) -> None:
         body.end("Mul", product)
 
 
-OPERATORS: Final = (
-    Operator(
-        name="DynamicQuantizeMatMul",
-        domain=MICROSOFT,
-        inputs=("A", "B", "b_scale"),
-        body=partial(write_body, _write_dynamic_matmul),
+def _quantized(name: str, inputs: tuple[str, ...], write: Callable[..., None]) -> Operator:
+    return Operator(
+        name=name, domain=MICROSOFT, inputs=inputs, body=partial(write_body, write),
         traits=Trait.ROUNDS_TO_STEPS,
-    ),
+    )  # fmt: skip
+
+
+OPERATORS: Final = (
     Operator(
         name="MatMulIntegerToFloat",
         domain=MICROSOFT,
         inputs=("A", "B", "a_scale", "b_scale"),
         body=partial(write_body, _write_matmul_to_float),
     ),
-    Operator(
-        name="QGemm",
-        domain=MICROSOFT,
-        inputs=("A", "a_scale", "", "B", "b_scale"),
-        body=partial(write_body, _write_gemm),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearAdd",
-        domain=MICROSOFT,
-        inputs=_BINARY,
-        body=partial(write_body, partial(_write_binary, "Add")),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearAveragePool",
-        domain=MICROSOFT,
-        inputs=_UNARY,
-        body=partial(write_body, partial(_write_pool, "AveragePool", _WINDOW)),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearConcat",
-        domain=MICROSOFT,
-        inputs=("Y_scale", "", "X", "X_scale"),
-        body=partial(write_body, _write_concat),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearGlobalAveragePool",
-        domain=MICROSOFT,
-        inputs=_UNARY,
-        body=partial(write_body, partial(_write_pool, "GlobalAveragePool", ())),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearLeakyRelu",
-        domain=MICROSOFT,
-        inputs=_UNARY,
-        body=partial(write_body, partial(_write_unary, "LeakyRelu", ("alpha",))),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearMul",
-        domain=MICROSOFT,
-        inputs=_BINARY,
-        body=partial(write_body, partial(_write_binary, "Mul")),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearSigmoid",
-        domain=MICROSOFT,
-        inputs=_UNARY,
-        body=partial(write_body, partial(_write_unary, "Sigmoid", ())),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearSoftmax",
-        domain=MICROSOFT,
-        inputs=_UNARY,
-        body=partial(write_body, _write_softmax),
-        traits=Trait.ROUNDS_TO_STEPS,
-    ),
-    Operator(
-        name="QLinearWhere",
-        domain=MICROSOFT,
-        inputs=("condition", "X", "x_scale", "", "Y", "y_scale", "", "z_scale"),
-        body=partial(write_body, _write_where),
-        traits=Trait.ROUNDS_TO_STEPS,
+    _quantized("DynamicQuantizeMatMul", ("A", "B", "b_scale"), _write_dynamic_matmul),
+    _quantized("QGemm", ("A", "a_scale", "", "B", "b_scale"), _write_gemm),
+    _quantized("QLinearAdd", _BINARY, partial(_write_binary, "Add")),
+    _quantized("QLinearAveragePool", _UNARY, partial(_write_pool, "AveragePool", _WINDOW)),
+    _quantized("QLinearConcat", ("Y_scale", "", "X", "X_scale"), _write_concat),
+    _quantized("QLinearGlobalAveragePool", _UNARY, partial(_write_pool, "GlobalAveragePool", ())),
+    _quantized("QLinearLeakyRelu", _UNARY, partial(_write_unary, "LeakyRelu", ("alpha",))),
+    _quantized("QLinearMul", _BINARY, partial(_write_binary, "Mul")),
+    _quantized("QLinearSigmoid", _UNARY, partial(_write_unary, "Sigmoid", ())),
+    _quantized("QLinearSoftmax", _UNARY, _write_softmax),
+    _quantized(
+        "QLinearWhere",
+        ("condition", "X", "x_scale", "", "Y", "y_scale", "", "z_scale"),
+        _write_where,
     ),
 )

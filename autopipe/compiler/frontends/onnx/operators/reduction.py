@@ -179,87 +179,31 @@ def _log_of_sum(bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdim
     return result if keepdims else relax.op.squeeze(result, axes or list(range(data.ty.ndim)))
 
 
+def _reduction(name: str, since: int, traits: Trait, **fields: Any) -> Operator:  # noqa: ANN401
+    return Operator(
+        name=name, since=since, converter=_make_converter(name),
+        empty_result=KINDS[name].identity, traits=traits, **fields
+    )  # fmt: skip
+
+
+_EXTREME: Final = (
+    Trait.FOLDABLE | Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS | Trait.LOSES_NAN | Trait.COMPARES
+)
+
 OPERATORS: Final = (
-    Operator(
-        name="ReduceL1",
-        since=18,
-        converter=_make_converter("ReduceL1"),
-        empty_result=KINDS["ReduceL1"].identity,
-        traits=Trait.FOLDABLE,
-    ),
-    Operator(
-        name="ReduceL2",
-        since=18,
-        converter=_make_converter("ReduceL2"),
-        empty_result=KINDS["ReduceL2"].identity,
-        traits=Trait.FOLDABLE,
-    ),
-    Operator(
-        name="ReduceLogSum",
-        since=28,
-        converter=_make_converter("ReduceLogSum"),
-        empty_result=KINDS["ReduceLogSum"].identity,
-        traits=Trait.SINGULAR_AT_ZERO,
-    ),
-    Operator(
-        name="ReduceLogSumExp",
-        since=28,
-        converter=_make_converter("ReduceLogSumExp"),
-        empty_result=KINDS["ReduceLogSumExp"].identity,
-        traits=Trait.SINGULAR_AT_ZERO,
-    ),
-    Operator(
-        name="ReduceMax",
-        since=20,
-        converter=_make_converter("ReduceMax"),
-        empty_result=KINDS["ReduceMax"].identity,
-        moments=rules.largest,
-        traits=Trait.FOLDABLE
-        | Trait.COMPUTES_SIZES
-        | Trait.KEEPS_ERROR
-        | Trait.EXACT_SPECIALS
-        | Trait.LOSES_NAN
-        | Trait.COMPARES,
-    ),
-    Operator(
-        name="ReduceMean",
-        since=18,
-        converter=_make_converter("ReduceMean"),
-        empty_result=KINDS["ReduceMean"].identity,
-        moments=rules.averaged,
-        traits=Trait.FOLDABLE | Trait.KEEPS_ERROR,
-    ),
-    Operator(
-        name="ReduceMin",
-        since=20,
-        converter=_make_converter("ReduceMin"),
-        empty_result=KINDS["ReduceMin"].identity,
-        traits=Trait.FOLDABLE
-        | Trait.KEEPS_ERROR
-        | Trait.EXACT_SPECIALS
-        | Trait.LOSES_NAN
-        | Trait.COMPARES,
-    ),
-    Operator(
-        name="ReduceProd",
-        since=18,
-        converter=_make_converter("ReduceProd"),
+    _reduction("ReduceL1", 18, Trait.FOLDABLE),
+    _reduction("ReduceL2", 18, Trait.FOLDABLE),
+    _reduction("ReduceLogSum", 28, Trait.SINGULAR_AT_ZERO),
+    _reduction("ReduceLogSumExp", 28, Trait.SINGULAR_AT_ZERO),
+    _reduction("ReduceMax", 20, _EXTREME | Trait.COMPUTES_SIZES, moments=rules.largest),
+    _reduction("ReduceMean", 18, Trait.FOLDABLE | Trait.KEEPS_ERROR, moments=rules.averaged),
+    _reduction("ReduceMin", 20, _EXTREME),
+    _reduction(
+        "ReduceProd",
+        18,
+        Trait.FOLDABLE | Trait.COMPUTES_SIZES,
         compute_sizes=arithmetic.take_product,
-        empty_result=KINDS["ReduceProd"].identity,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
     ),
-    Operator(
-        name="ReduceSum",
-        since=13,
-        converter=_make_converter("ReduceSum"),
-        empty_result=KINDS["ReduceSum"].identity,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES,
-    ),
-    Operator(
-        name="ReduceSumSquare",
-        since=18,
-        converter=_make_converter("ReduceSumSquare"),
-        empty_result=KINDS["ReduceSumSquare"].identity,
-        traits=Trait.FOLDABLE,
-    ),
+    _reduction("ReduceSum", 13, Trait.FOLDABLE | Trait.COMPUTES_SIZES),
+    _reduction("ReduceSumSquare", 18, Trait.FOLDABLE),
 )

@@ -85,18 +85,8 @@ def _scale_negatives(bb: BlockBuilder, data: Expr, slope: Expr) -> Expr:
 
 
 OPERATORS: Final = (
-    Operator(
-        name="LeakyRelu",
-        since=16,
-        converter=LeakyRelu,
-        moments=rules.rectified,
-    ),
-    Operator(
-        name="PRelu",
-        since=16,
-        converter=PRelu,
-        moments=rules.rectified,
-    ),
+    Operator(name="LeakyRelu", since=16, converter=LeakyRelu, moments=rules.rectified),
+    Operator(name="PRelu", since=16, converter=PRelu, moments=rules.rectified),
     Operator(
         name="Relu",
         since=14,
@@ -104,15 +94,8 @@ OPERATORS: Final = (
         moments=rules.rectified,
         traits=Trait.FOLDABLE | Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS | Trait.COMPARES,
     ),
+    Operator(name="Shrink", since=9, converter=Shrink),
     Operator(
-        name="Shrink",
-        since=9,
-        converter=Shrink,
-    ),
-    Operator(
-        name="ThresholdedRelu",
-        since=22,
-        converter=ThresholdedRelu,
-        traits=Trait.EXACT_SPECIALS,
+        name="ThresholdedRelu", since=22, converter=ThresholdedRelu, traits=Trait.EXACT_SPECIALS
     ),
 )

@@ -86,15 +86,6 @@ _REGIONS: Final = PlaceRule(_limit_places, _list_regions)
 
 
 OPERATORS: Final = (
-    Operator(
-        name="MaxRoiPool",
-        since=22,
-        converter=onnx_frontend.MaxRoiPool,
-    ),
-    Operator(
-        name="RoiAlign",
-        since=22,
-        places=_REGIONS,
-        converter=RoiAlign,
-    ),
+    Operator(name="MaxRoiPool", since=22, converter=onnx_frontend.MaxRoiPool),
+    Operator(name="RoiAlign", since=22, places=_REGIONS, converter=RoiAlign),
 )

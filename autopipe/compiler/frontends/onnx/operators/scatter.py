@@ -286,9 +286,5 @@ OPERATORS: Final = (
         ),
         traits=Trait.FOLDABLE,
     ),
-    Operator(
-        name="TensorScatter",
-        since=24,
-        converter=TensorScatter,
-    ),
+    Operator(name="TensorScatter", since=24, converter=TensorScatter),
 )

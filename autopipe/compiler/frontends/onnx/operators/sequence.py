@@ -32,48 +32,13 @@ class SplitToSequence(onnx_frontend.SplitToSequence):
 
 
 OPERATORS: Final = (
-    Operator(
-        name="ConcatFromSequence",
-        since=11,
-        converter=onnx_frontend.ConcatFromSequence,
-    ),
-    Operator(
-        name="SequenceAt",
-        since=11,
-        converter=onnx_frontend.SequenceAt,
-    ),
-    Operator(
-        name="SequenceConstruct",
-        since=11,
-        converter=onnx_frontend.SequenceConstruct,
-    ),
-    Operator(
-        name="SequenceEmpty",
-        since=11,
-        converter=onnx_frontend.SequenceEmpty,
-    ),
-    Operator(
-        name="SequenceErase",
-        since=11,
-        converter=onnx_frontend.SequenceErase,
-    ),
-    Operator(
-        name="SequenceInsert",
-        since=11,
-        converter=onnx_frontend.SequenceInsert,
-    ),
-    Operator(
-        name="SequenceLength",
-        since=11,
-        converter=onnx_frontend.SequenceLength,
-    ),
-    Operator(
-        name="SequenceMap",
-        refusal="of sequences whose lengths are not known",
-    ),
-    Operator(
-        name="SplitToSequence",
-        since=24,
-        converter=SplitToSequence,
-    ),
+    Operator(name="ConcatFromSequence", since=11, converter=onnx_frontend.ConcatFromSequence),
+    Operator(name="SequenceAt", since=11, converter=onnx_frontend.SequenceAt),
+    Operator(name="SequenceConstruct", since=11, converter=onnx_frontend.SequenceConstruct),
+    Operator(name="SequenceEmpty", since=11, converter=onnx_frontend.SequenceEmpty),
+    Operator(name="SequenceErase", since=11, converter=onnx_frontend.SequenceErase),
+    Operator(name="SequenceInsert", since=11, converter=onnx_frontend.SequenceInsert),
+    Operator(name="SequenceLength", since=11, converter=onnx_frontend.SequenceLength),
+    Operator(name="SequenceMap", refusal="of sequences whose lengths are not known"),
+    Operator(name="SplitToSequence", since=24, converter=SplitToSequence),
 )

@@ -43,10 +43,7 @@ OPERATORS: Final = (
         traits=Trait.EXACT_SPECIALS,
     ),
     Operator(
-        name="HardSwish",
-        since=22,
-        converter=onnx_frontend.HardSwish,
-        moments=rules.rectified,
+        name="HardSwish", since=22, converter=onnx_frontend.HardSwish, moments=rules.rectified
     ),
     Operator(
         name="Sigmoid",
@@ -56,14 +53,6 @@ OPERATORS: Final = (
         traits=Trait.FOLDABLE,
         saturation_slope=0.25,
     ),
-    Operator(
-        name="SwiGLU",
-        since=28,
-        body=write_onnx_body,
-    ),
-    Operator(
-        name="Swish",
-        since=24,
-        body=write_onnx_body,
-    ),
+    Operator(name="SwiGLU", since=28, body=write_onnx_body),
+    Operator(name="Swish", since=24, body=write_onnx_body),
 )

@@ -30,10 +30,5 @@ class Sign(onnx_frontend.Sign):
 
 
 OPERATORS: Final = (
-    Operator(
-        name="Sign",
-        since=13,
-        converter=Sign,
-        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
-    ),
+    Operator(name="Sign", since=13, converter=Sign, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS),
 )

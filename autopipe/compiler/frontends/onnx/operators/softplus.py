@@ -66,22 +66,7 @@ def _log_of_one_and(bb: BlockBuilder, data: Expr) -> Expr:
 
 
 OPERATORS: Final = (
-    Operator(
-        name="Mish",
-        since=22,
-        converter=Mish,
-        moments=rules.rectified,
-    ),
-    Operator(
-        name="Softplus",
-        since=22,
-        converter=Softplus,
-        moments=rules.rectified,
-    ),
-    Operator(
-        name="Softsign",
-        since=22,
-        converter=onnx_frontend.Softsign,
-        saturation_slope=1.0,
-    ),
+    Operator(name="Mish", since=22, converter=Mish, moments=rules.rectified),
+    Operator(name="Softplus", since=22, converter=Softplus, moments=rules.rectified),
+    Operator(name="Softsign", since=22, converter=onnx_frontend.Softsign, saturation_slope=1.0),
 )

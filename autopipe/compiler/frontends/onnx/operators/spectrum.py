@@ -182,35 +182,10 @@ def _read_attributes(node: NodeProto) -> dict[str, Any]:
 
 
 OPERATORS: Final = (
-    Operator(
-        name="BlackmanWindow",
-        since=17,
-        body=write_onnx_body,
-    ),
-    Operator(
-        name="DFT",
-        since=20,
-        body=_write_dft,
-    ),
-    Operator(
-        name="HammingWindow",
-        since=17,
-        body=write_onnx_body,
-    ),
-    Operator(
-        name="HannWindow",
-        since=17,
-        body=write_onnx_body,
-    ),
-    Operator(
-        name="MelWeightMatrix",
-        since=17,
-        body=_write_mel_weights,
-    ),
-    Operator(
-        name="STFT",
-        since=17,
-        body=_write_stft,
-        traits=Trait.NEEDS_DEFAULTS,
-    ),
+    Operator(name="BlackmanWindow", since=17, body=write_onnx_body),
+    Operator(name="DFT", since=20, body=_write_dft),
+    Operator(name="HammingWindow", since=17, body=write_onnx_body),
+    Operator(name="HannWindow", since=17, body=write_onnx_body),
+    Operator(name="MelWeightMatrix", since=17, body=_write_mel_weights),
+    Operator(name="STFT", since=17, body=_write_stft, traits=Trait.NEEDS_DEFAULTS),
 )

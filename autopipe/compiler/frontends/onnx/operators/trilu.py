@@ -36,11 +36,4 @@ class Trilu(onnx_frontend.Trilu):
         return super()._impl_v14(bb, [data, diagonal], attr, params)
 
 
-OPERATORS: Final = (
-    Operator(
-        name="Trilu",
-        since=14,
-        converter=Trilu,
-        traits=Trait.FOLDABLE,
-    ),
-)
+OPERATORS: Final = (Operator(name="Trilu", since=14, converter=Trilu, traits=Trait.FOLDABLE),)

@@ -42,10 +42,7 @@ OPERATORS: Final = (
         | Trait.COMPARES,
     ),
     Operator(
-        name="Mean",
-        since=13,
-        converter=_apply_pairwise(onnx_frontend.Mean),
-        traits=Trait.FOLDABLE,
+        name="Mean", since=13, converter=_apply_pairwise(onnx_frontend.Mean), traits=Trait.FOLDABLE
     ),
     Operator(
         name="Min",
