@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import compute_builds as builds
 import computes_page as page
-import roof
 from compute_builds import Row
 from compute_cases import Case, every_case
 from in_parts import asked, parser
@@ -149,11 +148,11 @@ def _roof(folder: Path, row: Row) -> float:
     from autopipe.api.scheduled import task_alone
     from autopipe.compiler.module_io import load_module
     from autopipe.schedules.conditions import Conditions
+    from autopipe.schedules.roofline import lower_bound_ns
 
     task = task_alone(load_module(folder / f"{builds.stem(row)}.json"))
     hardware = Conditions.of(target(), fast_algorithms=True).hardware
-    bits = max(int("".join(filter(str.isdigit, one.dtype)) or 8) for one in task.outputs)
-    return roof.seconds(task.flops, task.bytes, bits, hardware, roof.clock())
+    return 1e-9 * lower_bound_ns(task, hardware)
 
 
 def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN401

@@ -42,9 +42,9 @@ page, worst first.
   C complex reduction, O opaque.
 - *Times faster* is against the loops. Each schedule is compared with them on random inputs and on
   edge cases.
-- *At most* is how many times faster than the loops anything could be here: the roofline of
-  `benchmarks/roof.py`, from operations, bytes, caches and clock, on one thread or on all,
-  whichever is less. It knows nothing of elementary functions, which take many operations.
+- *At most* is how many times faster than the loops anything could be here: a roofline, from
+  operations, bytes, caches and clock. It knows nothing of elementary functions, which take many
+  operations.
 """
 
 _LETTERS: Final = {

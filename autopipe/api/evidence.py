@@ -39,27 +39,24 @@ class Evidence:
             return
         tasks = read_tasks(artifacts["tasks"].path)
         winners = _winners(artifacts)
-        elsewhere = TuningReport.read(artifacts[_TUNE].path).device
-        proven = self._proven(winners, elsewhere)
+        proven = self._proven(winners, TuningReport.read(artifacts[_TUNE].path))
         proven_shares = shares(tasks, proven)
         claimed = len(winners.keys() - proven.keys())
         self.emit(Tuned(stage=stage, claimed=claimed, **proven_shares.named()))
         self._require(proven_shares.named(), claimed)
 
-    def _proven(
-        self, winners: Mapping[str, BestRecord], elsewhere: Mapping[str, object] | None
-    ) -> dict[str, Proof]:
-        """Return what this store has measured of schedules, or had measured `elsewhere`.
+    def _proven(self, winners: Mapping[str, BestRecord], report: TuningReport) -> dict[str, Proof]:
+        """Return what this store measured of schedules, here or on the report's device.
 
         By workload.
         """
         records = self.root / "records" / "records.sqlite"
         try:
             facts = self.environment.facts({Facet.TARGET, Facet.TVM, Facet.DEVICE})
-            device = elsewhere or facts[Facet.DEVICE]
+            device = report.device or facts[Facet.DEVICE]
             platform = Platform.of(facts[Facet.TARGET], facts[Facet.TVM], device)
             with RecordStore.view(records) as store:
-                return proofs(store, platform, winners)
+                return proofs(store, platform, winners, report)
         except StoreError:
             if records.exists():
                 raise

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import tvm
 from tvm.ir.instrument import pass_instrument
 
+from autopipe.artifacts.pass_time import PassTime
 from autopipe.errors import StoreError
 
 _LISTS: Final = frozenset({"sequential", "_pipeline"})
@@ -25,21 +26,12 @@ _current: ContextVar["PassObserver | None"] = ContextVar("observer", default=Non
 
 
 @dataclass(slots=True)
-class MeasuredPass:
-    """How often a pass ran, and for how long."""
-
-    name: str
-    runs: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
 class PassObserver:
     """Times of passes in the order of their first run, and where modules are written."""
 
     folder: Path | None = None
     """A file for each pass that changes the module; None writes none."""
-    times: dict[str, MeasuredPass] = field(default_factory=dict)
+    times: dict[str, PassTime] = field(default_factory=dict)
     _running: list[tuple[str, float]] = field(default_factory=list)
     _last: str = ""
     _files: int = 0
@@ -57,15 +49,14 @@ class PassObserver:
         _, begun = self._running.pop()
         if name in _LISTS or self._inside():
             return
-        self.add(name, 1, end - begun)
+        self.add(PassTime(name, 1, end - begun))
         if self.folder is not None and (printed := text()) != self._last:
             self._write(name, printed)
 
-    def add(self, name: str, runs: int, seconds: float) -> None:
+    def add(self, time: PassTime) -> None:
         """Add the time of one or several runs of a pass."""
-        time = self.times.setdefault(name, MeasuredPass(name))
-        time.runs += runs
-        time.seconds += seconds
+        _, runs, seconds = self.times.get(time.name, (time.name, 0, 0.0))
+        self.times[time.name] = PassTime(time.name, runs + time.runs, seconds + time.seconds)
 
     def check_written(self) -> None:
         """Raise StoreError if a module could not be written."""
@@ -131,22 +122,22 @@ def observe_pass(name: str, text: Callable[[], str]) -> Iterator[None]:
     observer.end(name, text)
 
 
-def measured_passes() -> list[tuple[str, int, float]]:
-    """Return name, runs and seconds of each pass that was observed, as values for JSON.
+def measured_passes() -> list[PassTime]:
+    """Return the time of each pass that was observed.
 
     Raises StoreError if a module could not be written.
     """
     if (observer := _current.get()) is None:
         return []
     observer.check_written()
-    return [(one.name, one.runs, one.seconds) for one in observer.times.values()]
+    return list(observer.times.values())
 
 
-def add_measured_passes(measured: Iterable[tuple[str, int, float]]) -> None:
-    """Add what `measured_passes` returned in another process to the current observer."""
+def add_measured_passes(measured: Iterable[Iterable[Any]]) -> None:
+    """Add what `measured_passes` returned in another process, by JSON, to the current observer."""
     if (observer := _current.get()) is not None:
-        for name, runs, seconds in measured:
-            observer.add(name, runs, seconds)
+        for time in measured:
+            observer.add(PassTime(*time))
 
 
 def pass_context(config: Mapping[str, object] | None = None) -> tvm.transform.PassContext:

@@ -34,8 +34,9 @@ class Gates(Frozen, frozen=True):
     """Conditions that end the run with exit code 1 when they are not met."""
 
     searched_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Least share of the kept tasks' time in tasks where an engine searched, not only timed what
-    needs no search. What a lock or a remote says counts for none of the shares."""
+    """Least share of the kept tasks' time in tasks where an engine searched, or where the bound of
+    the machine leaves too little to gain (`tuning.judge`). What a lock or a remote says counts for
+    none of the shares."""
     measured_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Least share of that time in tasks whose schedule this store has measured on this machine."""
     steady_share: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -48,6 +48,8 @@ class ConnectedRun:
     label: str
     tell: Tell
     queue: "deque[SharedOrder]" = field(default_factory=deque)
+    open: dict[int, SharedOrder] = field(default_factory=dict)
+    """Orders that it waits for, by its number."""
     rejected: set[str] = field(default_factory=set)
     """Names of workers whose answers this run rejects."""
 
@@ -151,22 +153,32 @@ class Exchange:
     def depart(self, run: ConnectedRun) -> None:
         """Give up what a run has ordered."""
         self.runs.remove(run)
-        self._disown(lambda owner, _: owner is run)
+        self.cancel(run, list(run.open))
 
     def submit(self, run: ConnectedRun, number: int, order: SharedOrder) -> None:
-        """Queue an order of a run; one that has failed comes first, and is done for it alone."""
+        """Queue an order of a run; one that has failed comes first, and is done for it alone.
+
+        Raises ValueError for a number that the run already waits for.
+        """
+        if number in run.open:
+            raise ValueError(f"order {number} was submitted twice")
         if order.failed:
             run.queue.appendleft(order)
         else:
             order = self._shared.setdefault(order.key, order)
             run.queue.append(order)
         order.owners.append((run, number))
+        run.open[number] = order
         self.hand_out()
 
     def cancel(self, run: ConnectedRun, numbers: Iterable[int]) -> None:
-        """Give up orders of a run."""
-        gone = set(numbers)
-        self._disown(lambda owner, number: owner is run and number in gone)
+        """Give up orders of a run; one that is not begun and that no run wants is forgotten."""
+        for number in numbers:
+            order = run.open.pop(number, None)
+            if order is not None:
+                order.owners.remove((run, number))
+                if order.is_waiting and not order.owners:
+                    self._forget(order)
 
     def reject(self, run: ConnectedRun, name: str) -> None:
         """Give a worker no more orders of a run."""
@@ -209,8 +221,7 @@ class Exchange:
         return None
 
     def _answer(self, order: SharedOrder, worker: ConnectedWorker, text: str) -> None:
-        self._forget(order)
-        for run, number in order.owners:
+        for run, number in self._close(order):
             run.tell({"answer": number, "text": text, "by": worker.name, "failed": order.failed})
 
     def _fail(self, order: SharedOrder, why: str) -> None:
@@ -221,22 +232,19 @@ class Exchange:
             for run in {id(run): run for run, _ in order.owners}.values():
                 run.queue.appendleft(order)
             return
+        for run, number in self._close(order):
+            run.tell({"answer": number, "error": why})
+
+    def _close(self, order: SharedOrder) -> "list[tuple[ConnectedRun, int]]":
+        """Forget an order that is done; return the runs that waited for it."""
         self._forget(order)
         for run, number in order.owners:
-            run.tell({"answer": number, "error": why})
+            del run.open[number]
+        return order.owners
 
     def _forget(self, order: SharedOrder) -> None:
         if self._shared.get(order.key) is order:
             del self._shared[order.key]
-
-    def _disown(self, is_gone: "Callable[[ConnectedRun, int], bool]") -> None:
-        """Take owners from their orders; without any, one that is not begun is forgotten."""
-        held = (order for worker in self.workers.values() for order in worker.hands.values())
-        queued = (order for run in self.runs for order in run.queue)
-        for order in [*held, *queued, *self._shared.values()]:
-            order.owners = [owner for owner in order.owners if not is_gone(*owner)]
-            if order.is_waiting and not order.owners:
-                self._forget(order)
 
     def _announce(self) -> None:
         """Tell all runs who is there."""

@@ -23,7 +23,7 @@ from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.target.target import tvm_target
 from autopipe.compiler.tvm_probe import Emit, examine
 from autopipe.config.target import Target
-from autopipe.environment.caches import SYSTEM_FOLDER, read_line, read_sizes
+from autopipe.environment.caches import read_line, read_sizes
 from autopipe.environment.environment import resolve
 from autopipe.measure import machine_kernels as kernels
 from autopipe.measure.machine_numbers import (
@@ -77,11 +77,6 @@ def measure(argument: Mapping[str, Any], _emit: Emit) -> dict[str, Any]:
         "features": list(map(str, codegen.llvm_get_cpu_features(target))),
         "numbers": [number.fields() for number in bench.numbers()],
     }
-
-
-def measure_frequency(target: tvm.target.Target) -> float:
-    """Return the cycles of a nanosecond of a core of this machine."""
-    return _Bench(target, 1, SYSTEM_FOLDER).frequency_ghz()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from autopipe.artifacts.headroom import TaskHeadroom
+from autopipe.artifacts.pass_time import PassTime
 
 
 class _Event(BaseModel, frozen=True, extra="forbid", defer_build=True):
@@ -140,15 +141,6 @@ class Logged(_Event, frozen=True):
     source: str
     """The module of autopipe that logged it."""
     message: str
-
-
-class PassTime(BaseModel, frozen=True, extra="forbid", defer_build=True):
-    """How long a pass of the compiler took."""
-
-    name: str
-    runs: int
-    seconds: float
-    """Of all runs together."""
 
 
 class PassTimes(_Event, frozen=True):

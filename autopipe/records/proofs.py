@@ -5,12 +5,12 @@ from dataclasses import astuple
 from statistics import median
 from typing import Final
 
-from autopipe.artifacts.tuning import BestRecord, TunedTask
+from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport
 from autopipe.records.connection import guard
 from autopipe.records.record import Platform, agree
 from autopipe.records.session import RUN_OFF
 from autopipe.records.store import RecordDetails, RecordStore
-from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, shares
+from autopipe.tasks.shares import TOO_LITTLE, WITHOUT_SEARCH, Proof, is_searched, shares
 from autopipe.tasks.task import Task
 
 _HERE: Final = "hash = ? AND records.here AND target = ? AND versions = ? AND device = ?"
@@ -22,16 +22,25 @@ _SEARCHED: Final = (
     f" WHERE {_HERE} AND engine NOT IN ({', '.join('?' * len(WITHOUT_SEARCH))}) LIMIT 1"
 )
 
+_SESSION: Final = "SELECT 1 FROM records WHERE here AND session IN (?, ?) LIMIT 1"
+
 
 def proofs(
-    store: RecordStore, platform: Platform, winners: Mapping[str, BestRecord]
+    store: RecordStore,
+    platform: Platform,
+    winners: Mapping[str, BestRecord],
+    report: TuningReport,
 ) -> dict[str, Proof]:
     """Return what was measured here of these records, by workload; others are left out.
+
+    Tasks that the report of *tune* states to be at their bound count as searched where its session
+    measured here.
 
     The very times of a record count where they were measured here; otherwise the last run-off of
     its schedule, or else its fastest trial. Raises StoreError.
     """
     proven: dict[str, Proof] = {}
+    at_bound = _list_at_bound(store, report)
     for workload, record in winners.items():
         place = astuple(platform.on(record.device).timed_by(record.clock))
         made = (record.engine, record.implementation, record.schedule)
@@ -39,11 +48,23 @@ def proofs(
         timed = [row for row in own if row.wrong is None and row.rank < (True,)]
         if timed:
             best = _counted(timed, record.seconds)
-            with guard(store.path):
-                query = store.connection.execute(_SEARCHED, (workload, *place, *WITHOUT_SEARCH))
-                searched = query.fetchone() is not None
+            searched = workload in at_bound or _finds(
+                store, _SEARCHED, (workload, *place, *WITHOUT_SEARCH)
+            )
             proven[workload] = Proof(best.record.median, searched, not best.record.unsteady)
     return proven
+
+
+def _list_at_bound(store: RecordStore, report: TuningReport) -> frozenset[str]:
+    """List the workloads that this store's own session found too near their bound to search."""
+    if not _finds(store, _SESSION, (report.session, f"{report.session}{RUN_OFF}")):
+        return frozenset()
+    return frozenset(task.workload for task in report.tasks if task.stopped == TOO_LITTLE)
+
+
+def _finds(store: RecordStore, query: str, values: Sequence[str]) -> bool:
+    with guard(store.path):
+        return store.connection.execute(query, values).fetchone() is not None
 
 
 def _counted(timed: Sequence[RecordDetails], seconds: tuple[float, ...]) -> RecordDetails:
@@ -62,5 +83,6 @@ def claimed(
     for workload, times in seconds.items():
         contenders = tuned[workload].contenders if workload in tuned else ()
         engines = {contender.engine for contender in contenders if contender.trials}
-        said[workload] = Proof(median(times), not engines <= set(WITHOUT_SEARCH), agree(times))
+        stopped = tuned[workload].stopped if workload in tuned else None
+        said[workload] = Proof(median(times), is_searched(engines, stopped), agree(times))
     return shares(tasks, said).named()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autopipe.pipeline.counted import Watch
-from autopipe.pipeline.events import PassTime, PassTimes
+from autopipe.pipeline.events import PassTimes
 from autopipe.pipeline.stage import Context
 
 
@@ -27,8 +27,4 @@ def show_passes(ctx: Context, stage: str) -> Iterator[None]:
     with counting, observe_passes(None if folder is None else folder / stage) as observer:
         yield
     if ctx.diagnostics.pass_times:
-        times = tuple(
-            PassTime(name=one.name, runs=one.runs, seconds=one.seconds)
-            for one in observer.times.values()
-        )
-        ctx.emit(PassTimes(stage=stage, passes=times))
+        ctx.emit(PassTimes(stage=stage, passes=tuple(observer.times.values())))

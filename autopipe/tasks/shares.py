@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 WITHOUT_SEARCH: Final = ("static", "default", "serial", "loops", "parallel_loops", "none")
 """Engines that propose one schedule and search for none."""
 
+TOO_LITTLE: Final = "too little to gain"
+"""Why a task is not searched whose first schedule comes so near the bound of the machine."""
 
 _EXACT: Final = 1e-9
 """What a percentage may lack for its share being a binary fraction."""
@@ -23,9 +25,17 @@ class Proof:
     seconds: float
     """Measured time of one call."""
     searched: bool
-    """Whether an engine searched for schedules of the task."""
+    """Whether an engine searched for schedules of the task, or its bound left nothing to find."""
     steady: bool
     """Whether the repeats of the time agree."""
+
+
+def is_searched(engines: Iterable[str], stopped: str | None) -> bool:
+    """Tell whether a task was searched by one of the engines, or was stopped by its bound before.
+
+    A search of what is that near its bound would find nothing, so that it is not missing.
+    """
+    return stopped == TOO_LITTLE or not set(engines) <= set(WITHOUT_SEARCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class Shares:
     """Parts of the time of all kept tasks."""
 
     searched: float
-    """In tasks where an engine searched, and who won was measured."""
+    """In tasks that `is_searched` holds for, and whose winner was measured."""
     measured: float
     """In tasks that are built with a schedule that was measured."""
     steady: float

@@ -21,7 +21,7 @@ from autopipe.errors import StageError
 from autopipe.records.session import RUN_OFF
 from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
-from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, Shares
+from autopipe.tasks.shares import Proof, Shares, is_searched
 from autopipe.tasks.shares import shares as shares_of
 from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.finals.compare import Decided
@@ -134,7 +134,7 @@ class Results:
             winner = self._winners[state.task.workload]
             if winner is not None:
                 engines = {row.record.engine for row in self._journal.rows(state)}
-                searched = not engines <= set(WITHOUT_SEARCH)
+                searched = is_searched(engines, state.stopped)
                 proof = Proof(winner.median, searched, not winner.is_unsteady)
                 proofs[state.task.workload] = proof
         return shares_of((state.task for state in self._states), proofs)

@@ -113,6 +113,25 @@ def test_what_a_run_gave_up_is_not_done_but_for_others(peers):
     assert peers.exchange._shared == {}
 
 
+def test_nothing_is_open_once_it_is_answered_failed_or_given_up(peers):
+    run, worker = peers.run("run"), peers.worker("a")
+    for number in range(3):
+        peers.submit(run, number)
+    answer(peers, worker)
+    peers.exchange.dismiss(worker)
+    for name in "bc":
+        peers.exchange.dismiss(peers.worker(name))
+    peers.exchange.cancel(run, [2, 7])
+    assert run.open == peers.exchange._shared == {}
+
+
+def test_a_number_that_is_open_is_no_number_for_another_order(peers):
+    run = peers.run("run")
+    peers.submit(run, 1)
+    with pytest.raises(ValueError, match="submitted twice"):
+        peers.submit(run, 1, "other")
+
+
 @pytest.mark.fault("O4")
 def test_a_worker_that_a_run_rejects_gets_orders_of_other_runs_only(peers):
     one, other = peers.run("one"), peers.run("other")

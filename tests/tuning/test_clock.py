@@ -1,6 +1,6 @@
 """Which caches a trial finds, and that times of two clocks are never compared."""
 
-from autopipe.artifacts.tuning import BestRecord
+from autopipe.artifacts.tuning import BestRecord, TuningResult
 from autopipe.measure.caches import LARGEST
 from autopipe.measure.measurement import Measurement, Surroundings
 from autopipe.records.proofs import proofs
@@ -63,8 +63,10 @@ def test_times_of_another_clock_are_those_of_another_platform(tmp_path):
             assert journal.winner(timed) is None
             journal.write(timed, proposal, Measurement((1e-3,) if clock else (1e-2,)))
             assert len(journal.rows(timed)) == 1
+        report = TuningResult.untuned().report
         proven = {
-            clock: proofs(store, HERE, {timed.task.workload: record(clock)}) for clock in clocks
+            clock: proofs(store, HERE, {timed.task.workload: record(clock)}, report)
+            for clock in clocks
         }
     assert [proof and proof[timed.task.workload].seconds for proof in proven.values()] == [
         1e-2, 1e-3, {},

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from autopipe.artifacts.tuning import BestRecord
+from autopipe.artifacts.tuning import BestRecord, TuningResult
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.counted import Watch
@@ -220,7 +220,8 @@ def test_unsteady_winners_are_timed_again_once(journal, busy, spread, asked):
     assert won.is_unsteady == (spread > 1.5)
     (row,) = [row.record for row in journal.rows(each) if row.id == won.row]
     best = BestRecord.model_construct(**asdict(row), trials=1)  # its schedule is but a name
-    (proof,) = proofs(journal.store, journal.platform, {row.workload: best}).values()
+    report = TuningResult.untuned().report
+    (proof,) = proofs(journal.store, journal.platform, {row.workload: best}, report).values()
     assert (proof.seconds, proof.steady) == (won.median, not won.is_unsteady)
     assert len(machine.asked) == asked
 

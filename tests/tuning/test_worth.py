@@ -18,8 +18,9 @@ from autopipe.schedules.engines.autotvm import AutoTVM
 from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.op_info import OpInfo
+from autopipe.tasks.shares import TOO_LITTLE
 from autopipe.tuning.search.searcher import Searcher, key
-from autopipe.tuning.search.worth import NEAR, TOO_LITTLE, NotWorth, SearchWorth, demand, size
+from autopipe.tuning.search.worth import NEAR, NotWorth, SearchWorth, demand, size
 from autopipe.tuning.task_state import TaskState
 from tests.schedules.tasks import CONDITIONS
 from tests.tuning.states import ANSOR, state

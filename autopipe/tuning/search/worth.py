@@ -12,9 +12,9 @@ from autopipe.compiler.tasks import label_of
 from autopipe.config.tasks import Judge
 from autopipe.errors import StageError
 from autopipe.schedules.engines.engine import Search
+from autopipe.tasks.shares import TOO_LITTLE
 from autopipe.tuning.task_state import TaskState
 
-TOO_LITTLE: Final = "too little to gain"
 NEAR: Final = "near the bound"
 """Why a task gets no trials, or no more."""
 
