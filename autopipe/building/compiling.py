@@ -64,8 +64,8 @@ def compile_model(source: BuildSource, choices: Choices, failures: Failures) -> 
     """Write the library of each module, with schedules that compile and are not wrong.
 
     A task whose schedule fails takes the next of its chain. Raises StageError if nothing is left
-    of one, if the whole fails twice although no task does alone, and for what can not be built or
-    linked; SetupError without the compiler for a GPU.
+    of one, if the whole fails twice although no task does alone, and for what can not be packed,
+    built or linked; SetupError without the compiler for a GPU.
     """
     innocent = False
     while _hopeless(choices, failures):
@@ -103,13 +103,28 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
         compiler.tell("compile")
         packer.tell(packing)
         done = _result(compiler.answer())
-        packed = _result(packer.answer())
+        packed = _packed(packer, packing)
     add_measured_passes(done["passes"])
     functions = {
         label: tuple(map(KernelFunction.model_validate, made))
         for label, made in done["functions"].items()
     }
     return CompiledModel(functions, packed)
+
+
+def _packed(packer: Child, packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+    """Return what a child that packs weights answers, which may fail once.
+
+    Raises StageError: no schedule is to blame that the compiler took.
+    """
+    try:
+        answer = packer.answer()
+    except Failed:
+        try:
+            answer = packer.ask(packing)
+        except Failed as error:
+            raise StageError(f"packing the weights failed twice: {error}\n{error.log}") from error
+    return _result(answer)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ from autopipe.pipeline.stage import Context
 from autopipe.processes import contained
 from autopipe.processes.contained import Child
 from autopipe.safety.reproduce import again
+from autopipe.stages import build
 from autopipe.stages.build import BuildStage
 from autopipe.stages.tune import TuneStage
 from autopipe.stages.verify import VerifyStage
@@ -252,6 +253,31 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
     assert {task["engine"] for task in tasks} == {"default"}
     hows = {row["how"] for task in tasks for row in task["failures"]}
     assert hows == {"no answer within 4 s" if way == "hang" else "out of memory"}
+
+
+@pytest.mark.fault("D10")
+@pytest.mark.parametrize("times", [1, 2])
+def test_packing_that_crashes_is_tried_twice(stages, tmp_path, monkeypatch, times):
+    """Each attempt is a process of its own, which leaves a file."""
+    packed = build._pack
+
+    def crash(*given):
+        for place in range(times):
+            if not (tmp_path / f"crash{place}").exists():
+                (tmp_path / f"crash{place}").touch()
+                saboteur.WAYS["crash"]()
+        return packed(*given)
+
+    monkeypatch.setattr(build, "_pack", crash)
+    if times == 1:
+        stages(BuildStage)
+        verify(stages)
+        return
+    with pytest.raises(
+        StageError, match=f"^packing the weights failed twice: {saboteur.ENDS['crash']}"
+    ):
+        stages(BuildStage)
+    assert not (tmp_path / "records" / "failed").exists()  # no task is to blame
 
 
 @pytest.mark.fault("D11")
