@@ -153,8 +153,8 @@ def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...
     Patterns that match no task are told each time, whether or not the stage was cached.
     """
     from autopipe.pipeline.executor import Executor
+    from autopipe.tasks.filters.unmatched import idle_rules, unmatched
     from autopipe.tasks.task import read_tasks
-    from autopipe.tasks.unmatched import idle_rules, unmatched
 
     told: set[str] = set()
 

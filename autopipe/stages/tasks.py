@@ -50,7 +50,7 @@ class TasksStage(Stage, frozen=True):
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.roofline import with_shares
         from autopipe.tasks.filters import apply_filters, nothing_left
-        from autopipe.tasks.unmatched import unmatched
+        from autopipe.tasks.filters.unmatched import unmatched
 
         with count_with(Watch(self.name, ctx.emit).count):
             extracted, workloads = extract_tasks(module_io.load_lowered(ctx.inputs["lower"]))

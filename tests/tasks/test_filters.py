@@ -2,10 +2,10 @@ import pytest
 
 from autopipe.config.tasks import Heuristics, Tasks
 from autopipe.tasks.filters import FILTERS, apply_filters, nothing_left, tally
+from autopipe.tasks.filters.unmatched import unmatched
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
-from autopipe.tasks.unmatched import unmatched
 from tests.support.table import each_row
 
 CONV = OpInfo(kind="out_elementwise_fusable", ops=(Op(name="nn.conv2d", attributes={"groups": 1}),))
