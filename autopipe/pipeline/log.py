@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from autopipe.store import files
@@ -45,12 +44,7 @@ class Log:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with files.guard(self.path), self._file:
             left_out = self._written - _LIMIT - len(self._tail)
             if left_out > 0:

@@ -125,32 +125,22 @@ class Pace:
         The first round is not counted: storage is made, and threads begin. What is kept is for
         the `fewest` rounds, too. Raises TooLate where the time is too short for these.
         """
+        rounds: list[Sequence[_Answer]] = []
+        needed = 0.0
         try:
-            return self._rounds(ask, places, part, fewest, most)
+            with self._limits.taken():
+                ask(places)
+                begun = monotonic()
+                until, latest = begun + self.left() * part, begun + (self.left() + self.kept) * part
+                while len(rounds) < most:
+                    if monotonic() + needed > (until if len(rounds) >= fewest else latest):
+                        break
+                    step = -1 if len(rounds) % 2 else 1  # none always comes first
+                    rounds.append(ask(places[::step])[::step])
+                    each = (monotonic() - begun) / len(rounds)
+                    needed = each * max(1, fewest - len(rounds))
         except TurnTimeout:
             raise TooLate from None
-
-    def _rounds(
-        self,
-        ask: Callable[[Sequence[Place]], Sequence[_Answer]],
-        places: Sequence[Place],
-        part: float,
-        fewest: int,
-        most: int,
-    ) -> list[tuple[_Answer, ...]]:
-        with self._limits.taken():
-            ask(places)
-            begun = monotonic()
-            until, latest = begun + self.left() * part, begun + (self.left() + self.kept) * part
-            rounds: list[Sequence[_Answer]] = []
-            needed = 0.0
-            while len(rounds) < most:
-                if monotonic() + needed > (until if len(rounds) >= fewest else latest):
-                    break
-                step = -1 if len(rounds) % 2 else 1  # none always comes first
-                rounds.append(ask(places[::step])[::step])
-                each = (monotonic() - begun) / len(rounds)
-                needed = each * max(1, fewest - len(rounds))
         if len(rounds) < fewest:
             raise TooLate
         self.each = each / len(places)

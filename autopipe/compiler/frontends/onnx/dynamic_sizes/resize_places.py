@@ -14,6 +14,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
     BlockBuilder,
     Inputs,
+    Numbers,
     Size,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
@@ -60,11 +61,7 @@ Place = Callable[[_OpenAxis, Expr], tuple[Expr, Expr]]
 
 
 def convert_dynamic_resize(
-    extents: Extents,
-    bb: BlockBuilder,
-    inputs: Inputs,
-    numbers: Sequence[Array | None],
-    attr: Attributes,
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
     """Resize, where a size is open; None where all are fixed."""
     what = f"Resize {operand_facts.quote_node_name(attr)}"
@@ -82,11 +79,7 @@ def convert_dynamic_resize(
 
 
 def convert_dynamic_upsample(
-    extents: Extents,
-    bb: BlockBuilder,
-    inputs: Inputs,
-    numbers: Sequence[Array | None],
-    attr: Attributes,
+    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
     """Upsample, which Resize has taken the place of."""
     what = f"Upsample {operand_facts.quote_node_name(attr)}"

@@ -70,6 +70,11 @@ def convert_dynamic_squeeze(
     )
 
 
+_TRAITS: Final = (
+    Trait.FOLDABLE | Trait.KEEPS_ELEMENTS | Trait.KEEPS_WEIGHTS | Trait.COMPUTES_SIZES
+    | Trait.EXACT_SPECIALS
+)  # fmt: skip
+
 OPERATORS: Final = (
     Operator(
         name="Squeeze",
@@ -77,21 +82,13 @@ OPERATORS: Final = (
         converter=_accept_one_axis(onnx_frontend.Squeeze),
         convert_dynamic=convert_dynamic_squeeze,
         compute_sizes=arithmetic.squeeze_numbers,
-        traits=Trait.FOLDABLE
-        | Trait.KEEPS_ELEMENTS
-        | Trait.KEEPS_WEIGHTS
-        | Trait.COMPUTES_SIZES
-        | Trait.EXACT_SPECIALS,
+        traits=_TRAITS,
     ),
     Operator(
         name="Unsqueeze",
         since=25,
         converter=_accept_one_axis(onnx_frontend.Unsqueeze),
         compute_sizes=arithmetic.unsqueeze_numbers,
-        traits=Trait.FOLDABLE
-        | Trait.KEEPS_ELEMENTS
-        | Trait.KEEPS_WEIGHTS
-        | Trait.COMPUTES_SIZES
-        | Trait.EXACT_SPECIALS,
+        traits=_TRAITS,
     ),
 )

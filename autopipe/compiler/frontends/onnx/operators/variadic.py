@@ -29,17 +29,17 @@ def _apply_pairwise(converter: type[onnx_frontend.OnnxOpConverter]) -> Converter
     return made
 
 
+_EXTREME: Final = (
+    Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.SELECTS | Trait.EXACT_SPECIALS | Trait.COMPARES
+)
+
 OPERATORS: Final = (
     Operator(
         name="Max",
         since=13,
         converter=_apply_pairwise(onnx_frontend.Max),
         compute_sizes=arithmetic.take_maximum,
-        traits=Trait.FOLDABLE
-        | Trait.COMPUTES_SIZES
-        | Trait.SELECTS
-        | Trait.EXACT_SPECIALS
-        | Trait.COMPARES,
+        traits=_EXTREME,
     ),
     Operator(
         name="Mean", since=13, converter=_apply_pairwise(onnx_frontend.Mean), traits=Trait.FOLDABLE
@@ -49,11 +49,7 @@ OPERATORS: Final = (
         since=13,
         converter=_apply_pairwise(onnx_frontend.Min),
         compute_sizes=arithmetic.take_minimum,
-        traits=Trait.FOLDABLE
-        | Trait.COMPUTES_SIZES
-        | Trait.SELECTS
-        | Trait.EXACT_SPECIALS
-        | Trait.COMPARES,
+        traits=_EXTREME,
     ),
     Operator(
         name="Sum",
