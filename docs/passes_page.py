@@ -13,7 +13,8 @@ Passes of TVM have TVM's names, such as `FoldConstant`; ours are functions in
 `autopipe/compiler/passes/` and `autopipe/compiler/codegen/`, most in a file of their name.
 
 `autopipe run FILE --dump-ir DIR` writes the module after each pass that changes it, numbered and
-named, in a folder for each stage. `--print-pass-times` shows how long each pass took. Both run the
+named, in a folder for each stage; in that of *build*, modules at likely sizes and what packs
+weights have folders of their own. `--print-pass-times` shows how long each pass took. Both run the
 stages *import*, *optimize*, *lower* and *build* again, and change no result. The times are those of
 passes alone: LLVM's are not in them.
 """

@@ -6,7 +6,10 @@ schedule of each task is compiled alone, which no machine of the target is neede
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +20,7 @@ from autopipe.building.choice import Choices
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build
 from autopipe.compiler.library.kernel_compiler import NotCompiled
-from autopipe.compiler.pass_observer import add_measured_passes, measured_passes
+from autopipe.compiler.pass_observer import add_measured_passes, measured_passes, write_below
 from autopipe.compiler.tasks import label_of, labelled
 from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.environment.toolchain import Linker
@@ -90,26 +93,46 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
         for asked, choice in zip(choices.asked, choices.chosen, strict=True)
         for name in asked.task.functions
     }
-    work = _Compilation(source, scheduled, failures.conditions.target)
+    target = failures.conditions.target
 
     def pack(packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+        write_below("weights")
         return source.pack({label: module_io.from_json(text) for label, text in packing.items()})
 
     seconds = contained.SECONDS + _EACH * len(choices.asked)
-    compiler = Child(lambda: _answering(work.answer), seconds=seconds)
-    packer = Child(lambda: _answering(pack), seconds=seconds, bounded=False)
-    with compiler, packer:
-        packing = _result(compiler.ask("link"))
-        compiler.tell("compile")
-        packer.tell(packing)
-        done = _result(compiler.answer())
-        packed = _packed(packer, packing)
-    add_measured_passes(done["passes"])
-    functions = {
-        label: tuple(map(KernelFunction.model_validate, made))
-        for label, made in done["functions"].items()
+    compilations = {
+        label: _Compilation(source, label, scheduled, target) for label in source.lowered
     }
+    compilers = {
+        label: Child(partial(_answering, work.answer), seconds=seconds)
+        for label, work in compilations.items()
+    }
+    packer = Child(lambda: _answering(pack), seconds=seconds, bounded=False)
+    with ExitStack() as children:
+        for child in (*compilers.values(), packer):
+            children.enter_context(child)
+        cores = failures.conditions.hardware.cores
+        packing = _ask_all(compilers, "link", cores)
+        packer.tell(packing)
+        compiled = _ask_all(compilers, "compile", cores)
+        packed = _packed(packer, packing)
+    functions = {}
+    for label, done in compiled.items():
+        add_measured_passes(done["passes"])
+        functions[label] = tuple(map(KernelFunction.model_validate, done["functions"]))
     return CompiledModel(functions, packed)
+
+
+def _ask_all(children: Mapping[str, Child], step: str, most: int) -> dict[str, Any]:
+    """Return what each child answers; so many of them work at the same time."""
+    waiting, answers = iter(children.values()), {}
+    for child in islice(waiting, most):
+        child.tell(step)
+    for label, child in children.items():
+        answers[label] = _result(child.answer())
+        for following in islice(waiting, 1):
+            following.tell(step)
+    return answers
 
 
 def _packed(packer: Child, packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
@@ -129,33 +152,33 @@ def _packed(packer: Child, packing: Mapping[str, str]) -> Any:  # noqa: ANN401 -
 
 @dataclass(slots=True)
 class _Compilation:
-    """The two steps of compiling a model, in a child."""
+    """The two steps of compiling one module of a model, in a child."""
 
     source: BuildSource
+    label: str
     scheduled: Mapping[str, tvm.IRModule]
     """The schedule of each function, by its labelled name."""
     target: tvm.target.Target
-    graphs: dict[str, build.LinkedGraph] = field(default_factory=dict)
+    graph: build.LinkedGraph | None = None
 
-    def answer(self, step: str) -> dict[str, Any]:
-        """Link the graphs and return what is left to do on weights; or compile what was linked."""
+    def answer(self, step: str) -> Any:  # noqa: ANN401 - JSON
+        """Link the graph and return what is left to do on weights; or compile what was linked."""
         return self._link() if step == "link" else self._compile()
 
-    def _link(self) -> dict[str, Any]:
+    def _link(self) -> str:
         lowered = self.source.lowered
-        for label, module in lowered.items():
-            bodies = _of(label, module, self.scheduled)
-            self.graphs[label] = build.link_graph(
-                module, bodies, self.target, packs_at_load=len(lowered) == 1
-            )
-        return {label: tvm.ir.save_json(graph.packing) for label, graph in self.graphs.items()}
+        module = lowered[self.label]
+        write_below(self.source.paths[self.label].stem if self.label else "")
+        bodies = _of(self.label, module, self.scheduled)
+        self.graph = build.link_graph(module, bodies, self.target, packs_at_load=len(lowered) == 1)
+        packing: str = tvm.ir.save_json(self.graph.packing)
+        return packing
 
     def _compile(self) -> dict[str, Any]:
-        functions = {}
-        for label, graph in self.graphs.items():
-            built = build.compile_graph(graph)
-            build.export(built, self.source.paths[label], self.source.linker)
-            functions[label] = [function.document() for function in built.functions]
+        assert self.graph is not None  # noqa: S101 - linked before
+        built = build.compile_graph(self.graph)
+        build.export(built, self.source.paths[self.label], self.source.linker)
+        functions = [function.document() for function in built.functions]
         return {"functions": functions, "passes": measured_passes()}
 
 

@@ -140,6 +140,12 @@ def add_measured_passes(measured: Iterable[Iterable[Any]]) -> None:
             observer.add(PassTime(*time))
 
 
+def write_below(name: str) -> None:
+    """Have the current observer write modules to a folder of that name below its own."""
+    if (observer := _current.get()) is not None and observer.folder is not None:
+        observer.folder /= name
+
+
 def pass_context(config: Mapping[str, object] | None = None) -> tvm.transform.PassContext:
     """Return a context for passes of a build, which the current observer watches."""
     observer = _current.get()

@@ -11,7 +11,7 @@ from tvm import relax
 from autopipe.compiler import lowering, pass_lists
 from autopipe.compiler.library.build import build
 from autopipe.compiler.named_pass import NamedPass, PassPhase, module_pass, run_passes
-from autopipe.compiler.pass_observer import observe_passes, pass_context
+from autopipe.compiler.pass_observer import observe_passes, pass_context, write_below
 from autopipe.errors import ModelError, StoreError
 from docs.passes_page import OVERVIEW, PAGE, describe_passes, fill_overview
 from tests.compiler import graphs
@@ -85,6 +85,15 @@ def test_a_file_is_written_for_each_pass_that_changes_the_module(tmp_path):
     assert "R.add" in texts[0]
     assert "R.call_tir" in (folder / legalized).read_text()
     assert any("LowerTVMBuiltin" in name for name in names[-3:])
+
+
+def test_processes_that_run_at_the_same_time_write_to_folders_of_their_own(tmp_path):
+    folder = tmp_path / "ir"
+    with observe_passes(folder), pass_context():
+        write_below("weights")
+        relax.transform.LegalizeOps()(doubled())
+    assert [path.name for path in folder.iterdir()] == ["weights"]
+    assert (folder / "weights" / "000_input.txt").exists()
 
 
 def test_the_page_of_passes_is_current():
