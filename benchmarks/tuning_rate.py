@@ -5,10 +5,15 @@ each time in a process of its own, with nothing from an earlier run: once as the
 once with what `tune_relax` does at its defaults. Both use all cores for the search, the builds and
 the kernels. Search, build, run and everything between them is counted, up to the last batch that
 ended within `--seconds`. Run it on a machine that does nothing else.
+
+`--before CHECKOUT` compares with the autopipe of another checkout in place of TVM's tuning, and
+prints for both after how many trials and seconds the sum of the best times of all kernels was
+within so many percent of the best that either of them has found.
 """
 
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -28,6 +33,9 @@ from autopipe.tasks.task import Task
 
 PROGRESS = "progress.jsonl"
 """File in which a contender says how far it has come."""
+
+MARGINS = (20, 10, 5, 2)
+"""Percent above the best time that is known, for which a curve says when it was reached."""
 
 PIPELINE = Path(__file__).parents[1] / "pipelines" / "resnet50.yaml"
 
@@ -107,8 +115,12 @@ def stock(tasks: Path, trials: int, work: Path) -> None:
 
 CONTENDERS: Mapping[str, Callable[[Path, int, Path], None]] = {
     "stock": stock,
+    "before": ours,
     "ours": ours,
 }
+
+Curve = list[tuple[int, float, float]]
+"""Trials, seconds, and the sum of the best times of all kernels by then, in seconds."""
 
 
 def _convolutions(tasks: Path) -> list[Task]:
@@ -138,10 +150,12 @@ def _tell(work: Path, trials: int, failed: int, seconds: float) -> None:
         file.write(json.dumps(found) + "\n")
 
 
-def _measure(name: str, tasks: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Run one contender in a process of its own; return how far it came in time."""
+def _measure(name: str, tasks: Path, options: argparse.Namespace) -> tuple[dict[str, float], Curve]:
+    """Run one contender in a process of its own; return how far it came in time, and its curve."""
     cores = str(len(os.sched_getaffinity(0)))
     environment = {**os.environ, "TVM_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": "1"}
+    root = options.before if name == "before" else PIPELINE.parents[1]
+    environment["PYTHONPATH"] = str(root.resolve())
     with tempfile.TemporaryDirectory() as work:
         arguments = ["--contender", name, "--tasks", str(tasks), "--work", work]
         with subprocess.Popen(
@@ -155,8 +169,38 @@ def _measure(name: str, tasks: Path, options: argparse.Namespace) -> dict[str, f
             progress = (Path(work) / PROGRESS).read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             sys.exit(f"{name} did not end a single batch within {options.seconds:g} s")
-    found: dict[str, float] = json.loads(progress[-1])
-    return found
+        steps: list[dict[str, float]] = [json.loads(line) for line in progress]
+        return steps[-1], [] if name == "stock" else _curve(tasks, Path(work), steps)
+
+
+def _curve(tasks: Path, work: Path, steps: list[dict[str, float]]) -> Curve:
+    """Return how the best times went down, from the records of a contender."""
+    from autopipe.records.session import RUN_OFF
+    from autopipe.records.store import RecordStore
+
+    calls = {task.workload: task.calls for task in _convolutions(tasks)}
+    best = dict.fromkeys(calls, math.inf)
+    curve: Curve = []
+    with RecordStore.view(work / "records.sqlite") as store:
+        trials = [row.record for row in store.every() if not row.record.session.endswith(RUN_OFF)]
+    for count, record in enumerate(trials, 1):
+        best[record.workload] = min(best[record.workload], record.median)
+        end = next((step["seconds"] for step in steps if step["trials"] >= count), None)
+        if end is not None:
+            curve.append((count, end, sum(best[name] * calls[name] for name in calls)))
+    return curve
+
+
+def _print_curves(curves: Mapping[str, Curve]) -> None:
+    least = min(curve[-1][2] for curve in curves.values())
+    print(f"best of either: {1e3 * least:.2f} ms")
+    for name, curve in curves.items():
+        print(f"{name}: {1e3 * curve[-1][2]:.2f} ms at the end")
+        for margin in MARGINS:
+            limit = (1 + margin / 100) * least
+            found = next(((n, end) for n, end, total in curve if total <= limit), None)
+            reached = f"{found[0]} trials, {found[1]:.1f} s" if found else "not reached"
+            print(f"  within {margin:2} %: {reached}", flush=True)
 
 
 def _compare(options: argparse.Namespace) -> None:
@@ -166,17 +210,21 @@ def _compare(options: argparse.Namespace) -> None:
             options.tasks = artifacts["tasks"].path
         tasks = Path(folder) / "tasks"
         _copy(options.tasks, tasks)
-        rates = {}
+        rates, curves = {}, {}
+        rival = "before" if options.before else "stock"
         print(f"{'':8}{'trials':>8}{'failed':>8}{'seconds':>9}{'trials/s':>10}")
-        for name in CONTENDERS:
-            found = _measure(name, tasks, options)
+        for name in (rival, "ours"):
+            found, curve = _measure(name, tasks, options)
+            curves[name] = curve
             rates[name] = found["trials"] / found["seconds"]
             print(
                 f"{name:8}{found['trials']:8.0f}{found['failed']:8.0f}{found['seconds']:9.1f}"
                 f"{rates[name]:10.2f}",
                 flush=True,
             )
-        print(f"ours / stock: {rates['ours'] / rates['stock']:.1f}")
+        print(f"ours / {rival}: {rates['ours'] / rates[rival]:.2f}")
+        if options.before:
+            _print_curves(curves)
 
 
 def main() -> None:
@@ -185,6 +233,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2000, help="trials of each contender")
     parser.add_argument("--seconds", type=float, default=900, help="when a contender is stopped")
     parser.add_argument("--tasks", type=Path, help="an artifact of the stage `tasks`")
+    parser.add_argument("--before", type=Path, help="another checkout, to compare with")
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -19,7 +19,8 @@ from autopipe.measure.device import elsewhere, put
 from autopipe.measure.measurement import Measurement, judged
 
 _SLOWER: Final = 1.3
-"""If both of two warm runs are this many times the best time, the trial ends: it can not win."""
+"""If both of two warm runs, or of two single calls as a model makes them, are this many times the
+best time, the trial ends: it can not win."""
 
 _COLD: Final = 4.0
 """The same for the very first run, which also starts threads and touches memory."""
@@ -89,30 +90,44 @@ def time_library(  # noqa: PLR0913, PLR0917 - two of them are for some only
     if warm > enough:
         return judged((warm,), cut=True)
     if caches is not None:
-        return judged(_single(library, tensors, limits, caches(tensors)), cut=False)
+        return _time_single(library, tensors, limits, enough, caches(tensors))
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
     evaluate = library.time_evaluator("main", device, number=number, repeat=limits.repeat)
     return judged(tuple(map(float, evaluate(*tensors).results)), cut=False)
 
 
-def _single(
+def _time_single(
     library: tvm.runtime.Module,
     tensors: Sequence[tvm.runtime.Tensor],
     limits: Measure,
+    enough: float,
     prepare: Prepare,
-) -> tuple[float, ...]:
-    """Time single calls; a repeat is the median of as many as fit into the time it should take."""
+) -> Measurement:
+    """Time single calls; a repeat is the median of as many as fit into the time it should take.
+
+    If both of the first two take longer than `enough` seconds, the trial ends: what is done before
+    each call takes longer than most kernels.
+    """
+    tvm_ffi.register_global_func(_PREPARE, prepare, override=True)
+
+    def time_calls(count: int) -> list[float]:
+        evaluate = library.time_evaluator(
+            "main", tensors[0].device, number=1, repeat=count, f_preproc=_PREPARE
+        )
+        return [float(value) for value in evaluate(*tensors).results]
+
     begun = perf_counter()
-    prepare()
-    library["main"](*tensors)
+    seconds = time_calls(1)
     fitting = int(limits.min_repeat / (perf_counter() - begun))
     number = min(max(fitting, _FEWEST), _MOST) if fitting else 1
-    tvm_ffi.register_global_func(_PREPARE, prepare, override=True)
-    evaluate = library.time_evaluator(
-        "main", tensors[0].device, number=1, repeat=number * limits.repeat, f_preproc=_PREPARE
-    )
-    seconds = [float(value) for value in evaluate(*tensors).results]
-    return tuple(median(seconds[at : at + number]) for at in range(0, len(seconds), number))
+    if seconds[0] > enough:
+        seconds += time_calls(1)
+        if min(seconds) > enough:
+            return judged((min(seconds),), cut=True)
+    if (left := number * limits.repeat - len(seconds)) > 0:
+        seconds += time_calls(left)
+    starts = range(0, number * limits.repeat, number)
+    return judged(tuple(median(seconds[at : at + number]) for at in starts), cut=False)
 
 
 def arguments(module: tvm.IRModule, weights: Collection[int] = ()) -> list[tvm.runtime.Tensor]:

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from autopipe.config.tuning import Measure
 from autopipe.measure import build, timing
 from autopipe.measure.caches import ModelCaches
 from autopipe.measure.local import Local
-from autopipe.measure.measurement import Repeatable, Surroundings
+from autopipe.measure.measurement import Measurement, Repeatable, Surroundings
 from tests.schedules.tasks import TARGET
 
 ROOT = Path(__file__).parents[2]
@@ -85,10 +86,37 @@ def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared(monkeypatc
     limits = Measure(repeat=5, min_repeat=1e-6)
     found = timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
     assert len(found.seconds) == 5
-    assert len(calls) == 1 + 5  # to see how long it takes; a call takes longer than a repeat should
+    assert len(calls) == 5  # a call takes longer than a repeat should
     limits = Measure(repeat=2, min_repeat=0.05)
     timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
-    assert len(calls) == 6 + 1 + 2 * timing._MOST
+    assert len(calls) == 5 + 2 * timing._MOST
+
+
+@pytest.mark.parametrize(
+    ("single", "calls", "found"),
+    [
+        ([3.0, 2.0], 2, Measurement((2.0,), cut=True)),
+        ([3.0, 1.0, 2.0], 3, Measurement((3.0, 1.0, 2.0))),
+        ([1.0, 3.0, 3.0], 3, Measurement((1.0, 3.0, 3.0))),
+    ],
+)
+def test_a_trial_ends_after_two_single_calls_that_can_not_win(monkeypatch, single, calls, found):
+    """Such calls find cold caches, so they take longer than the warm ones before them."""
+    monkeypatch.setattr(timing, "_clock", lambda *_: 1e-3)
+    times = iter(single)
+
+    def evaluator(*_, repeat, **__):
+        return lambda *_: SimpleNamespace(results=[next(times) for _ in range(repeat)])
+
+    module = build.without_weights(total())
+    library = SimpleNamespace(time_evaluator=evaluator)
+    kernel = build.Kernel(library, module)  # type: ignore[arg-type]
+    limits = Measure(repeat=3, min_repeat=1e-9)
+    timed = timing.time_kernel(
+        kernel, tvm.cpu(), limits, 1.5 / timing._SLOWER, lambda _: lambda *_: None
+    )
+    assert timed == found
+    assert len(single) - len(list(times)) == calls
 
 
 def test_a_child_is_timed_in_the_surroundings_of_its_task():
