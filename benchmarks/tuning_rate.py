@@ -6,7 +6,7 @@ once with what `tune_relax` does at its defaults. Both use all cores for the sea
 the kernels. Search, build, run and everything between them is counted, up to the last batch that
 ended within `--seconds`. Run it on a machine that does nothing else.
 
-`--before CHECKOUT` compares with the autopipe of another checkout in place of TVM's tuning, and
+`--against CHECKOUT` compares with the autopipe of another checkout in place of TVM's tuning, and
 prints for both after how many trials and seconds the sum of the best times of all kernels was
 within so many percent of the best that either of them has found.
 """
@@ -154,7 +154,7 @@ def _measure(name: str, tasks: Path, options: argparse.Namespace) -> tuple[dict[
     """Run one contender in a process of its own; return how far it came in time, and its curve."""
     cores = str(len(os.sched_getaffinity(0)))
     environment = {**os.environ, "TVM_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": "1"}
-    root = options.before if name == "before" else PIPELINE.parents[1]
+    root = options.against if name == "before" else PIPELINE.parents[1]
     environment["PYTHONPATH"] = str(root.resolve())
     with tempfile.TemporaryDirectory() as work:
         arguments = ["--contender", name, "--tasks", str(tasks), "--work", work]
@@ -198,7 +198,7 @@ def _print_curves(curves: Mapping[str, Curve]) -> None:
         print(f"{name}: {1e3 * curve[-1][2]:.2f} ms at the end")
         for margin in MARGINS:
             limit = (1 + margin / 100) * least
-            found = next(((n, end) for n, end, total in curve if total <= limit), None)
+            found = next(((n, end) for n, end, total in curve if total <= limit < math.inf), None)
             reached = f"{found[0]} trials, {found[1]:.1f} s" if found else "not reached"
             print(f"  within {margin:2} %: {reached}", flush=True)
 
@@ -211,7 +211,7 @@ def _compare(options: argparse.Namespace) -> None:
         tasks = Path(folder) / "tasks"
         _copy(options.tasks, tasks)
         rates, curves = {}, {}
-        rival = "before" if options.before else "stock"
+        rival = "before" if options.against else "stock"
         print(f"{'':8}{'trials':>8}{'failed':>8}{'seconds':>9}{'trials/s':>10}")
         for name in (rival, "ours"):
             found, curve = _measure(name, tasks, options)
@@ -223,7 +223,7 @@ def _compare(options: argparse.Namespace) -> None:
                 flush=True,
             )
         print(f"ours / {rival}: {rates['ours'] / rates[rival]:.2f}")
-        if options.before:
+        if options.against:
             _print_curves(curves)
 
 
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2000, help="trials of each contender")
     parser.add_argument("--seconds", type=float, default=900, help="when a contender is stopped")
     parser.add_argument("--tasks", type=Path, help="an artifact of the stage `tasks`")
-    parser.add_argument("--before", type=Path, help="another checkout, to compare with")
+    parser.add_argument("--against", type=Path, help="another checkout, to compare with")
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
