@@ -18,7 +18,7 @@ import tvm_ffi
 from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock
 
-from autopipe.compiler.graph import circular, elementary
+from autopipe.compiler.graph import elementary
 from autopipe.schedules import cost
 from autopipe.schedules.analysis.expressions import each_once
 from autopipe.schedules.analysis.rows import count
@@ -28,9 +28,9 @@ from autopipe.schedules.parallel_work import CALLS_NS
 _GATHERED: Final = 0.25
 """Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
 
-_VECTOR_CALL, _CIRCULAR_CALL, _CALL = 0.4, 0.7, 3.0
-"""Nanoseconds for an elementary function in vectors, for a sine, where each angle is asked whether
-it is huge, and for a function of libm, such as `fmod` for the remainder of two floats."""
+_VECTOR_CALL, _CALL = 0.4, 3.0
+"""Nanoseconds for an elementary function in vectors, and for a function of libm, such as `fmod` for
+the remainder of two floats."""
 
 _FREE: Final = frozenset({"prim.if_then_else"}) | {
     f"tirx.{name}"
@@ -95,8 +95,6 @@ def _of_call(call: Call) -> float:
     name = getattr(call.op, "name", "")
     if name in _FREE:
         return 0.0
-    if name in circular.NAMES:
-        return _CIRCULAR_CALL
     return _VECTOR_CALL if name in elementary.IN_VECTORS else _CALL
 
 

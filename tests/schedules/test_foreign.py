@@ -18,7 +18,7 @@ from autopipe.measure.linked import write
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import default, static
 from tests.schedules.engines.test_static import SERVED, module_of
-from tests.schedules.templates import test_dot_product, test_row_reduction, test_window
+from tests.schedules.templates import test_dot_product, test_rows, test_window
 from tests.support.emulation import COMPILER, EMULATOR, Emulator, has_emulator
 
 FACTS = {
@@ -52,7 +52,7 @@ def made(name):
 CASES: dict[str, Callable[[], tvm.IRModule]] = {
     **{name: partial(made, name) for name in ("conv", "odd_channels", "depthwise", "dense")},
     "pool": lambda: test_window.module_of(test_window.pool("max")),
-    "softmax": lambda: test_row_reduction.module_of(test_row_reduction.softmax()),
+    "softmax": lambda: test_rows.module_of(test_rows.softmax()),
     "bytes": lambda: test_dot_product.module_of(*test_dot_product.matmul(("int8", "int8"))),
 }
 

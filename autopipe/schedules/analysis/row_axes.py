@@ -12,7 +12,14 @@ from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import Bind, BufferStore
 
-from autopipe.schedules.analysis.blocks import SPATIAL, bits, is_spatial, lengths_of
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    Extent,
+    bits,
+    extent_of,
+    is_spatial,
+    lengths_of,
+)
 from autopipe.schedules.analysis.expressions import among, loads_of, substitute
 
 _OPERATORS: Final = (tvm.tirx.Add, tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Mul)
@@ -38,42 +45,80 @@ def stores_of(body: tvm.tirx.Stmt) -> list[StoredValue]:
 def count_row_axes(blocks: Sequence[SBlock]) -> int | None:
     """Return how many leading axes count the rows in every block, or None if they do not.
 
-    Extents are compared as expressions, so it holds for all sizes of a function with open ones.
+    0 for a single row that has no axis, such as a total. Extents are compared as expressions, so it
+    holds for all sizes of a function with dynamic ones.
     """
-    last = list(map(str, lengths_of(blocks[-1])))
-    for leading in range(1, len(last) + 1):
-        if all(_is_of_rows(block, last[:leading]) for block in blocks):
-            own = (_keeps_to_row(block, blocks, leading) for block in blocks)
+    axes = row_lengths(blocks)
+    for leading in (*range(1, len(axes) + 1), 0):
+        rows = axes[:leading]
+        if all(_is_of_rows(block, rows) for block in blocks):
+            own = (_keeps_to_row(block, blocks, rows) for block in blocks)
             return leading if all(own) else None
     return None
 
 
-def _is_of_rows(block: SBlock, rows: Sequence[str]) -> bool:
-    """Tell whether a block's first axes count the rows, and a reduction has no others."""
+def row_lengths(blocks: Sequence[SBlock]) -> tuple[Extent, ...]:
+    """Return the extents of the axes of the first block that reduces, whose first ones are rows."""
+    return lengths_of(next(block for block in blocks if not is_spatial(block)))
+
+
+def count_in_group(length: Extent, row: Extent) -> int:
+    """Return how many elements of an axis belong to one row; 0 if it does not divide into rows.
+
+    Example: channels of an axis of 32, in groups that an axis of 8 counts, are 4 each.
+    """
+    if isinstance(length, int) and isinstance(row, int):
+        return 0 if length % row else length // row
+    return int(str(length) == str(row))
+
+
+def _is_of_rows(block: SBlock, rows: Sequence[Extent]) -> bool:
+    """Tell whether a block's first axes count the rows, and a reduction has no others.
+
+    The last of these axes may divide into rows where nothing is reduced.
+    """
     lengths = lengths_of(block)
     kinds = [axis.iter_type for axis in block.iter_vars]
     ordered = kinds == sorted(kinds, key=lambda kind: kind != SPATIAL)
     others = lengths[len(rows) :]
+    groups = [count_in_group(*pair) for pair in zip(lengths, rows, strict=False)]
+    single = is_spatial(block) or all(extent == 1 for extent in (*others, *groups))
     return (
         ordered
-        and list(map(str, lengths[: len(rows)])) == list(rows)
+        and len(groups) == len(rows)
+        and all(groups)
+        and all(group == 1 for group in groups[:-1])
         and bits(block) > 1
-        and (is_spatial(block) or all(extent == 1 for extent in others))
+        and single
     )
 
 
-def _keeps_to_row(block: SBlock, blocks: Sequence[SBlock], leading: int) -> bool:
+def _keeps_to_row(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent]) -> bool:
     """Tell whether a block reads and writes its own row alone of what the blocks compute."""
-    axes = [axis.var for axis in block.iter_vars][:leading]
+    axes = [axis.var for axis in block.iter_vars][: len(rows)]
     computed = [region.source for one in blocks for region in one.writes]
     stores = [(buffer, indices) for buffer, _, indices in stores_of(block.body)]
     loads = [(load.source, load.indices) for load in loads_of(block.body)]
     return all(
-        length == 1 or index.same_as(axis)
+        _is_own(index, axis, count_in_group(extent_of(size), row), count_in_group(length, row))
         for buffer, indices in (*stores, *loads)
         if among(buffer, computed)
-        for index, axis, length in zip(indices, axes, lengths_of(block), strict=False)
+        for index, size, axis, length, row in zip(
+            indices, buffer.ty.shape, axes, lengths_of(block), rows, strict=False
+        )
+        if length != 1
     )
+
+
+def _is_own(index: Expr, axis: tvm.tirx.Var, stored: int, group: int) -> bool:
+    """Tell whether an index is in the row of an axis, of which a row has `group` elements.
+
+    Along the axis that is read, a row has as many, or it is the result of the whole row.
+    """
+    if stored == group:
+        return bool(index.same_as(axis))
+    divided = isinstance(index, tvm.tirx.FloorDiv) and index.a.same_as(axis)
+    return stored == 1 and divided and extent_of(index.b) == group
 
 
 def combines_terms(block: SBlock) -> bool:

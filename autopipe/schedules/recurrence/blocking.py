@@ -32,15 +32,8 @@ _LOOP: Final = 60.0
 """To begin and end the sums of a tile."""
 _NEAR, _MIDDLE = 0.6, 1.6
 """To load a vector from a core's first cache, and from its second one."""
-_FAR: Final = 4.0
-"""To load a vector from further away, on top of what is computed meanwhile."""
-_SHARED: Final = 0.25
-"""Part of a cache that weights find room in where there is one step: the rest of the model runs
-before the next one."""
 _FUNCTION: Final = 20.0
 """For the functions of a vector of hidden units, a gate."""
-_AHEAD: Final = 200.0
-"""Of the functions of a tile that a processor still works on while it loads the next weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +164,13 @@ class _Cost:
         tile = rows * self._vectors * len(self.phase.gates) * _FUNCTION
         added = rows * self._vectors * len(self.phase.gates) * self.form.hidden / 2
         idle = max(0.0, self._products - added)
-        return self._tiles * tile - (self._tiles - 1) * min(tile, idle, _AHEAD)
+        return self._tiles * tile - (self._tiles - 1) * min(tile, idle)
 
     @property
     def _products(self) -> float:
         """Cycles of the products of a tile."""
         groups = len(self.phase.gates) // self._gates
-        near, far = self._first
-        vectors = self._vectors * self._gates
-        terms = self._term(near) + far * vectors * _FAR
-        terms += (self._blocks - 1) * self._term(self._again)
+        terms = self._term(self._first) + (self._blocks - 1) * self._term(self._again)
         count = self.form.hidden // (JOINED if self.knobs.instruction else 1)
         return groups * (count * terms + self._blocks * _LOOP)
 
@@ -213,20 +203,16 @@ class _Cost:
         return self.hardware.cores if self.knobs.threads == TOGETHER else 1
 
     @property
-    def _first(self) -> tuple[float, float]:
-        """Cycles to load a vector of weights for the first sequences, and the part from far away.
+    def _first(self) -> float:
+        """Cycles to load a vector of weights for the first sequences.
 
         What a cache holds of all weights is there when the next step goes through them backwards,
         but for the tile that is on its way.
         """
         size = self.form.hidden * len(self.phase.gates) * self.knobs.width * self._bytes
-        total, hardware = size * self._tiles, self.hardware
-        full = FULL if self.form.steps > 1 else _SHARED
-        near, held = (
-            1.0 if total <= full * cache else max(0.0, full * cache - size) / total
-            for cache in (hardware.l1, hardware.l2)
-        )
-        return near * _NEAR + (1 - near) * _MIDDLE, 1 - max(near, held)
+        total, room = size * self._tiles, FULL * self.hardware.l1
+        near = 1.0 if total <= room else max(0.0, room - size) / total
+        return near * _NEAR + (1 - near) * _MIDDLE
 
     @property
     def _again(self) -> float:

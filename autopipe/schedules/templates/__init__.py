@@ -18,7 +18,6 @@ from autopipe.schedules.templates.recurrence import RECURRENCE
 from autopipe.schedules.templates.reduction import REDUCTION
 from autopipe.schedules.templates.regions import REGIONS
 from autopipe.schedules.templates.rolling import ROLLING
-from autopipe.schedules.templates.row_reduction import ROW_REDUCTION
 from autopipe.schedules.templates.rows import ROWS
 from autopipe.schedules.templates.sequence import SEQUENCE
 from autopipe.schedules.templates.template import AnyTemplate
@@ -32,14 +31,13 @@ TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
     REGIONS,  # by an attribute; `contraction` takes maxima of regions one by one
     ATTENTION,  # by an attribute; `sequence` would write all scores to memory
     LIBRARY_CALL,  # by an attribute; `sequence` would cut what is fused around the call
-    LONG_ROWS,  # threads share a row that `row_reduction` and `reduction` leave to one
+    LONG_ROWS,  # threads share a row that `rows` and `reduction` leave to one
     TILE_PRODUCT,  # AMX does 16 rows at once; refuses where `dot_product` is faster
     DOT_PRODUCT,  # adds 2 or 4 products at once, `contraction` one
     WINDOW,  # windows share a row of input in registers; `contraction` reads it for each
     WINOGRAD,  # alone: no other template serves its stages
     CONTRACTION,  # tiles in registers; the reductions below read operands for each output
-    ROWS,  # shorter code, fewer partial results and rests; `row_reduction` takes totals and groups
-    ROW_REDUCTION,  # does a row while it is in the cache; `reduction` does one block at a time
+    ROWS,  # does a row while it is in the cache; `reduction` does one block at a time
     TRANSPOSE,  # blocks in registers; `elementwise` would read a line for each element
     ELEMENTWISE,  # all other functions that reduce nothing
     REDUCTION,  # any single reduction that the templates above leave

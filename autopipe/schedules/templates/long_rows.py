@@ -2,13 +2,14 @@
 
 A single row gives other templates nothing to divide among threads. So it is cut into pieces, each
 of which is reduced as a row of its own, and what comes of them is reduced in the end. The function
-that this makes is one of several blocks, whose parts other templates serve.
+that this makes is one of several blocks, whose parts other templates serve. As a row of template
+`rows`, which one thread reduces, the sum of [4096, 4096] takes 4.1 ms in place of 3.2.
 
 Example: the sum of x [200704], in 16 pieces of 12544.
 
     for piece in parallel(16):
         partial[piece] = 0
-        for step in range(12544):                     # in vectors, as `row_reduction` has it
+        for step in range(12544):                     # in vectors, as `rows` has it
             partial[piece] += x[12544 * piece + step]
     y = partial[0] + partial[1] + ...
 """

@@ -3,8 +3,7 @@
 Each step of a row is done while the row is in the cache: in whole vectors, then in what is left of
 one. Sizes may be dynamic. A reduction has as many partial results as hide the latency of an
 addition; fewer where a row of elementary functions is summed, such as a softmax, as the function
-needs registers. Template `row_reduction` does what has no axis of rows: totals, and groups of
-channels.
+needs registers. A total is a single row; the channels of a group are a loop in its row.
 
 Example: the sum of each row of x [rows, length], with vectors of 16.
 
@@ -18,61 +17,54 @@ Example: the sum of each row of x [rows, length], with vectors of 16.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import tvm
-from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock, Schedule
-from tvm.script.ir_builder import IRBuilder
-from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import (
-    SPATIAL,
-    Extent,
-    enough,
+    bits,
+    extents_of,
     is_spatial,
-    lengths_of,
-    number_of,
-    product_of,
 )
-from autopipe.schedules.analysis.expressions import (
-    Values,
-    among,
-    distinct,
-    either,
-    elements,
-    lanes,
-    substitute,
-    unfold,
-    whole,
-)
+from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.row_axes import (
-    StoredValue,
     combines_terms,
     count_row_axes,
-    stores_of,
 )
-from autopipe.schedules.analysis.rows import blocks_of, cost, count, inline, is_step, one_result
+from autopipe.schedules.analysis.rows import (
+    blocks_of,
+    cost,
+    count,
+    in_order,
+    inline,
+    looks_up,
+    one_result,
+)
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import OPERATIONS
 from autopipe.schedules.primitives import rewrite
-from autopipe.schedules.templates.row_reduction import ROW_REDUCTION
 from autopipe.schedules.templates.template import Template
-
-_FEW: Final = 4
-"""Up to so many partial results are combined one by one."""
+from autopipe.schedules.tiling.row_loops import split_row, write_rows
 
 _VECTORS: Final = 4
 """Vectors of partial results that hide the latency of an addition."""
 
 _LONG: Final = 64
 """Vectors in a row so long that what is left of `_VECTORS` may be reduced in shorter ones."""
+
+_LEAST_ROW: Final = 8
+"""Elements of the shortest row that alone pays for partial results; windows of pools have fewer. So
+many divide a channel of a group: of 7 x 7 pixels, `reduction` takes 2.4 us in place of 6.1."""
+
+_REST, _EVEN = 64, 16
+"""From so long a row on, one that so many elements do not divide alone is left to `reduction`: the
+product of a row of 1000 and [512, 1000] takes 13 us in place of 23."""
+
+_OFTEN: Final = 4
+"""Reads of each element from which on tiles pay."""
 
 _LEAST: Final = 32
 """Elements of the shortest row whose elementary functions need registers."""
@@ -91,7 +83,7 @@ class RowLoops:
     is_dynamic: bool
     """Whether sizes are dynamic."""
     row: int
-    """Elements of a row."""
+    """Elements of a row that are reduced in one loop."""
     sums_functions: bool
     """Whether a long row of elementary functions is computed and then reduced."""
 
@@ -113,24 +105,31 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
 
     def match(self, sch: Schedule) -> RowLoops | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        reduction = ROW_REDUCTION.match(sch)
-        if reduction is None:
-            return None
         trial = sch.copy()
         steps = [trial.get(rv) for rv in blocks_of(trial)]
         inline(trial)
         blocks = [trial.get(rv) for rv in blocks_of(trial)]
+        reductions = [block for block in blocks if not is_spatial(block)]
+        if min(map(count, blocks)) < 1 or not one_result(trial) or not all(map(_fits, blocks)):
+            return None
+        shapes = {(math.prod(extents_of(block)), _row(block)) for block in reductions}
+        if len(shapes) != 1 or (leading := count_row_axes(blocks)) is None:
+            return None
+        ((rows, row),) = shapes
+        more = rows == 1 and count(blocks[-1]) > row  # what follows is more work, for all threads
+        if more or row < (_LEAST_ROW if len(reductions) == 1 else 2):
+            return None
+        at_once = min(map(_row_at_once, reductions))
+        if at_once < row and at_once % _LEAST_ROW:
+            return None
+        if len(blocks) == 1 and row >= _REST and row % _EVEN:
+            return None
         left = {block.name_hint for block in blocks}
-        if not one_result(trial) or not all(map(combines_terms, blocks)):
-            return None
-        leading = count_row_axes(blocks)
-        if leading is None:
-            return None
         return RowLoops(
-            leading, reduction.bits,
+            leading, max(map(bits, reductions)),
             tuple(step.name_hint for step in steps if step.name_hint not in left),
-            is_dynamic=False, row=reduction.row,
-            sums_functions=len(steps) > 1 and reduction.row >= _LEAST and _sums_functions(steps),
+            is_dynamic=False, row=at_once,
+            sums_functions=len(steps) > 1 and row >= _LEAST and _sums_functions(steps),
         )  # fmt: skip
 
     def prove_at_every_size(self, sch: Schedule, match: RowLoops) -> RowLoops | None:
@@ -172,161 +171,40 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
             for rv in blocks_of(sch)[:-1]:
                 sch.set_scope(rv, 0, "local")
         blocks = [sch.get(rv) for rv in blocks_of(sch)]
-        rewrite(sch, _write(blocks, match, knobs.width, known))
+        rewrite(sch, write_rows(blocks, match.leading, knobs.width, known))
 
 
 ROWS: Final = RowsTemplate()
 
 
-def _write(
-    blocks: Sequence[SBlock], match: RowLoops, width: int, known: OpenSizes | None
-) -> tvm.tirx.Stmt:
-    """Return the loop over all rows, in parallel where that pays."""
-    with IRBuilder() as builder:
-        for parallel in either(_pays(blocks, known)):
-            _rows(blocks, match, width, T.parallel if parallel else T.serial)
-    return builder.get()
+def _fits(block: SBlock) -> bool:
+    """Tell whether a block is a step of rows.
 
-
-def _pays(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
-    """Tell whether threads pay; a condition if that hangs on open sizes."""
-    steps = ([cost(one), *lengths_of(one), *lengths_of(one, spatial=False)] for one in blocks)
-    work = [product_of(lengths) for lengths in steps]
-    return enough([sum(work[1:], start=work[0])], OPERATIONS, known)
-
-
-def _rows(blocks: Sequence[SBlock], match: RowLoops, width: int, loop: Any) -> None:  # noqa: ANN401 - a function of TVM's builder
-    """Write the loop over all rows."""
-    rows = lengths_of(blocks[-1])[: match.leading]
-    dtype = blocks[-1].iter_vars[0].var.ty.dtype
-    number = partial(number_of, dtype=dtype)
-    with loop(number(0), number(product_of(rows))) as job, T.sblock("rows"):
-        written = [region.source for block in blocks for region in block.writes]
-        read = [region.source for block in blocks for region in block.reads]
-        T.reads(*(whole(buffer) for buffer in distinct(read) if not among(buffer, written)))
-        T.writes(*(whole(buffer) for buffer in distinct(written)))
-        at = [T.Bind(index) for index in unfold(rows, job, job=True)]
-        for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
-            if not is_spatial(block):
-                step = before if before is not None and is_step(before, block) else None
-                _reduced(block, at, width, number, step)
-            elif after is None or not is_step(block, after):
-                _each(block, at, width, number)
-
-
-def _each(block: SBlock, at: Sequence[Expr], width: int, number: Callable[[Extent], Expr]) -> None:
-    """Write a step that computes each element of a row."""
-    axes = [axis.var for axis in block.iter_vars]
-    lengths = lengths_of(block)[len(at) :]
-    for index in _along(lengths, width, number):
-        _stored(block, list(zip(axes, [*at, *index], strict=True)))
-
-
-def _stored(block: SBlock, values: Values) -> None:
-    """Write what a block stores for some values of its axes."""
-    store = block.body
-    T.buffer_store(
-        store.buffer,
-        substitute(store.value, values),
-        [substitute(place, values) for place in store.indices],
-    )
-
-
-def _along(
-    lengths: Sequence[Extent], width: int, number: Callable[[Extent], Expr]
-) -> Iterator[list[Expr]]:
-    """Write the loops over the axes of a row, the last one in vectors; yield the indices."""
-    if not lengths:
-        yield []
-        return
-    *outer, last = lengths
-    with ExitStack() as loops:
-        before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
-        for element in elements(last, width, number):
-            yield [*before, element]
-
-
-def _reduced(
-    block: SBlock,
-    at: Sequence[Expr],
-    width: int,
-    number: Callable[[Extent], Expr],
-    step: SBlock | None,
-) -> None:
-    """Write a reduction of a row, `width` partial results at a time.
-
-    `step` makes what is reduced, if that is not there yet.
+    Tiles are faster for products that read often, and `reduction` for what is looked up.
     """
-    updates, firsts = stores_of(block.body), stores_of(block.init)
-    spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
-    summed = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
-    rows: Values = [
-        (axis.var, place)
-        for axis, place in zip(
-            spatial, [*at, *(axis.dom.min for axis in spatial[len(at) :])], strict=True
-        )
-    ]
-    parts = [
-        T.sblock_alloc_buffer((width,), str(buffer.ty.dtype), scope="local")
-        for buffer, _, _ in updates
-    ]
-    with T.vectorized(number(0), number(width)) as lane:
-        for buffer, (_, value, _) in zip(parts, firsts, strict=True):
-            T.buffer_store(buffer, value, [lane])
-    lengths = lengths_of(block, spatial=False)
-    outer = [] if all(isinstance(n, int) for n in lengths) else lengths[:-1]  # else axes are one
-    along = lengths[len(outer) :]
-    with ExitStack() as loops:
-        before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
-        for index, lane in lanes(product_of(along), width, number):
-            values = [*rows, *zip(summed, [*before, *unfold(along, index)], strict=True)]
-            if step is not None:
-                places = [value for _, value in values]
-                _stored(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
-            _add(updates, parts, values, lane)
-    for place, (target, value, indices) in enumerate(updates):
-        total = _combined(type(value), parts[place], width, number)
-        T.buffer_store(target, total, [substitute(i, rows) for i in indices])
+    if is_spatial(block):
+        return combines_terms(block)
+    others_are_faster = looks_up(block) or _reads_often(block)
+    return combines_terms(block) and in_order(block) and not others_are_faster
 
 
-def _add(
-    updates: Sequence[StoredValue], partial: Sequence[Any], values: Values, lane: Expr
-) -> None:
-    """Write one step of the reductions."""
-    totals = [buffer for buffer, _, _ in updates]
-
-    def load(read: TensorLoad) -> Expr:
-        for total, buffer in zip(totals, partial, strict=True):
-            if read.source.same_as(total):
-                return buffer[lane]
-        return substitute(read, values)
-
-    added = [substitute(value, values, load) for _, value, _ in updates]
-    for buffer, value in zip(partial, added, strict=True):
-        T.buffer_store(buffer, value, [lane])
+def _reads_often(block: SBlock) -> bool:
+    """Tell whether a block sums products of operands that are all read often."""
+    product = Product.of(block)
+    if product is None:
+        return False
+    sizes = [math.prod(map(int, load.source.ty.shape)) for load in product.loads]
+    return _OFTEN * max(sizes) <= count(block)
 
 
-def _combined(
-    kind: Any,  # noqa: ANN401 - a class of TVM
-    partial: tvm.ir.Expr,
-    width: int,
-    number: Callable[[Extent], Expr],
-) -> Expr:
-    """Return what partial results come to: half of them with the other half, as vectors.
+def _row(block: SBlock) -> int:
+    return math.prod(extents_of(block, spatial=False))
 
-    The last few are combined in pairs: ((a + b) + (c + d)).
-    """
-    while width > _FEW:
-        width //= 2
-        with T.vectorized(number(0), number(width)) as lane:
-            T.buffer_store(partial, kind(partial[lane], partial[lane + width]), [lane])
-    values = [partial[number(place)] for place in range(width)]
-    while len(values) > 1:
-        paired = zip(values[::2], values[1::2], strict=False)
-        values = [kind(one, other) for one, other in paired] + (
-            [values[-1]] if len(values) % 2 else []
-        )
-    return values[0]
+
+def _row_at_once(block: SBlock) -> int:
+    """Return how many elements of a row are reduced in one loop."""
+    _, along = split_row(extents_of(block, spatial=False))
+    return math.prod(map(int, along))
 
 
 def _even_widths(match: RowLoops, lanes: int) -> list[int]:

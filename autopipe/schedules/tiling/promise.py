@@ -34,10 +34,6 @@ a time, with a vector of weights each, and has some values of the input on their
 UNFETCHED: Final = 1.0
 """Further cycles of a step whose packed weights come late."""
 
-_COPIED, _GATHERED = 0.3, 1.5
-"""Cycles of an element that every call packs: in vectors, and one by one where a tile is wider than
-what it packs, so that the last column is repeated."""
-
 _REORDERED: Final = 2
 """Cycles for an element of an operand of a reduction that is copied into the order of tiles."""
 
@@ -172,7 +168,7 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     waits = lines * _WAIT if _far(contraction, hardware) and not tile.fetched else 0
     tile_cycles += waits + (lines / LOADS if tile.fetched else 0)
     cores = hardware.cores if pays_for_threads(contraction) else 1
-    return -(-jobs // cores) * tile_cycles + _packing(contraction, tile, strips) / cores
+    return -(-jobs // cores) * tile_cycles
 
 
 def pays_for_threads(contraction: Contraction) -> bool:
@@ -184,16 +180,3 @@ def reads_many_weights(contraction: Contraction) -> bool:
     """Tell whether weights alone, which are read from memory, take long enough for threads."""
     weights = contraction.column_elements if contraction.lines.free else 0
     return weights * contraction.bits >= WEIGHTS * 32
-
-
-def _packing(contraction: Contraction, tile: Tile, strips: int) -> float:
-    """Return the cycles that every call takes to pack an operand; the build packs weights.
-
-    Example: 27 columns in one tile of 32, 64 terms, 64 of a batch: 131072 elements at 1.5 cycles.
-    """
-    lines = contraction.lines
-    if lines.free or not tile.packed:
-        return 0.0
-    batch = math.prod(contraction.extents[axis] for axis in lines.batch)
-    elements = strips * tile.columns * math.prod(contraction.terms) * batch
-    return elements * (_GATHERED if tile.columns > lines.granule else _COPIED)

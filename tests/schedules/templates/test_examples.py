@@ -4,10 +4,8 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import row_reduction
 from autopipe.schedules.templates.dot_product import DOT_PRODUCT
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.row_reduction import ROW_REDUCTION
 from autopipe.schedules.templates.sequence import SEQUENCE
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from autopipe.schedules.templates.window import WINDOW
@@ -53,22 +51,6 @@ def test_three_channels_are_unrolled_in_a_change_of_layout():
     _, _, script = scheduled(TRANSPOSE, [x, topi.transpose(x, (0, 3, 1, 2))])
     assert extents(script)[0] == 25
     assert "in T.unroll(3)" in script
-
-
-def test_a_softmax_reduces_partial_results_to_a_quarter():
-    x = placeholder(8, 1000)
-    found, knobs, script = scheduled(ROW_REDUCTION, [x, topi.nn.softmax(x)])
-    assert (found.rows, found.row, knobs.partial, knobs.width) == (8, 1000, 8, 8)
-    maximum, exponent = [8, 125, 8, 4, 2, 4, 4], [125, 8]
-    assert extents(script) == [8, *maximum, *exponent, *maximum, *exponent]
-
-
-def test_partial_results_of_a_long_row_are_reduced_in_steps():
-    x = placeholder(8, 1024)
-    sch = Schedule(module_of([x, topi.sum(x, axis=1)], []))
-    (block,) = sch.get_child_blocks(sch.get_sblock("root"))
-    steps = row_reduction._partial(sch, block, row_reduction.Vectors(64, 1))
-    assert [int(sch.get(step).writes[0].source.shape[1]) for step in steps] == [64, 16, 4]
 
 
 def test_windows_read_each_row_of_the_input_once():

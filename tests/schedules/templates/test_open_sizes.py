@@ -327,7 +327,7 @@ def test_templates_say_whether_they_serve_dynamic_functions():
     assert Matcher.of(module([x, y.shape[0], y])).match(ELEMENTWISE) is None  # not in vectors
     assert Matcher.of(kernel_sizes.likely_instance(rows())).match(CONTRACTION) is not None  # type: ignore[arg-type]
     assert serves_dynamic(dump(CONTRACTION, _served(rows()).knobs))
-    assert not serves_dynamic('{"template": "row_reduction"}')
+    assert not serves_dynamic('{"template": "reduction"}')
     assert not serves_dynamic("[]")
     assert not serves_dynamic("{")
 

@@ -1,0 +1,230 @@
+"""Writes the loop over rows, with all steps of a row in it: whole vectors, then what is left.
+
+Example: `autopipe/schedules/templates/rows.py`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Final
+
+import tvm
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    Extent,
+    enough,
+    is_spatial,
+    lengths_of,
+    number_of,
+    product_of,
+)
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    among,
+    distinct,
+    either,
+    elements,
+    lanes,
+    substitute,
+    unfold,
+    whole,
+)
+from autopipe.schedules.analysis.row_axes import (
+    StoredValue,
+    count_in_group,
+    row_lengths,
+    stores_of,
+)
+from autopipe.schedules.analysis.rows import (
+    cost,
+    is_step,
+)
+from autopipe.schedules.parallel_work import OPERATIONS
+
+_FEW: Final = 4
+"""Up to so many partial results are combined one by one."""
+
+
+def write_rows(
+    blocks: Sequence[SBlock], leading: int, width: int, known: OpenSizes | None
+) -> tvm.tirx.Stmt:
+    """Return the loop over all rows, in parallel where that pays."""
+    with IRBuilder() as builder:
+        for parallel in either(_pays(blocks, known)):
+            _rows(blocks, leading, width, T.parallel if parallel else T.serial)
+    return builder.get()
+
+
+def _pays(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
+    """Tell whether threads pay; a condition if that hangs on open sizes."""
+    steps = ([cost(one), *lengths_of(one), *lengths_of(one, spatial=False)] for one in blocks)
+    work = [product_of(lengths) for lengths in steps]
+    if all(length == 1 for length in row_lengths(blocks)):
+        return False
+    return enough([sum(work[1:], start=work[0])], OPERATIONS, known)
+
+
+def _rows(blocks: Sequence[SBlock], leading: int, width: int, loop: Any) -> None:  # noqa: ANN401 - a function of TVM's builder
+    """Write the loop over all rows."""
+    rows = row_lengths(blocks)[:leading]
+    dtype = next(axis.var.ty.dtype for block in blocks for axis in block.iter_vars)
+    number = partial(number_of, dtype=dtype)
+    with loop(number(0), number(product_of(rows))) as job, T.sblock("rows"):
+        written = [region.source for block in blocks for region in block.writes]
+        read = [region.source for block in blocks for region in block.reads]
+        T.reads(*(whole(buffer) for buffer in distinct(read) if not among(buffer, written)))
+        T.writes(*(whole(buffer) for buffer in distinct(written)))
+        at = [T.Bind(index) for index in unfold(rows, job, job=True)]
+        for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
+            if not is_spatial(block):
+                step = before if before is not None and is_step(before, block) else None
+                _reduced(block, at, width, number, step)
+            elif after is None or not is_step(block, after):
+                group = count_in_group(lengths_of(block)[len(at) - 1], rows[-1]) if rows else 1
+                _each(block, at, group, width, number)
+
+
+def _each(
+    block: SBlock, at: Sequence[Expr], group: int, width: int, number: Callable[[Extent], Expr]
+) -> None:
+    """Write a step that computes each element of a row.
+
+    `group` elements of the last axis of rows belong to one row.
+    """
+    axes = [axis.var for axis in block.iter_vars]
+    with ExitStack() as loop:
+        if group > 1:
+            member = loop.enter_context(T.serial(number(0), number(group)))
+            at = [*at[:-1], at[-1] * group + member]
+        for index in _along(lengths_of(block)[len(at) :], width, number):
+            _stored(block, list(zip(axes, [*at, *index], strict=True)))
+
+
+def _stored(block: SBlock, values: Values) -> None:
+    """Write what a block stores for some values of its axes."""
+    store = block.body
+    T.buffer_store(
+        store.buffer,
+        substitute(store.value, values),
+        [substitute(place, values) for place in store.indices],
+    )
+
+
+def _along(
+    lengths: Sequence[Extent], width: int, number: Callable[[Extent], Expr]
+) -> Iterator[list[Expr]]:
+    """Write the loops over the axes of a row, the last one in vectors; yield the indices."""
+    outer, along = split_row(lengths, 1 if lengths and _divides(width, lengths[-1]) else 2)
+    with ExitStack() as loops:
+        before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
+        if not along:
+            yield before
+            return
+        for element in elements(product_of(along), width, number):
+            yield [*before, *unfold(along, element)]
+
+
+def _divides(width: int, length: Extent) -> bool:
+    """Tell whether vectors of a width fill an axis."""
+    return isinstance(length, int) and length % width == 0
+
+
+def split_row(
+    lengths: Sequence[Extent], most: int = 2
+) -> tuple[Sequence[Extent], Sequence[Extent]]:
+    """Return the outer axes of a row, and those after them that are taken for one.
+
+    Those are as many long ones as TVM sees to be one in memory, or the last axis if one is dynamic.
+    """
+    if not all(isinstance(length, int) for length in lengths):
+        return lengths[:-1], lengths[-1:]
+    long = [axis for axis, length in enumerate(lengths) if length != 1][-most:]
+    first = long[0] if long else 0
+    return lengths[:first], lengths[first:]
+
+
+def _reduced(
+    block: SBlock,
+    at: Sequence[Expr],
+    width: int,
+    number: Callable[[Extent], Expr],
+    step: SBlock | None,
+) -> None:
+    """Write a reduction of a row, `width` partial results at a time.
+
+    `step` makes what is reduced, if that is not there yet.
+    """
+    updates, firsts = stores_of(block.body), stores_of(block.init)
+    spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
+    summed = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
+    rows: Values = [
+        (axis.var, place)
+        for axis, place in zip(
+            spatial, [*at, *(axis.dom.min for axis in spatial[len(at) :])], strict=True
+        )
+    ]
+    parts = [
+        T.sblock_alloc_buffer((width,), str(buffer.ty.dtype), scope="local")
+        for buffer, _, _ in updates
+    ]
+    with T.vectorized(number(0), number(width)) as lane:
+        for buffer, (_, value, _) in zip(parts, firsts, strict=True):
+            T.buffer_store(buffer, value, [lane])
+    outer, along = split_row(lengths_of(block, spatial=False))
+    with ExitStack() as loops:
+        before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
+        for index, lane in lanes(product_of(along), width, number):
+            values = [*rows, *zip(summed, [*before, *unfold(along, index)], strict=True)]
+            if step is not None:
+                places = [value for _, value in values]
+                _stored(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
+            _add(updates, parts, values, lane)
+    for place, (target, value, indices) in enumerate(updates):
+        total = _combined(type(value), parts[place], width, number)
+        T.buffer_store(target, total, [substitute(i, rows) for i in indices])
+
+
+def _add(
+    updates: Sequence[StoredValue], partial: Sequence[Any], values: Values, lane: Expr
+) -> None:
+    """Write one step of the reductions."""
+    totals = [buffer for buffer, _, _ in updates]
+
+    def load(read: TensorLoad) -> Expr:
+        for total, buffer in zip(totals, partial, strict=True):
+            if read.source.same_as(total):
+                return buffer[lane]
+        return substitute(read, values)
+
+    added = [substitute(value, values, load) for _, value, _ in updates]
+    for buffer, value in zip(partial, added, strict=True):
+        T.buffer_store(buffer, value, [lane])
+
+
+def _combined(
+    kind: Any,  # noqa: ANN401 - a class of TVM
+    partial: tvm.ir.Expr,
+    width: int,
+    number: Callable[[Extent], Expr],
+) -> Expr:
+    """Return what partial results come to: half of them with the other half, as vectors.
+
+    The last few are combined in pairs: ((a + b) + (c + d)).
+    """
+    while width > _FEW:
+        width //= 2
+        with T.vectorized(number(0), number(width)) as lane:
+            T.buffer_store(partial, kind(partial[lane], partial[lane + width]), [lane])
+    values = [partial[number(place)] for place in range(width)]
+    while len(values) > 1:
+        paired = zip(values[::2], values[1::2], strict=False)
+        values = [kind(one, other) for one, other in paired] + (
+            [values[-1]] if len(values) % 2 else []
+        )
+    return values[0]
