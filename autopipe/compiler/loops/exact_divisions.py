@@ -19,6 +19,11 @@ though they go on at the other end. It makes none of a choice, so such a remaind
 the size, of which half may be taken off:
 
     x[(3 * i + 7) % 8]     ->    r = truncmod(3 * i + 7, 16), x[Select(r < 8, r, r - 8)]
+
+An offset that goes around a whole number of times is taken off. A plain count of loops is left,
+which both read right and LLVM takes in whole vectors:
+
+    x[(i + 16) % 8]        ->    x[i % 8]
 """
 
 from collections.abc import Sequence
@@ -86,8 +91,14 @@ def protect_index(index: Expr, starts: Sequence[Var], known: Analyzer) -> Expr:
     """Rewrite the divisions of one index; `starts` are loops and axes that begin at zero."""
 
     def division(one: tvm.ir.Expr) -> Expr:
-        kept = not _is_index(one) or _is_plain(one.a, starts, known)
-        return one if kept else write_out_division(one, known)
+        if not _is_index(one) or _is_plain(one.a, starts, known):
+            return one
+        turns, rest = _split_turns(one)
+        if turns == 0 or not _is_plain(rest, starts, known):
+            return write_out_division(one, known)
+        if isinstance(one, tirx.FloorMod):
+            return tirx.FloorMod(rest, one.b)
+        return tirx.FloorDiv(rest, one.b) + tirx.const(turns, str(one.ty))
 
     return tvm_ffi.structural_map(index, (_DIVISIONS, division))
 
@@ -164,6 +175,18 @@ def _is_plain(dividend: Expr, starts: Sequence[Var], known: Analyzer) -> bool:
             return False
         step = factor * (int(known.const_int_bound(atom).max_value) + 1)
     return True
+
+
+def _split_turns(division: Any) -> tuple[int, Expr]:  # noqa: ANN401 - of two classes
+    """Return how often a constant offset goes around, and the dividend without it; 0 for others."""
+    dividend, divisor = division.a, division.b
+    if not isinstance(dividend, tirx.Add) or not isinstance(divisor, IntImm):
+        return 0, dividend
+    sides = (dividend.a, dividend.b)
+    for offset, rest in (sides, sides[::-1]):
+        if isinstance(offset, IntImm) and int(divisor) > 0 and int(offset) % int(divisor) == 0:
+            return int(offset) // int(divisor), rest
+    return 0, dividend
 
 
 def _terms(expr: Expr, factor: int, starts: Sequence[Var]) -> list[tuple[int, Expr]] | None:

@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 import tvm
-from tvm import te
+import tvm_ffi
+from tvm import te, tirx
+from tvm.ir import Range
 from tvm.s_tir import Schedule
 from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
+from tvm.sym import Analyzer
 
 import autopipe
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
-from autopipe.compiler.loops.exact_divisions import protect_divisions
+from autopipe.compiler.loops.exact_divisions import protect_divisions, protect_index
 from autopipe.compiler.target.target import host
 from tests.compiler.omitted_pass import omit_host_pass
 
@@ -51,6 +54,24 @@ def run(library, values):
     found = tvm.runtime.tensor(np.zeros_like(values))
     library["main"](tvm.runtime.tensor(values), found)
     return found.numpy()
+
+
+def test_an_offset_of_whole_turns_is_taken_off():
+    """What is left is a plain count of loops, as which LLVM makes vectors of it."""
+    outer, inner = tirx.Var("v", "int64"), tirx.Var("w", "int64")
+    known = Analyzer()
+    known.bind(outer, Range.from_min_extent(0, 33))
+    known.bind(inner, Range.from_min_extent(0, 16))
+    plain, size = outer * 16 + inner, tirx.const(32, "int64")
+    far = tirx.Add(tirx.const(64, "int64"), plain)
+    for kind, expected in (
+        (tirx.FloorMod, tirx.FloorMod(plain, size)),
+        (tirx.FloorDiv, tirx.FloorDiv(plain, size) + tirx.const(2, "int64")),
+    ):
+        found = protect_index(kind(far, size), [outer, inner], known)
+        assert tvm_ffi.structural_equal(found, expected)
+        near = protect_index(kind(far + 1, size), [outer, inner], known)
+        assert not isinstance(near, kind)
 
 
 @pytest.mark.parametrize("name", MAPS)
