@@ -6,7 +6,7 @@ from tvm.relax import transform
 
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.graph.hoist import hoist, with_counts, without_counts
-from autopipe.compiler.graph.split_weights import NotSplitError, split_weights
+from autopipe.compiler.graph.split_transform import NotSplitError, split_transform
 from autopipe.compiler.graph.weights import TRANSFORM
 
 
@@ -39,7 +39,7 @@ def _lift_at_once(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
     Raises NotSplitError.
     """
     entry, functions = module.get_global_var("main"), dict(module.functions_items())
-    main, transforming = split_weights(functions[entry])
+    main, transforming = split_transform(functions[entry])
     rest = transform.CanonicalizeBindings()(tvm.IRModule({**functions, entry: main}))
     rest = transform.DeadCodeElimination(["main"])(rest)
     called = {

@@ -7,7 +7,7 @@ import pytest
 tvm = pytest.importorskip("tvm")
 import tvm_ffi  # noqa: E402
 
-from autopipe.compiler.graph.split_weights import NotSplitError, split_weights  # noqa: E402
+from autopipe.compiler.graph.split_transform import NotSplitError, split_transform  # noqa: E402
 from autopipe.compiler.passes import lift_weights as lifting  # noqa: E402
 from tests.compiler import graphs  # noqa: E402
 
@@ -43,7 +43,7 @@ def test_modules_equal_those_of_tvm(monkeypatch, body, is_split):
     module = tvm.script.from_source(text, check_well_formed=False)
     module = tvm.relax.transform.CanonicalizeBindings()(module)
     with nullcontext() if is_split else pytest.raises(NotSplitError):
-        split_weights(module["main"])
+        split_transform(module["main"])
     made = lifting.lift_weights(module)
     monkeypatch.setattr(lifting, "graph_functions", lambda _: [])
     wanted = lifting.lift_weights(module)

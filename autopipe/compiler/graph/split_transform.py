@@ -31,7 +31,7 @@ class NotSplitError(Exception):
     """A function is of a form that only TVM's pass splits."""
 
 
-def split_weights(function: relax.Function) -> tuple[relax.Function, relax.Function]:
+def split_transform(function: relax.Function) -> tuple[relax.Function, relax.Function]:
     """Return a function without the work on its weights, and the function of that work.
 
     Raises NotSplitError.
