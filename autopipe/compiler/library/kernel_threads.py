@@ -7,13 +7,13 @@ lives; 100 threads that call a model of two threads would have 100 pools.
 import os
 import threading
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, TypeVar, TypeVarTuple
 
 from autopipe.compiler.library.call_limit import CallLimit, CallLimits
 from autopipe.compiler.library.call_thread import CallThread
 from autopipe.errors import ConfigError
 
-P = ParamSpec("P")
+Args = TypeVarTuple("Args")
 R = TypeVar("R")
 
 _SHARE_ALL_CORES: Final = -3
@@ -56,23 +56,10 @@ class KernelThreads:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    def run(self, function: Callable[[*Args], R], *args: *Args) -> R:
         """Return what `function` returns, once it is the turn of this call."""
-        with self._lock:
-            return self._make_call(function, *args, **kwargs)
-
-    def run_within(
-        self, limit: CallLimit, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Do as `run` does; raise CallLimitError if the turn does not come in time."""
-        if not self._lock.acquire(timeout=limit.remaining()):
-            raise limit.error()
-        try:
-            if limit.is_over():
-                raise limit.error()
-            return self._make_call(function, *args, **kwargs)
-        finally:
-            self._lock.release()
+        with self._lock:  # a call of a small model takes 10 us, a layer between 0.2
+            return function(*args) if self._is_ready() else self._make_call(function, *args)
 
     def run_limited(
         self,
@@ -80,36 +67,44 @@ class KernelThreads:
         limit: float | CallLimit | None,
         function: Callable[..., R],
         *args: object,
-        **kwargs: object,
     ) -> R:
         """Return what `function` returns, which takes its limit last where there is one.
 
-        Raises CallLimitError for a call that its limit ends.
+        Raises CallLimitError for a call that its limit ends, or whose turn does not come in time.
         """
         if limit is None:
-            return self.run(function, *args, **kwargs)
+            return self.run(function, *args)
         with limits.start(limit) as started:
-            return self.run_within(started, function, *args, started, **kwargs)
+            if not self._lock.acquire(timeout=started.remaining()):
+                raise started.error()
+            try:
+                if started.is_over():
+                    raise started.error()
+                return self._make_call(function, *args, started)
+            finally:
+                self._lock.release()
 
-    def _make_call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    def _make_call(self, function: Callable[..., R], *args: object) -> R:
         if self._closed:
             raise ConfigError("the model is closed")
         if self._is_ready() or self._become_owner():
-            return function(*args, **kwargs)
+            return function(*args)
         if self._call_thread is None or not self._call_thread.is_alive():
             self._call_thread = CallThread(lambda: use_threads(self._count))
-        return self._call_thread.run(lambda: function(*args, **kwargs))
+        return self._call_thread.run(lambda: function(*args))
 
     def close(self) -> None:
         """End the threads, after the call that runs; later calls raise ConfigError."""
         with self._lock:
-            self._closed = True
+            self._closed, self._owner = True, self
             if self._call_thread is not None:
                 self._call_thread.end()
 
     def _is_ready(self) -> bool:
         """Return whether the calling thread makes this call as it made the last one."""
-        return _calling.wanted == self._count and self._owner in {_calling.identity, _ANY}
+        if _calling.wanted != self._count:
+            return False
+        return self._owner is _calling.identity or self._owner is _ANY
 
     def _become_owner(self) -> bool:
         """Return whether the calling thread makes its calls itself; otherwise no thread does."""

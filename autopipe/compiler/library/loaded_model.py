@@ -46,7 +46,7 @@ class LoadedModel(Described):
         weights: Sequence[object],
         threads: KernelThreads,
     ) -> None:
-        from tvm_ffi import from_dlpack, get_global_func
+        from tvm_ffi import Tensor, from_dlpack, get_global_func
 
         self.signature = signature
         self.machine, self._main = machine, machine["main"]
@@ -59,7 +59,7 @@ class LoadedModel(Described):
         self._arguments = [*tensors, *(put(weight) for weight in weights)]
         self._positions = {port.name: at for at, port in enumerate(signature.inputs)}
         self._names = [port.name for port in signature.outputs]
-        self._item = get_global_func("ffi.ArrayGetItem")
+        self._tensor, self._item = Tensor, get_global_func("ffi.ArrayGetItem")
         buffers = self._staging.places() if self._staging else tensors
         self._places = frozenset(buffer.data_ptr() for buffer in buffers)
         self._threads = threads
@@ -82,6 +82,8 @@ class LoadedModel(Described):
         StageError where the library fails.
         """
         named = name_inputs(self.signature.inputs, inputs)
+        if limit is None:  # as most calls, of which a small model's feels each layer
+            return self._threads.run(self.infer, named, outputs)
         return self._threads.run_limited(self._limits, limit, self.infer, named, outputs)
 
     def infer(
@@ -89,6 +91,9 @@ class LoadedModel(Described):
     ) -> dict[str, np.ndarray]:
         """Run one inference in the calling thread, whose turn it is."""
         given = check_inputs(self.signature.inputs, inputs)
+        if not outputs:
+            made = self._given(given, {}, limit)
+            return dict(zip(self._names, self._arrays(made), strict=True))
         check_buffers(self.signature.outputs, outputs)
         destinations = self._destinations(outputs) if limit is None else ()
         made = self._given(given, {}, limit, destinations)
@@ -204,7 +209,7 @@ class LoadedModel(Described):
         return self._listed(returned)
 
     def _listed(self, returned: Any) -> "list[Tensor]":  # noqa: ANN401 - a tensor, or some
-        if hasattr(returned, "__dlpack__"):
+        if isinstance(returned, self._tensor):
             return [returned]
         # Iterating over the runtime's arrays takes a microsecond and a half an item.
         return [self._item(returned, at) for at in range(len(self._names))]
@@ -222,7 +227,7 @@ class LoadedModel(Described):
         return {name: outputs[name] if name in outputs else np.array(views[name]) for name in views}
 
     def _arrays(self, results: "Collection[Tensor]") -> list[np.ndarray]:
-        return [np.array(np.from_dlpack(result)) for result in self._here(results)]
+        return [np.from_dlpack(result).copy() for result in self._here(results)]
 
     def _here(self, results: "Collection[Tensor]") -> "Collection[Tensor]":
         """Return tensors in memory of the processor."""

@@ -6,6 +6,7 @@ model({"x": image of 1x3x352x96})      # lib.so, which serves every size
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, Never
 
 import numpy as np
@@ -67,9 +68,8 @@ class OpenModel(Described):
         Raises ConfigError besides where a size is out of its range.
         """
         named = name_inputs(self.signature.inputs, inputs)
-        return self._threads.run_limited(
-            self._limits, limit, self._infer, named, outputs, generic=generic
-        )
+        infer = partial(self._infer, generic=generic)
+        return self._threads.run_limited(self._limits, limit, infer, named, outputs)
 
     @property
     def last_called(self) -> LoadedModel:

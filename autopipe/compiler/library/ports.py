@@ -23,7 +23,7 @@ NO_ARRAYS: Final[Arrays] = MappingProxyType({})
 
 def name_inputs(ports: Sequence[Port], inputs: Inputs) -> Arrays:
     """Return inputs by name. Raises ConfigError for more or fewer than the model has."""
-    if isinstance(inputs, Mapping):
+    if isinstance(inputs, (dict, Mapping)):  # in this order: that of an abstract class is slow
         return inputs
     arrays = inputs if isinstance(inputs, list | tuple) else [inputs]
     if len(arrays) != len(ports):
@@ -36,17 +36,18 @@ def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dic
     """Return the inputs as arrays, or raise a ConfigError that says which one does not fit."""
     arrays = {}
     for port in ports:
-        if port.name not in inputs:
+        name = port.name
+        if name not in inputs:
             check_names(ports, inputs)
-            raise ConfigError(f"input {port.name!r} {described(port)} is missing")
-        array = np.asarray(inputs[port.name])
+            raise ConfigError(f"input {name!r} {described(port)} is missing")
+        array = np.asarray(inputs[name])
         if array.shape != port.shape or array.dtype != _dtype(port.dtype):
             check_names(ports, inputs)
             raise ConfigError(
-                f"input {port.name!r} is {array.dtype} {list(array.shape)}; "
+                f"input {name!r} is {array.dtype} {list(array.shape)}; "
                 f"the model takes {described(port)}"
             )
-        arrays[port.name] = array
+        arrays[name] = array
     if len(inputs) > len(arrays):
         check_names(ports, inputs)
     return arrays
