@@ -22,7 +22,7 @@ TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "rows": "3.0",
     "sequence": "2.0",
     "tile_product": "4.0",
-    "transpose": "2.0",
+    "transpose": "2.1",
     "window": "1.1",
     "winograd": "1.0",
 }
