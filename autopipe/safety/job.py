@@ -11,11 +11,12 @@ from typing import Any, Final
 import tvm
 
 from autopipe import extensions
+from autopipe.compiler.library.call_thread import CallThread
 from autopipe.compiler.library.kernel_compiler import compiling
-from autopipe.compiler.library.kernel_threads import shorten_spin
+from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.compiler.target.target import host_of
 from autopipe.errors import StageError
-from autopipe.measure import build, check, timing
+from autopipe.measure import build, check
 from autopipe.measure.library_kernel import LibraryKernel, check_kernel
 from autopipe.measure.plain_code import PlainKernel
 from autopipe.safety.verdict import Checked, Finding
@@ -163,10 +164,17 @@ def _check(piece: Piece, conditions: Conditions) -> dict[str, Any]:
 
 
 def _find_verdict(check_made: Callable[[], object], conditions: Conditions) -> dict[str, Any]:
-    """Return the verdict of a check, which runs kernels on all cores."""
-    timing.use_threads(conditions.hardware.cores)
+    """Return the verdict of a check, which runs kernels on all cores.
+
+    It is made in a new thread: TVM keeps a pool of workers for each thread, and the fork that this
+    process is has none of the workers that the thread had which was forked.
+    """
     shorten_spin()
-    return asdict(verdict_of(check_made))
+    thread = CallThread(lambda: use_threads(conditions.hardware.cores))
+    try:
+        return asdict(thread.run(lambda: verdict_of(check_made)))
+    finally:
+        thread.end()
 
 
 def verdict_of(check_made: Callable[[], object]) -> Checked:

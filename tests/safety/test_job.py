@@ -1,15 +1,21 @@
 """Pieces of work that need no machine of the target, and what is said of one that goes well."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tvm
+from tvm.s_tir import Schedule
 
+from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.processes import contained
-from autopipe.processes.contained import Failed
+from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How
 from autopipe.safety.job import Piece, bounded, do
 from autopipe.safety.reproduce import again
+from autopipe.safety.verdict import Finding
 from autopipe.schedules.engines import default
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.compiler.cuda_graphs import needs_nvcc
@@ -32,6 +38,27 @@ def test_only_what_runs_on_a_gpu_has_no_bound_on_its_memory():
     pieces = [Piece(doing, "t", doubled()) for doing in ("checking", "compiling")]
     assert [bounded(piece, GPU) for piece in pieces] == [False, True]
     assert [bounded(piece, CONDITIONS) for piece in pieces] == [True, True]
+
+
+def check_in_fork(piece):
+    """Run a kernel on two threads, and then check a piece in a child."""
+    shorten_spin()
+    use_threads(2)
+    kernel = tvm.compile(piece.candidate, target=CONDITIONS.target)["main"]
+    x = np.ones((4, 32), "float32")
+    kernel(*map(tvm.runtime.tensor, (x, x)))
+    with Child(lambda: lambda _: do(piece, CONDITIONS), seconds=20) as child:
+        return child.ask()
+
+
+def test_a_check_needs_no_workers_of_the_thread_that_was_forked():
+    workload = doubled()
+    schedule = Schedule(workload)
+    block = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+    schedule.parallel(schedule.get_loops(block)[0])
+    piece = Piece("checking", "t", workload, scheduled=schedule.mod)
+    with ThreadPoolExecutor(1) as caller:  # whose pool ends with it
+        assert caller.submit(check_in_fork, piece).result()["finding"] == Finding.RIGHT
 
 
 def failing(how, log=""):
