@@ -4,7 +4,8 @@
 each time in a process of its own, with nothing from an earlier run: once as the stage `tune` does,
 once with what `tune_relax` does at its defaults. Both use all cores for the search, the builds and
 the kernels. Search, build, run and everything between them is counted, up to the last batch that
-ended within `--seconds`. Run it on a machine that does nothing else.
+ended within `--seconds`. Run it on a machine that does nothing else. *CPU* are seconds of all cores
+for each trial: where other programs run, too, they say more than the trials a second.
 
 `--against CHECKOUT` compares with the autopipe of another checkout in place of TVM's tuning, and
 prints for both after how many trials and seconds the sum of the best times of all kernels was
@@ -26,6 +27,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import psutil
 from machine import target
 
 import autopipe
@@ -164,13 +166,27 @@ def _measure(name: str, tasks: Path, options: argparse.Namespace) -> tuple[dict[
         ) as process:  # fmt: skip
             with suppress(subprocess.TimeoutExpired):
                 process.wait(options.seconds)
-            os.killpg(process.pid, signal.SIGKILL)
+            cpu = _count_cpu(process.pid)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         try:
             progress = (Path(work) / PROGRESS).read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             sys.exit(f"{name} did not end a single batch within {options.seconds:g} s")
         steps: list[dict[str, float]] = [json.loads(line) for line in progress]
-        return steps[-1], [] if name == "stock" else _curve(tasks, Path(work), steps)
+        curve = [] if name == "stock" else _curve(tasks, Path(work), steps)
+        return {**steps[-1], "cpu": cpu}, curve
+
+
+def _count_cpu(pid: int) -> float:
+    """Return the CPU seconds of a process that runs, and of all that it has started."""
+    seconds = 0.0
+    with suppress(psutil.NoSuchProcess):
+        own = psutil.Process(pid)
+        for one in (own, *own.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):  # its parent counts it by now
+                seconds += sum(one.cpu_times()[:4])
+    return seconds
 
 
 def _curve(tasks: Path, work: Path, steps: list[dict[str, float]]) -> Curve:
@@ -212,14 +228,14 @@ def _compare(options: argparse.Namespace) -> None:
         _copy(options.tasks, tasks)
         rates, curves = {}, {}
         rival = "before" if options.against else "stock"
-        print(f"{'':8}{'trials':>8}{'failed':>8}{'seconds':>9}{'trials/s':>10}")
+        print(f"{'':8}{'trials':>8}{'failed':>8}{'seconds':>9}{'trials/s':>10}{'CPU':>8}")
         for name in (rival, "ours"):
             found, curve = _measure(name, tasks, options)
             curves[name] = curve
             rates[name] = found["trials"] / found["seconds"]
             print(
                 f"{name:8}{found['trials']:8.0f}{found['failed']:8.0f}{found['seconds']:9.1f}"
-                f"{rates[name]:10.2f}",
+                f"{rates[name]:10.2f}{found['cpu'] / found['trials']:8.2f}",
                 flush=True,
             )
         print(f"ours / {rival}: {rates['ours'] / rates[rival]:.2f}")

@@ -122,8 +122,7 @@ class Measure(Sparse, frozen=True):
     """Timed repeats of a candidate; the median counts."""
     min_repeat: Duration = 0.01
     """One repeat runs the candidate often enough to take at least this long; by the clock `model`,
-    as often as fits with what is done between the calls, three times at least unless one call takes
-    longer."""
+    as often as fits with what is done between the calls, and once at least."""
     memory: Annotated[int, Field(ge=64, le=1_000_000)] = 4096
     """MiB a candidate may take beyond what the measuring process holds itself."""
 

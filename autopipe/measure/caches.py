@@ -22,6 +22,7 @@ import tvm
 from tvm.script import tirx as T  # noqa: N812 - as everybody calls it
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
+from autopipe.environment.caches import SYSTEM_FOLDER, read_sizes
 from autopipe.measure import tensors
 from autopipe.measure.measurement import Surroundings
 
@@ -40,6 +41,9 @@ LARGEST: Final = 512 << 20
 """Bytes that are read before a call at most: no cache has anything else then. A farm's order that
 asks for more gets no more."""
 
+_DISPLACING: Final = 4
+"""How many times what the caches hold is read at most: no more is displaced by more."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelCaches:
@@ -56,7 +60,7 @@ class ModelCaches:
     @classmethod
     def of(cls, target: tvm.target.Target, cores: int, most: int) -> "ModelCaches":
         """Make it for so many cores, and for models that touch `most` bytes between two calls."""
-        most = min(most, LARGEST)
+        most = min(most, LARGEST, _count_displacing(cores))
         library = compile_kernel(_kernels(cores), target)
         for name in ("read", "write", "write_alone"):
             _ = library[name]  # machine code is made on first use
@@ -85,6 +89,13 @@ class ModelCaches:
                 write(tensor, 0)
 
         return prepare
+
+
+def _count_displacing(cores: int) -> int:
+    """Return the bytes that displace all that the caches of this machine hold."""
+    sizes = read_sizes(SYSTEM_FOLDER)
+    held = cores * sizes.get("l2", 0) + sizes.get("l3", 0)
+    return _DISPLACING * held if held else LARGEST
 
 
 def _size(tensor: tvm.runtime.Tensor) -> int:

@@ -12,7 +12,7 @@ _OF_A_TASK: Final = 3
 """The fastest of a task that are kept."""
 
 _MOST: Final = 16
-"""Children that are kept; each holds some 20 MiB of its own."""
+"""Trials that are kept; the child of each holds some 20 MiB of its own, and may hold several."""
 
 
 class Kept:

@@ -1,11 +1,13 @@
-"""Builds and times candidates on this machine: a forked child for each, one timed at a time.
+"""Builds and times candidates on this machine, in forked children, one timed at a time.
 
-TVM is imported once, in this process; a child starts with it in memory, compiles its candidate and
-runs it where it was compiled, without archive, linker or upload. Fork only from a process without
-other threads: a lock that one of them holds stays locked in the child.
+TVM is imported once, in this process; a child starts with it in memory, compiles some candidates
+and runs them where they were compiled, without archive, linker or upload. One that ends its child
+costs its own trial only: the others are built anew. Fork only from a process without other threads:
+a lock that one of them holds stays locked in the child.
 """
 
 import math
+from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 from time import monotonic
@@ -17,13 +19,16 @@ from autopipe.compiler.target.target import backend_of
 from autopipe.config.tuning import Measure
 from autopipe.measure.kept import Kept
 from autopipe.measure.measurement import Candidate, Measurement
-from autopipe.measure.trial import Trial
+from autopipe.measure.trial import Trial, TrialChild
 from autopipe.measure.turn import Turn
 from autopipe.measure.worker import Job
 from autopipe.processes.link import ready
 
 _HELD: Final = 32
 """Built candidates that may wait in memory for their turn."""
+
+_SHARED: Final = 16
+"""Candidates that a child builds at most."""
 
 
 class Local:
@@ -60,6 +65,7 @@ class Local:
         self._limits = limits
         self._turn = turn
         self._kept = Kept() if runs_on_host else Kept(0)  # a GPU has memory for a few at a time
+        self._shared = _SHARED if runs_on_host else 1  # what fails on a GPU leaves it unusable
 
     def measure(
         self,
@@ -81,11 +87,11 @@ class Local:
             try:
                 late = self._build(some, trials, until)
                 with self._turn.taken() if self._turn else nullcontext():
-                    for candidate, trial in zip(some, trials, strict=False):
-                        if trial in late:
+                    for place, candidate in enumerate(some):
+                        if trials[place] in late:
                             return
-                        found = trial.round(best, self._limits.repeat)
-                        self._kept.offer(candidate, trial, found)
+                        found = self._time(candidate, trials, place, best, self._limits.repeat)
+                        self._kept.offer(candidate, trials[place], found)
                         best = min(best, found.median) if rivals else best
                         yield found
             finally:
@@ -99,9 +105,9 @@ class Local:
         try:
             self._build(candidates, trials)
             with self._turn.taken() if self._turn else nullcontext():
-                for candidate, trial, best in zip(candidates, trials, bests, strict=True):
-                    found = trial.round(best, self._limits.repeat)
-                    self._kept.offer(candidate, trial, found)
+                for place, (candidate, best) in enumerate(zip(candidates, bests, strict=True)):
+                    found = self._time(candidate, trials, place, best, self._limits.repeat)
+                    self._kept.offer(candidate, trials[place], found)
                     yield found
         finally:
             self._close(trials)
@@ -115,7 +121,10 @@ class Local:
         try:
             self._build(candidates, trials)
             with self._turn.taken() if self._turn else nullcontext():
-                timed = [[trial.round() for trial in trials] for _ in range(count)]
+                timed = [
+                    [self._time(each, trials, place) for place, each in enumerate(candidates)]
+                    for _ in range(count)
+                ]
             found = [_joined(timings) for timings in zip(*timed, strict=True)]
             for candidate, trial, measurement in zip(candidates, trials, found, strict=True):
                 self._kept.offer(candidate, trial, measurement)
@@ -132,29 +141,40 @@ class Local:
             if trial not in self._kept:
                 trial.close()
 
+    def _time(
+        self, candidate: Candidate, trials: list[Trial], place: int, best: float = math.inf,
+        repeat: int = 1,
+    ) -> Measurement:  # fmt: skip
+        """Time a candidate; if its child has ended with another one, it is built anew before."""
+        if trials[place].is_lost:
+            again: list[Trial] = []
+            self._build([candidate], again)
+            trials[place] = again[0]
+        return trials[place].round(best, repeat)
+
     def _build(
         self, candidates: Sequence[Candidate], trials: list[Trial], until: float = math.inf
     ) -> list[Trial]:
         """Add a trial to `trials` for each candidate, and return once all of them are built.
 
-        Or at `until`; then return those that are not, and have no trial for who comes after them.
+        Or at `until`; then return those that are not.
         """
+        kept = [self._kept.take(candidate) for candidate in candidates]
+        trials += [trial or Trial(place) for place, trial in enumerate(kept)]
+        waiting = deque(trial for trial, old in zip(trials, kept, strict=True) if old is None)
+        job = Job(candidates, self._target, self._cores, self._limits, self._caches)
         building: list[Trial] = []
-        for candidate in candidates:
-            if (kept := self._kept.take(candidate)) is not None:
-                trials.append(kept)
-                continue
-            while len(building) == self._cores and monotonic() < until:
-                building = _progress(building, until)
-            if monotonic() >= until:
-                return building
-            job = Job(candidate, self._target, self._cores, self._limits, self._caches)
-            trial = Trial.start(job)
-            trials.append(trial)
-            building.append(trial)
-        while building and monotonic() < until:
-            building = _progress(building, until)
-        return building
+        idle: list[TrialChild] = []
+        while (waiting or building) and monotonic() < until:
+            while waiting and len(building) < self._cores:
+                trial = waiting.popleft()
+                trial.begin(idle.pop() if idle else TrialChild.start(job))
+                building.append(trial)
+            ended = _wait_for_builds(building, until)
+            building = [trial for trial in building if trial not in ended]
+            children = [trial.child for trial in ended]
+            idle += [one for one in children if not one.has_ended and one.count < self._shared]
+        return [*building, *waiting]
 
 
 def _joined(rounds: Sequence[Measurement]) -> Measurement:
@@ -163,17 +183,14 @@ def _joined(rounds: Sequence[Measurement]) -> Measurement:
     return failed or Measurement(tuple(timed.median for timed in rounds))
 
 
-def _progress(building: Sequence[Trial], until: float) -> list[Trial]:
-    """Wait until at least one build ends, well or not, and return those that go on."""
+def _wait_for_builds(building: Sequence[Trial], until: float) -> list[Trial]:
+    """Wait until at least one build ends, well or not, and return those that have ended."""
     ends = min(trial.deadline for trial in building)
     patience = max(0.0, min(ends, until) - monotonic())
-    heard = ready([trial.link for trial in building], patience)
-    going = []
-    for trial in building:
-        if trial.link in heard:
-            trial.built()
-        elif trial.deadline <= monotonic():
-            trial.expire()
-        else:
-            going.append(trial)
-    return going
+    heard = ready([trial.child.link for trial in building], patience)
+    ended = [
+        trial for trial in building if trial.child.link in heard or trial.deadline <= monotonic()
+    ]
+    for trial in ended:
+        trial.finish_build()
+    return ended

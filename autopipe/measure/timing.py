@@ -34,11 +34,8 @@ _CALL: Final = 1e-5
 _PREPARE: Final = "autopipe.before_each_call"
 """Name under which TVM's evaluator finds what it calls before each call that it times."""
 
-_FEWEST: Final = 3
-"""Single calls whose median is a repeat, unless one takes long."""
-
 _MOST: Final = 40
-"""The same at most: more tell no more."""
+"""Single calls whose median is a repeat, at most: more tell no more."""
 
 Prepare = Callable[..., None]
 """Brings the caches into the state in which a kernel is called."""
@@ -119,7 +116,7 @@ def _time_single(
     begun = perf_counter()
     seconds = time_calls(1)
     fitting = int(limits.min_repeat / (perf_counter() - begun))
-    number = min(max(fitting, _FEWEST), _MOST) if fitting else 1
+    number = max(1, min(fitting, _MOST))
     if seconds[0] > enough:
         seconds += time_calls(1)
         if min(seconds) > enough:

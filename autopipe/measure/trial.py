@@ -1,4 +1,4 @@
-"""One trial as its parent sees it: a child process that is built, waits, and is timed."""
+"""Trials as their parent sees them: built by a child process, where they wait to be timed."""
 
 import math
 from contextlib import suppress
@@ -21,89 +21,141 @@ _LONGEST: Final = 2000
 """Characters of an error that are worth keeping."""
 
 
-class Trial:
-    """A child that belongs to one candidate; `result` is set where it has failed or was ended."""
+class TrialChild:
+    """A child process that builds candidates one after the other, and times those it has built.
+
+    To fork and to end one, and to copy the memory that a build touches first, takes a third as long
+    as to build a candidate, so it has several of them.
+    """
 
     def __init__(self, process: Forked, link: Link, limits: Measure) -> None:
         self._process = process
-        self._seconds = {"building": limits.build_timeout, "running": limits.run_timeout}
+        self._trials: set[Trial] = set()
+        self.limits = limits
         self.link = link
         """Readable when the child has something to say, or is dead."""
-        self.deadline = monotonic() + limits.build_timeout
-        """When it has to be built, by the monotonic clock."""
-        self.result: Measurement | None = None
+        self.count = 0
+        """How many candidates it was asked to build."""
 
     @classmethod
     def start(cls, job: worker.Job) -> Self:
-        """Fork a child that builds the candidate of the job."""
+        """Fork a child that can build the candidates of a job."""
         ours, theirs = pair()
         process = fork(lambda: worker.serve(job, theirs))
         theirs.close()
         return cls(process, ours, job.limits)
 
-    def built(self) -> None:
-        """Take what the child says about its build; end it if that is a failure."""
-        self.result = self._answer("building", self.deadline - monotonic())
-        if self.result is not None:
-            self._end()
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was ended: what it has built is lost."""
+        return self.link.closed
 
-    def expire(self) -> None:
-        """End a child that is still building at its deadline."""
-        self._end()
-        self.result = self._failed("building", failure.hung(self._seconds["building"]))
+    def enter(self, trial: "Trial") -> None:
+        """Count a trial that this child builds."""
+        self._trials.add(trial)
+        self.count += 1
+
+    def leave(self, trial: "Trial") -> None:
+        """End the child once no trial needs it any more."""
+        self._trials.discard(trial)
+        if not self._trials:
+            self.end()
+
+    def end(self) -> int:
+        """Kill it and what it started, once, and return its exit status."""
+        if not self.link.closed:
+            self.link.close()
+            end(self._process)
+        return self._process.returncode or 0
+
+
+class Trial:
+    """One candidate in a child; `result` is set where it has failed or was given up."""
+
+    def __init__(self, place: int) -> None:
+        """Take the place of the candidate in the job of its child."""
+        self._place = place
+        self._child: TrialChild | None = None
+        self.deadline = math.inf
+        """When it has to be built, by the monotonic clock."""
+        self.result: Measurement | None = None
+
+    @property
+    def child(self) -> TrialChild:
+        """The child that has it, once its build was begun."""
+        assert self._child is not None  # noqa: S101 - `begin` comes before
+        return self._child
+
+    def begin(self, child: TrialChild) -> None:
+        """Have a child begin to build it."""
+        self._child = child
+        child.enter(self)
+        self.deadline = monotonic() + child.limits.build_timeout
+        with suppress(EOFError):  # its end is noticed where it is to answer
+            child.link.send([self._place])
+
+    def finish_build(self) -> None:
+        """Take what the child says about the build, at the deadline at the latest."""
+        self.result = self._answer("building", max(0.0, self.deadline - monotonic()))
 
     def round(self, best: float = math.inf, repeat: int = 1) -> Measurement:
-        """Have a built candidate timed once more; one that failed has ended, and stays so."""
+        """Have a built candidate timed once more; one that failed stays so."""
         if self.result is not None:
             return self.result
-        with suppress(EOFError):  # its end is noticed below
-            self.link.send([best, repeat])
-        seconds = self._seconds["running"]
+        with suppress(EOFError):  # likewise
+            self.child.link.send([self._place, best, repeat])
+        seconds = self.child.limits.run_timeout
         found = self._answer("running", seconds) or Measurement(error="gave no time")
         if found.error is not None:
             self.result = found
-            self._end()
         return found
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was built by a child that another candidate has ended."""
+        return self.result is None and self.child.has_ended
 
     @property
     def waits(self) -> bool:
         """Whether it is built, and waits to be timed."""
-        return self.result is None and not ready([self.link], 0.0)
+        return self.result is None and not self.is_lost and not ready([self.child.link], 0.0)
 
     def close(self) -> None:
-        """End the child, whatever it is doing."""
-        self._end()
+        """Give it up; a child ends with the last of its trials."""
         self.result = self.result or Measurement(error="given up")
+        if self._child is not None:
+            self._child.leave(self)
 
     def _answer(self, doing: str, seconds: float) -> Measurement | None:
-        """Return what the child has measured, if anything, or why it failed."""
+        """Return what the child has measured, if anything, or why it failed.
+
+        Unless the candidate has only raised something, its child ends.
+        """
         try:
-            found, failed = failure.opened(self.link.receive(seconds, _LARGEST))
+            line = self.child.link.receive(seconds, _LARGEST)
+            found, failed = failure.opened(line)
             if failed is None:
                 return None if found is None else Measurement(tuple(found.pop("seconds")), **found)
         except EOFError:
-            failed = failure.ended(self._end())
+            failed = failure.ended(self.child.end())
         except TimeoutError:
             failed = failure.hung(seconds)
         except (TooLong, TypeError, LookupError, AttributeError):
             failed = failure.garbled()
+        if failed.how not in {How.RAISED, How.HUNGRY}:
+            self.child.end()
         return self._failed(doing, failed)
 
     def _failed(self, doing: str, failed: Failure) -> Measurement:
+        limits = self.child.limits
+        seconds = {"building": limits.build_timeout, "running": limits.run_timeout}[doing]
         match failed.how:
             case How.CRASHED:
                 return Measurement(error=f"{doing} crashed: {failed.ending}")
             case How.ENDED:
                 return Measurement(error=f"{doing} crashed: ended with {failed.ending}")
             case How.HUNG:
-                return Measurement(error=f"{doing} took longer than {self._seconds[doing]:g} s")
+                return Measurement(error=f"{doing} took longer than {seconds:g} s")
             case How.GARBLED:
                 return Measurement(error=f"{doing} garbled its answer")
         return Measurement(error=f"{failed.kind}: {failed.text}"[-_LONGEST:])
-
-    def _end(self) -> int:
-        """Kill the child and what it started, once, and return its exit status."""
-        if not self.link.closed:
-            self.link.close()
-            end(self._process)
-        return self._process.returncode or 0

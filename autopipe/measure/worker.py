@@ -1,4 +1,4 @@
-"""What a child does: build one candidate, wait for its turn, time it, end."""
+"""What a child does: build candidates, wait for the turn of each, time it, end."""
 
 import gc
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autopipe.config.tuning import Measure
 from autopipe.measure.measurement import Candidate, Repeatable, Surroundings
@@ -18,6 +18,7 @@ from autopipe.processes.link import Link
 if TYPE_CHECKING:
     import tvm
 
+    from autopipe.measure.build import Kernel
     from autopipe.measure.caches import ModelCaches
 
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class Job:
     """What a child has to do."""
 
-    candidate: Candidate
+    candidates: Sequence[Candidate]
+    """What it may be asked to build and time, by place."""
     target: "tvm.target.Target"
     cores: int
     """Threads the kernel runs on."""
@@ -33,29 +35,33 @@ class Job:
     caches: "ModelCaches | None" = None
     """What brings caches into the state that a model leaves; null to time in a loop."""
 
-    @property
-    def surroundings(self) -> Surroundings | None:
-        """How a model calls the candidate; null where it is timed in a loop of its own."""
-        return self.candidate.surroundings if isinstance(self.candidate, Repeatable) else None
+    def prepare(self, place: int) -> "Callable[[Sequence[object]], Callable[..., None]] | None":
+        """Return what is done before each call of a candidate with certain arguments.
 
-    @property
-    def prepare(self) -> "Callable[[Sequence[object]], Callable[..., None]] | None":
-        """What is done before each call with certain arguments; null for nothing."""
-        if self.surroundings is None or self.caches is None:
+        Null for nothing.
+        """
+        surroundings = self._surroundings(place)
+        if surroundings is None or self.caches is None:
             return None
-        return partial(self.caches.before, surroundings=self.surroundings)
+        return partial(self.caches.before, surroundings=surroundings)
 
-    @property
-    def weights(self) -> tuple[int, ...]:
-        """Arguments of the kernel that lie in memory as weights do, by position."""
-        return self.surroundings.weights if self.surroundings else ()
+    def weights(self, place: int) -> tuple[int, ...]:
+        """Return the arguments of a kernel that lie in memory as weights do, by position."""
+        surroundings = self._surroundings(place)
+        return surroundings.weights if surroundings else ()
+
+    def _surroundings(self, place: int) -> Surroundings | None:
+        """Return how a model calls a candidate; null where it is timed in a loop of its own."""
+        candidate = self.candidates[place]
+        return candidate.surroundings if isinstance(candidate, Repeatable) else None
 
 
 def serve(job: Job, link: Link) -> None:
-    """Build, say so, and time the candidate whenever told the best time so far, and how often.
+    """Build and time candidates as the parent asks, until it closes the link.
 
-    Called in a fresh fork. It answers null once the candidate is built, then a measurement each
-    time that it is asked for one, or at any time how it has failed.
+    Called in a fresh fork. `[place]` asks to build a candidate: the answer is null once it is
+    built. `[place, best, repeat]` asks for a measurement of a built one, with the time that it has
+    to beat. A candidate that raises is answered by how it has failed, and others may follow.
     """
     gc.disable()  # it would look through all that TVM is, and copy those pages
     try:
@@ -63,23 +69,55 @@ def serve(job: Job, link: Link) -> None:
         first_to_go()
         # Imported here so that whoever only holds a measurement does not load TVM.
         from autopipe.compiler.library.kernel_threads import shorten_spin
-        from autopipe.measure import build, device, timing
+        from autopipe.measure import device, timing
 
         timing.use_threads(job.cores)
         shorten_spin()
         place = device.prepare(job.target)
         if not device.elsewhere(place):  # CUDA reserves addresses for all memory there is
             bound(job.limits.memory << 20)
-        kernel = build.build(job.candidate(), job.target)
-        link.write(failure.answer(None))
+        built = _BuiltKernels(job, place)
         while True:
-            best, repeat = json.loads(link.receive())
-            limits = job.limits.model_copy(update={"repeat": repeat})
-            found = timing.time_kernel(kernel, place, limits, best, job.prepare, job.weights)
-            link.write(failure.answer(asdict(found)))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
+            link.write(_answer(built, json.loads(link.receive())))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it costs these trials only
         with suppress(EOFError):  # nobody may listen any more
             link.write(failure.complaint(failure.raised(error)))
+
+
+class _BuiltKernels:
+    """Answers what the parent asks for, with the kernels that were built."""
+
+    def __init__(self, job: Job, device: "tvm.runtime.Device") -> None:
+        self._job = job
+        self._device = device
+        self._kernels: dict[int, Kernel] = {}
+
+    def build(self, place: int) -> None:
+        """Build a candidate."""
+        from autopipe.measure.build import build
+
+        self._kernels[place] = build(self._job.candidates[place](), self._job.target)
+
+    def time(self, place: int, best: float, repeat: int) -> dict[str, object]:
+        """Time a candidate that was built."""
+        from autopipe.measure.timing import time_kernel
+
+        job, kernel = self._job, self._kernels[place]
+        limits = job.limits.model_copy(update={"repeat": repeat})
+        return asdict(
+            time_kernel(kernel, self._device, limits, best, job.prepare(place), job.weights(place))
+        )
+
+
+def _answer(built: _BuiltKernels, request: Sequence[Any]) -> bytes:
+    """Return the answer to a request as a line, or how the candidate has failed."""
+    try:
+        if len(request) > 1:
+            return failure.answer(built.time(*request))
+        built.build(*request)
+        return failure.answer(None)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
+        return failure.complaint(failure.raised(error))
 
 
 def _alone(link: Link) -> None:

@@ -4,8 +4,10 @@ import ctypes
 import json
 import os
 import sys
+import tempfile
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import tvm
 from tvm import te
@@ -96,6 +98,19 @@ ALL = (good, endless, divides_by_zero, too_large, raises, segfaults, hangs, exit
        floods, forks, wrong, right, good)  # fmt: skip
 
 
+def shared(local):
+    """Tell how many children build six candidates."""
+    with tempfile.NamedTemporaryFile() as file:
+
+        def noted():
+            with Path(file.name).open("a") as lines:
+                lines.write(f"{os.getpid()}\n")
+            return good()
+
+        errors = [found.error for found in local.measure([noted] * 6)]
+        return {"errors": errors, "children": len(set(file.read().split()))}
+
+
 def main():
     if sys.argv[1:] == ["hang"]:
         sys.stdout.write(f"{os.getpid()}\n")
@@ -110,6 +125,7 @@ def main():
     found.append({"name": "slow", **asdict(cut)})
     late = local.measure([good, hangs, good], until=time.monotonic() + 1.0)
     found.append({"name": "late", "measured": len(list(late))})
+    found.append({"name": "shared", **shared(local)})
     sys.stdout.write(json.dumps(found))
 
 

@@ -74,10 +74,9 @@ def test_only_activations_are_written(caches):
     assert written == ["x"]
 
 
-def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared(monkeypatch):
+def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared():
     kernel = build.build(total(), TARGET)
     calls = []
-    monkeypatch.setattr(timing, "_FEWEST", 4)
 
     def caches(tensors):
         assert len(tensors) == 3
@@ -87,7 +86,7 @@ def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared(monkeypatc
     found = timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
     assert len(found.seconds) == 5
     assert len(calls) == 5  # a call takes longer than a repeat should
-    limits = Measure(repeat=2, min_repeat=0.05)
+    limits = Measure(repeat=2, min_repeat=5.0)
     timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
     assert len(calls) == 5 + 2 * timing._MOST
 
@@ -117,6 +116,16 @@ def test_a_trial_ends_after_two_single_calls_that_can_not_win(monkeypatch, singl
     )
     assert timed == found
     assert len(single) - len(list(times)) == calls
+
+
+@pytest.mark.parametrize(
+    ("sizes", "displacing"),
+    [({"l2": 1 << 14, "l3": 1 << 16}, 4 * (2 * (1 << 14) + (1 << 16))), ({}, MOST)],
+)
+def test_no_more_is_read_than_displaces_what_the_caches_hold(monkeypatch, sizes, displacing):
+    monkeypatch.setattr("autopipe.measure.caches.LARGEST", MOST)
+    monkeypatch.setattr("autopipe.measure.caches.read_sizes", lambda _: sizes)
+    assert int(ModelCaches.of(TARGET, CORES, 1 << 45)._memory.shape[0]) == displacing // 4
 
 
 def test_a_child_is_timed_in_the_surroundings_of_its_task():

@@ -22,7 +22,7 @@ def found():
     trials = json.loads(done.stdout)
     return {
         "first": trials[0],
-        "last": trials[-3],
+        "last": trials[-4],
         "printed": len(done.stdout) + len(done.stderr),
         "seconds": time.monotonic() - start,
         **{trial["name"]: trial for trial in trials},
@@ -56,6 +56,10 @@ def test_of_what_is_not_built_in_time_nothing_is_said(found):
 def test_a_bad_candidate_costs_that_trial_and_says_why(found, name, error):
     assert found[name]["error"] == error
     assert found[name]["seconds"] == []
+
+
+def test_candidates_share_a_child_for_each_core(found):
+    assert found["shared"] == {"name": "shared", "errors": [None] * 6, "children": 2}
 
 
 def test_a_kernel_with_too_much_data_fails_by_itself(found):
@@ -123,7 +127,7 @@ def test_a_child_that_nobody_listens_to_ends_without_its_parents_cleanup(tmp_pat
     ours, theirs = pair()
     ours.close()
     try:
-        process = fork(lambda: serve(Job(lambda: 1 / 0, None, 1, Measure()), theirs))  # type: ignore[arg-type, return-value]
+        process = fork(lambda: serve(Job([lambda: 1 / 0], None, 1, Measure()), theirs))  # type: ignore[arg-type, list-item, return-value]
         assert process.wait(60) == 0
     except BaseException:
         (tmp_path / "cleaned up").touch()
