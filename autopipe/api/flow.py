@@ -30,7 +30,7 @@ from autopipe.pipeline.isolate import Bug, Killed, Zygote
 from autopipe.pipeline.plan import Plan, build_plan
 from autopipe.pipeline.stage import NO_DIAGNOSTICS, Diagnostics
 from autopipe.processes.interrupt import exit_code
-from autopipe.report.wording import without_traceback
+from autopipe.report.wording import describe_error
 from autopipe.stages import PRELOADED
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.locks import FOR_EVER, Patience
@@ -103,8 +103,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
                 told |= _lock(flow, artifacts, whole=not overrides)
             return artifacts
     except BaseException as error:
-        reason = without_traceback(str(error)) or type(error).__name__
-        told |= {"exit_code": exit_code(error), "error": reason}
+        told |= {"exit_code": exit_code(error), "error": describe_error(error)}
         raise
     finally:
         emit(RunFinished(**told, seconds=time.monotonic() - start))

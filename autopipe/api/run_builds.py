@@ -14,7 +14,7 @@ from autopipe.pipeline.events import (
     RunFinished,
 )
 from autopipe.processes.interrupt import exit_code
-from autopipe.report.wording import without_traceback
+from autopipe.report.wording import describe_error
 
 Emit = Callable[[Event], None]
 
@@ -82,7 +82,7 @@ class _Watch:
     def fail(self, error: BaseException) -> None:
         """Take what the build raised."""
         code = exit_code(error)
-        text = without_traceback(str(error)) or type(error).__name__
+        text = describe_error(error)
         self._set(exit_code=code, result=_outcome(code), error=text)
 
     def _compare(self, benchmark: BenchmarkReport) -> None:

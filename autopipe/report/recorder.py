@@ -31,7 +31,7 @@ from autopipe.report import document
 from autopipe.report.document import Notice, RunReport, StageReport
 from autopipe.report.task_reports import TaskSources, report_graphs, report_tasks
 from autopipe.report.tuning_course import follow_tuning
-from autopipe.report.wording import without_traceback
+from autopipe.report.wording import describe_error
 from autopipe.store import files
 from autopipe.tasks.shares import floored
 
@@ -90,7 +90,7 @@ class Recorder:
                 self._stages[name] = StageReport(
                     stage=name,
                     state="failed",
-                    error=without_traceback(error),
+                    error=describe_error(error),
                     seconds=self._seconds(name),
                 )
             case Measured():
@@ -116,7 +116,7 @@ class Recorder:
             configuration=about.configuration and dict(about.configuration),
             exit_code=exit_code,
             outcome=_outcome(exit_code),
-            error=None if error is None else without_traceback(str(error) or type(error).__name__),
+            error=None if error is None else describe_error(error),
             seconds=end.seconds,
             stages=tuple(rows),
             warnings=tuple(self._warnings),

@@ -75,9 +75,10 @@ def wording(event: Event) -> str:  # noqa: C901, PLR0912 -- a case an event
     return text
 
 
-def without_traceback(error: str) -> str:
-    """Leave the traceback of a bug out: it is full of this machine's folders."""
-    return error.rstrip().splitlines()[-1] if "Traceback (most recent" in error else error
+def describe_error(error: BaseException | str) -> str:
+    """Return the text of an error. A traceback is left out: it names folders of this machine."""
+    text = str(error) or type(error).__name__
+    return text.rstrip().splitlines()[-1] if "Traceback (most recent" in text else text
 
 
 def _claims(stage: str) -> list[str]:
