@@ -70,8 +70,3 @@ class TaskEvidence:
     def is_unsteady(self) -> bool:
         """Whether its times differ so much that something else must have run beside it."""
         return bool(self.times) and not agree(self.times)
-
-    @property
-    def spread(self) -> float:
-        """Maximum by minimum of its times."""
-        return max(self.times) / min(self.times)

@@ -97,9 +97,7 @@ class Journal:
 
     def repeats(self, state: TaskState) -> list[TaskEvidence]:
         """Return the times of the repeats that decide a task, the fastest first."""
-        return rank_repeats(
-            self.evidence(state), untuned=state.untuned, engines=state.preferred_engines
-        )
+        return rank_repeats(self.evidence(state), engines=state.preferred_engines)
 
     def quarantine(self, state: TaskState, proposal: Proposal, reason: str) -> None:
         """Have no later session see the records of a schedule that computes something else."""
@@ -147,21 +145,15 @@ class Journal:
 
     def recall_repeats(self, state: TaskState, parts: Collection[Proposal]) -> bool:
         """Append the repeats that this session made before an interruption, if of all `parts`."""
-        series: list[dict[Proposal, StoredRecord]] = [{}]
-        for row in self.rows(state):
-            if row.record.session == self._run_off:
-                if Proposal.of(row.record) in series[-1]:  # those of the next series follow
-                    series.append({})
-                series[-1][Proposal.of(row.record)] = row
-        if not (parts and {part for one in series for part in one} >= set(parts)):
+        rows = {
+            Proposal.of(row.record): row
+            for row in self.rows(state)
+            if row.record.session == self._run_off
+        }
+        if not (parts and rows.keys() >= set(parts)):
             return False
-        for rows in series:
-            self._append_series(state, list(rows.values()))
+        self._append_series(state, rows.values())
         return True
-
-    def count_series(self, state: TaskState) -> int:
-        """Return how often the schedules of a task were timed in turn in this session."""
-        return len({one.series for one in self.evidence(state) if one.place == "repeat"})
 
     @property
     def _run_off(self) -> str:

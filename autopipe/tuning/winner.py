@@ -1,7 +1,6 @@
 """Pick the winner of a task: one pure function of the evidence about its schedules."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -42,8 +41,8 @@ def pick_winner(
       one, or else the fastest of the trials. A challenger takes its place if it takes less than
       `LEAST` of its time, by the sign test at `LIKELY`, and its package less than the incumbent's,
       by the sign test at `SURE` |
-    | repeat | that was repeated wins over those that were not, by its median in the series whose
-      winner is the steadiest; the untuned one stays if it takes at most `HARDLY` of the fastest |
+    | repeat | that was repeated wins over those that were not, by its median in the last series;
+      the untuned one stays if it takes at most `HARDLY` of the fastest |
     | trial | wins by its least median; coarse times come after all others |
 
     The times of a winner inside the model stay those of its repeats, or of its fastest trial: times
@@ -51,7 +50,7 @@ def pick_winner(
     """
     known = list(evidence)
     trials = rank_trials(known, engines=engines)
-    repeats = rank_repeats(known, untuned=untuned, engines=engines)
+    repeats = rank_repeats(known, engines=engines)
     ranked = [*_keep_untuned(repeats, untuned), *repeats, *trials]
     best = next(iter(ranked), None)
     if best is None:
@@ -80,22 +79,12 @@ def rank_trials(
 
 
 def rank_repeats(
-    evidence: Iterable[TaskEvidence],
-    *,
-    untuned: Proposal | None = None,
-    engines: Sequence[str] = (),
+    evidence: Iterable[TaskEvidence], *, engines: Sequence[str] = ()
 ) -> list[TaskEvidence]:
-    """Return the times of the series of repeats that decides, the fastest first."""
-    series: dict[int, list[TaskEvidence]] = defaultdict(list)
-    for one in rank_trials(evidence, engines=engines):
-        if one.place == "repeat":
-            series[one.series].append(one)
-
-    def unsteadiness(number: int) -> tuple[float, int]:
-        winner, *_ = [*_keep_untuned(series[number], untuned), *series[number]]
-        return winner.spread, -number
-
-    return series[min(series, key=unsteadiness, default=0)]
+    """Return the times of the last series of repeats, the fastest first."""
+    repeats = [one for one in rank_trials(evidence, engines=engines) if one.place == "repeat"]
+    last = max((one.series for one in repeats), default=0)
+    return [one for one in repeats if one.series == last]
 
 
 def compare_in_model(

@@ -338,21 +338,6 @@ def test_time_is_kept_for_packages_in_turn_where_that_is_long_enough(monkeypatch
     assert models.now < 30.0
 
 
-def test_where_nobody_can_be_challenged_it_is_told_what_the_model_takes(monkeypatch):
-    models = Slow({"a": (2.0, 1.0), "b": (2.0, 1.0)}, monkeypatch)
-    some = [replace(entry, held=1) for entry in weighed(a=1.0, b=3.0)]
-    tasks = [entry.state.task for entry in some]
-    finals = Finals(models, tasks, some, Limits(3.0, nullcontext, lambda proposals: proposals))
-    with pytest.raises(TooLate):
-        finals.decide()
-    found = finals.tell()
-    assert (found.evidence, found.tasks) == ({}, {})
-    assert found.report.kernels == pytest.approx(3.0, rel=0.02)  # of `other`, too
-    assert found.report.whole == pytest.approx(3.0, rel=0.02)
-    assert (found.report.rounds, found.report.tasks, found.report.gain) == (3, 0, None)
-    assert _told(found.report).endswith(" ms inside the model")
-
-
 def test_what_an_untuned_build_has_holds_the_place_though_another_start_was_faster(tmp_path):
     other = STATIC._replace(implementation="winograd2")
     maker: Any = SimpleNamespace(replay=lambda *_: None)

@@ -96,7 +96,7 @@ def test_more_evidence_for_the_winner_never_makes_it_lose(found, factor, rounds,
     more = [
         TaskEvidence(won, "check", check="passed"),
         TaskEvidence(won, "trial", (least,), row=len(found)),
-        *_steadier_series(found, won),
+        *_later_series(found, won),
         *_faster_rounds(found, won, factor, rounds),
     ]
     for at in range(1, len(more) + 1):
@@ -104,7 +104,7 @@ def test_more_evidence_for_the_winner_never_makes_it_lose(found, factor, rounds,
     assert winner([*found, *more], first) == won
 
 
-def _steadier_series(found, won):
+def _later_series(found, won):
     """Return all repeats again, without noise, with the winner as the fastest by far."""
     parts = {one.proposal for one in found if one.place == "repeat"}
     return [

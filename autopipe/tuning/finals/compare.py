@@ -12,9 +12,8 @@ of which `autopipe.tuning.winner` decides.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from math import inf
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -62,8 +61,7 @@ class Decided:
     """What the comparison inside a model came to."""
 
     evidence: Mapping[str, Sequence[TaskEvidence]]
-    """What was timed of the schedules of each task, by workload; none where nothing could be
-    compared."""
+    """What was timed of the schedules of each task, by workload."""
     times: Mapping[str, tuple[float, ...]]
     """Seconds of one call of the winner inside the model, a value a round, by workload."""
     report: FinalsReport
@@ -118,19 +116,6 @@ class Finals:
         likely = self._pick_likely(rivals)
         kept = self._race(likely, first) if likely else self._time_incumbents(first[0])
         return self._report(rivals, kept)
-
-    def tell(self) -> Decided:
-        """Return what the model takes with the incumbents, where time is too short to compare.
-
-        That takes another build, if others were incumbents in the last one. Raises Failed.
-        """
-        place = self._place(self._held)
-        self._models.build(place)
-        self._pace = Pace(replace(self._limits, seconds=inf))
-        (kernels,) = self._play([self._held], 1.0, _FEW, _FEW)
-        self._models.link(place)
-        (whole,) = self._models.whole([place])
-        return replace(self._report({}, _FinalKernels(kernels, None, whole)), evidence={})
 
     @property
     def _held(self) -> Ranks:
@@ -278,15 +263,11 @@ class Finals:
             rounds=len(kept.kernels), sure=SURE,
             tasks=sum(ratio is not None for ratio in ratios.values()),
             decided=sum(_is_sure(ratio) for ratio in ratios.values()),
-            changed=sum(rank > 0 for rank in ranks.values()) if self._any_evidence else 0,
+            changed=sum(rank > 0 for rank in ranks.values()),
             kernels=kernels, rest=max(0.0, kept.whole - kernels), whole=kept.whole, times=middle,
             gain=kept.gain and kept.gain.told(),
         )  # fmt: skip
         return Decided(self._evidence, times, report, told)
-
-    @property
-    def _any_evidence(self) -> bool:
-        return any(self._evidence.values())
 
     def _compare(self, name: str, rank: int) -> Interval | None:
         entry = self._entered[name]

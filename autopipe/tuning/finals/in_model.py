@@ -19,7 +19,6 @@ from autopipe.tuning.finals.finalists import Finalists, plan_others, select_fina
 from autopipe.tuning.finals.model_runs import Limits, TooLate
 from autopipe.tuning.finals.repeat import exclude_one_thread
 from autopipe.tuning.finals.sized_models import SizedModel, models
-from autopipe.tuning.journal import Journal
 from autopipe.tuning.setup import MeasuringBench, ModelTasks, TuningPlan
 from autopipe.tuning.task_state import TaskState
 
@@ -54,7 +53,7 @@ class ModelComparison:
             if decided is not None:
                 found.append(decided)
                 self._append(decided, [s for s in states if s.task.workload not in done])
-                done |= {task.workload for task in model.tasks} if decided.evidence else set()
+                done |= {task.workload for task in model.tasks}
         self._keep_threads([state for state in states if state.task.workload not in done])
         check_winners(states, self.checks)
         return tuple(found)
@@ -90,8 +89,9 @@ class ModelComparison:
         limits = Limits(end - monotonic(), self.bench.turn.taken, passed)
         try:
             with InModel(source, self.deadline.left) as built:
-                found = self._run(built, model, entered, limits, at)
+                found = Finals(built, model.tasks, entered, limits).decide()
         except TooLate:
+            self._give_up(f"there is no time to run the model with its finalists{at}")
             return None
         except Failed as error:
             if error.how is How.HUNG:
@@ -102,23 +102,6 @@ class ModelComparison:
             return None
         sizes = {"sizes": dict(model.sizes)} if model.sizes else {}
         return replace(found, report=found.report.model_copy(update=sizes))
-
-    def _run(
-        self,
-        built: InModel,
-        model: SizedModel,
-        entered: Sequence[Finalists],
-        limits: Limits,
-        at: str,
-    ) -> Decided:
-        """Compare, or time the model with the winners of the trials where time is too short."""
-        try:
-            return Finals(built, model.tasks, entered, limits).decide()
-        except TooLate:
-            self._give_up(f"there is no time to run the model with its finalists{at}")
-            self._keep_threads([entry.state for entry in entered])
-            winners = [_hold_winner(entry, self.checks.journal) for entry in entered]
-            return Finals(built, model.tasks, winners, limits).tell()
 
     def _keep_threads(self, states: Sequence[TaskState]) -> None:
         if self.bench.touched:
@@ -144,10 +127,3 @@ def _find_called(model: SizedModel, states: Sequence[TaskState]) -> list[TaskSta
     """Return the states of the tasks of a model, as they are named and called in it."""
     tasks = {task.workload: task for task in model.tasks}
     return [replace(s, task=tasks[s.task.workload]) for s in states if s.task.workload in tasks]
-
-
-def _hold_winner(entry: Finalists, journal: Journal) -> Finalists:
-    """Return finalists of which the winner of the trials is the incumbent."""
-    winner = journal.winner(entry.state)
-    won = winner.proposal if winner is not None else None
-    return replace(entry, held=entry.proposals.index(won) if won in entry.proposals else 0)

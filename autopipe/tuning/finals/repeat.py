@@ -35,9 +35,6 @@ ROUNDS: Final = 3
 _BEST: Final = 2
 """Schedules that take part, besides the plain loops."""
 
-_PATIENCE: Final = 30.0
-"""Seconds in which winners that were unsteady are timed again; one that was begun is ended."""
-
 _SMALL: Final = 1.5e-4
 """Seconds of a call; what takes longer gains more by a second core than that costs."""
 
@@ -126,7 +123,7 @@ def exclude_one_thread(states: Sequence[TaskState], journal: Journal) -> None:
 def measure_repeats(
     trials: Trials, *, runner: Rounds, extras: Extras, deadline: Deadline, watch: Watch
 ) -> None:
-    """Time the fastest schedules of each task that has a record in turn; the unsteady ones twice.
+    """Time the fastest schedules of each task that has a record in turn.
 
     The heaviest tasks come first, as far as there is time: of the others, the trials decide.
     """
@@ -140,15 +137,6 @@ def measure_repeats(
         if deadline.left() <= longest or not _measure(state, parts, trials, runner):
             deadline.left_out[REPEATS] += 1
         longest = max(longest, monotonic() - begun)
-    watch.begin("timing unsteady winners again")
-    end = monotonic() + min(_PATIENCE, deadline.left() - longest)
-    for state in trials.states:
-        winner = journal.winner(state)
-        if winner is None or journal.count_series(state) > 1:  # before an interruption
-            continue
-        if winner.is_unsteady and monotonic() < end:
-            parts = [repeat.proposal for repeat in journal.repeats(state)]
-            _measure(state, parts, trials, runner)
 
 
 def _measure(state: TaskState, parts: Sequence[Proposal], trials: Trials, runner: Rounds) -> bool:
