@@ -110,7 +110,7 @@ def _phases(title: str, phases: Sequence[Any]) -> Iterator[str]:
     for phase in phases:
         yield f"\n### {phase.name.capitalize()}\n"
         yield _HEADER
-        yield from _rows((one.name, one.reason, one.condition) for one in phase.passes)
+        yield from _rows((one.name, one.reason, one.describe_condition()) for one in phase.passes)
 
 
 _HEADER: Final = "\n| pass | reason | only if |\n|---|---|---|\n"

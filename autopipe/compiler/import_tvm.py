@@ -8,3 +8,6 @@ with omit_torch(), list_functions_once():
     order_size_variables()
 
 from autopipe.compiler.arithmetic import libm, reducers  # noqa: F401 - wherever kernels are made
+from autopipe.compiler.graph.shared_inference import share_type_inference
+
+share_type_inference()

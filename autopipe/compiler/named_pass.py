@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 import tvm
 from tvm import tirx
 
+from autopipe.compiler.graph.contents import list_contents
 from autopipe.compiler.step_counter import count_each
 
 _LOG: Final = logging.getLogger(__name__)
@@ -33,7 +34,15 @@ class NamedPass(Generic[State_contra]):
     apply: Callable[[tvm.IRModule, State_contra], tvm.IRModule]
     is_wanted: Callable[[State_contra], bool] = lambda _: True
     condition: str = ""
-    """When it is run, for the reference page; empty if always."""
+    """What an option has to be for it, for the reference page; empty if it depends on none."""
+    rewrites: frozenset[str] = frozenset()
+    """What `list_contents` calls the parts of a graph that it rewrites. It is skipped where the
+    graph has none of these; without any it is always run."""
+
+    def describe_condition(self) -> str:
+        """Return when it is run, for the reference page; empty if always."""
+        parts = ", ".join(f"`{name.removeprefix('relax.')}`" for name in sorted(self.rewrites))
+        return "; ".join(filter(None, (self.condition, parts and f"the graph has {parts}")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +74,14 @@ def tvm_pass(make: Callable[[], tvm.transform.Pass], reason: str) -> NamedPass[o
     return NamedPass(name, reason, lambda module, _: make()(module))
 
 
-def module_pass(function: ModulePass, reason: str) -> NamedPass[object]:
+def module_pass(
+    function: ModulePass, reason: str, rewrites: Iterable[str] = ()
+) -> NamedPass[object]:
     """Return a pass that needs nothing but the module, under the name of its function."""
     return NamedPass(
-        str(getattr(function, "__name__", "")), reason, lambda module, _: function(module)
-    )
+        str(getattr(function, "__name__", "")), reason, lambda module, _: function(module),
+        rewrites=frozenset(rewrites),
+    )  # fmt: skip
 
 
 def kernel_pass(rewrite: KernelRewrite, reason: str) -> KernelPass:
@@ -82,11 +94,16 @@ def run_passes(
 ) -> tvm.IRModule:
     """Run the passes of all phases that are wanted, in order; each sees what the one before made.
 
-    Raises what a pass raises.
+    Passes that would find nothing to rewrite are skipped. Raises what a pass raises.
     """
     wanted = [one for phase in phases for one in phase.passes if one.is_wanted(state)]
+    contents: frozenset[str] | None = None
     for one in count_each("passes run", wanted, is_even=False):
-        module = _run_pass(one, module, state)
+        if one.rewrites:
+            contents = list_contents(module) if contents is None else contents
+            if one.rewrites.isdisjoint(contents):
+                continue
+        module, contents = _run_pass(one, module, state), None
     return module
 
 

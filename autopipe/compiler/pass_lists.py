@@ -30,7 +30,10 @@ from autopipe.compiler.codegen.share_shapes import share_shapes
 from autopipe.compiler.codegen.split_at_borders import split_at_borders
 from autopipe.compiler.codegen.type_bfloat16_operands import type_bfloat16_operands
 from autopipe.compiler.graph import elementary
+from autopipe.compiler.graph.contents import CONSTANT
+from autopipe.compiler.graph.convolutions import LAYOUTS, TRANSPOSED_LAYOUTS
 from autopipe.compiler.graph.hoist import COUNT
+from autopipe.compiler.graph.split_resize import RESIZE
 from autopipe.compiler.labels.node_labels import complete_labels, keep_merged
 from autopipe.compiler.loops.exact_divisions import protect_divisions, protect_module_divisions
 from autopipe.compiler.named_pass import (
@@ -48,7 +51,8 @@ from autopipe.compiler.passes.compute_sizes_first import compute_sizes_first
 from autopipe.compiler.passes.convert_layout import convert_layout
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
 from autopipe.compiler.passes.drop_dead_taps import drop_dead_taps
-from autopipe.compiler.passes.fuse_attention import fuse_attention
+from autopipe.compiler.passes.fold_constants import fold_constants
+from autopipe.compiler.passes.fuse_attention import SOFTMAX, fuse_attention
 from autopipe.compiler.passes.fuse_ops import describe_kernels, fuse_ops, match_ops, name_ops
 from autopipe.compiler.passes.inline_bodies import inline_bodies
 from autopipe.compiler.passes.inline_scalars import inline_scalars
@@ -56,14 +60,14 @@ from autopipe.compiler.passes.insert_schedules import insert_schedules
 from autopipe.compiler.passes.keep_growth_apart import keep_growth_apart
 from autopipe.compiler.passes.legalize import legalize
 from autopipe.compiler.passes.lift_weights import lift_weights
-from autopipe.compiler.passes.pad_in_place import pad_in_place
+from autopipe.compiler.passes.pad_in_place import PAD, pad_in_place
 from autopipe.compiler.passes.prepare_weights import prepare_weights
 from autopipe.compiler.passes.replace_copies_by_views import RESHAPE, replace_copies_by_views
 from autopipe.compiler.passes.rewrite_transposed_convolutions import rewrite_transposed_convolutions
 from autopipe.compiler.passes.round_products import round_products
 from autopipe.compiler.passes.round_weights import round_weights
 from autopipe.compiler.passes.split_by_live_regions import split_by_live_regions
-from autopipe.compiler.passes.split_long_means import split_long_means
+from autopipe.compiler.passes.split_long_means import MOMENTS, split_long_means
 from autopipe.compiler.passes.split_packing import split_packing
 from autopipe.compiler.passes.transpose_before_resize import transpose_before_resize
 from autopipe.compiler.passes.widen_to_float32 import widen_to_float32
@@ -107,9 +111,13 @@ INFERENCE: Final[PassPhase[OptimizeState]] = PassPhase(
         tvm_pass(
             transform.DecomposeOpsForInference, "batch normalization and dropout are arithmetic"
         ),
-        module_pass(inline_scalars, "a constant of one element is a number, which needs no memory"),
         module_pass(
-            rewrite_transposed_convolutions, "all schedules of convolutions serve transposed ones"
+            inline_scalars, "a constant of one element is a number without memory", {CONSTANT}
+        ),
+        module_pass(
+            rewrite_transposed_convolutions,
+            "all schedules of convolutions serve transposed ones",
+            TRANSPOSED_LAYOUTS,
         ),
         NamedPass(
             "widen_to_float32",
@@ -138,9 +146,11 @@ OPTIMIZE: Final[tuple[PassPhase[OptimizeState], ...]] = (
     PassPhase(
         "convolutions",
         (
-            module_pass(drop_dead_taps, "a tap of a kernel that reads nothing but padding is zero"),
             module_pass(
-                split_by_live_regions, "parts of an image read few taps of a dilated kernel"
+                drop_dead_taps, "a tap of a kernel that reads nothing but padding is zero", LAYOUTS
+            ),
+            module_pass(
+                split_by_live_regions, "parts of images read few taps of a dilated kernel", LAYOUTS
             ),
         ),
     ),
@@ -154,11 +164,15 @@ OPTIMIZE: Final[tuple[PassPhase[OptimizeState], ...]] = (
                 lambda state: bool(state.layout),
                 "`layout` names an operator",
             ),
-            module_pass(pad_in_place, "padding between two transposes needs neither of them"),
             module_pass(
-                split_long_means, "a long sum in float32 drifts unless it is taken in steps"
+                pad_in_place, "padding between two transposes needs neither of them", {PAD}
             ),
-            module_pass(transpose_before_resize, "a transpose of the smaller image moves less"),
+            module_pass(
+                split_long_means, "a long sum in float32 drifts unless taken in steps", MOMENTS
+            ),
+            module_pass(
+                transpose_before_resize, "a transpose of the smaller image moves less", {RESIZE}
+            ),
         ),
     ),
     PassPhase(
@@ -167,7 +181,7 @@ OPTIMIZE: Final[tuple[PassPhase[OptimizeState], ...]] = (
             tvm_pass(transform.Normalize, "rewrites left nested expressions"),
             tvm_pass(transform.CanonicalizeBindings, "rewrites left aliases"),
             tvm_pass(transform.EliminateCommonSubexpr, "equal values are computed once"),
-            tvm_pass(transform.FoldConstant, "what depends on constants is computed here"),
+            module_pass(fold_constants, "what depends on constants is computed here"),
             tvm_pass(transform.DeadCodeElimination, "what nothing reads is dropped"),
         ),
     ),
@@ -205,16 +219,13 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
                 _fuse_attention,
                 lambda state: backend_of(state.target).fuses_attention and not state.has_rules,
                 "on a processor, without rules of `fusion`",
+                frozenset({SOFTMAX}),
             ),
             NamedPass("name_ops", "ops are found again by the names of their variables", name_ops),
             module_pass(legalize, "each op is a call of a kernel with plain loops"),
-            module_pass(
-                drop_buffer_layouts, "layouts noted on buffers of dynamic sizes would be stale"
-            ),
+            module_pass(drop_buffer_layouts, "layouts of buffers of dynamic sizes would be stale"),
             tvm_pass(transform.AnnotateTIROpPattern, "fusion asks what kind of loops a kernel has"),
-            module_pass(
-                keep_growth_apart, "a product is not fused with an op that makes its result larger"
-            ),
+            module_pass(keep_growth_apart, "no product is fused with an op that enlarges it"),
             NamedPass("match_ops", "each kernel states the op it computes", match_ops),
             tvm_pass(transform.FoldConstant, "kernels of constants are computed here"),
         ),
@@ -277,9 +288,7 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
     PassPhase(
         "calls",
         (
-            module_pass(
-                inline_bodies, "entering a function costs the virtual machine microseconds"
-            ),
+            module_pass(inline_bodies, "calling a function costs the machine microseconds"),
             NamedPass(
                 "prepare_weights",
                 "weights are compared with their shapes once, and stored no larger than need be",
@@ -290,11 +299,6 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
         ),
     ),
 )
-
-
-def _keep_call(_: relax.BlockBuilder, call: relax.Call) -> relax.Call:
-    return call
-
 
 _AS_TVM: Final = "as in TVM's list `default`"
 
@@ -307,7 +311,7 @@ MACHINE_DYNAMIC: Final[tuple[PassPhase[None], ...]] = (
             NamedPass(
                 "LegalizeOps",
                 "views stay views; TVM's list would make copies of them",
-                lambda module, _: transform.LegalizeOps({RESHAPE: _keep_call})(module),
+                lambda module, _: transform.LegalizeOps({RESHAPE: lambda _, call: call})(module),
             ),
             tvm_pass(transform.ToNonDataflow, _AS_TVM),
             tvm_pass(transform.RemovePurityChecking, _AS_TVM),
@@ -333,9 +337,7 @@ KERNELS: Final[tuple[KernelPass, ...]] = (
 )
 
 HOST_KERNELS_DYNAMIC: Final[tuple[KernelPass, ...]] = (
-    kernel_pass(
-        assume_nonnegative_sizes, "a division by a size is one instruction if none is negative"
-    ),
+    kernel_pass(assume_nonnegative_sizes, "division by a nonnegative size is one instruction"),
 )
 
 HOST_KERNELS: Final[tuple[KernelPass, ...]] = (

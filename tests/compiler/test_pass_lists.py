@@ -54,12 +54,32 @@ def test_each_pass_has_a_name_and_a_reason():
 
 def test_a_build_runs_every_pass_of_its_lists_under_its_name():
     seen = build_model().times
-    conditional = {one.name for one in PASSES if one.condition}
+    conditional = {one.name for one in PASSES if one.describe_condition()}
     wanted = {one.name for one in PASSES} - conditional
     wanted |= {one.name for one in (*pass_lists.KERNELS, *pass_lists.HOST_KERNELS)}
     assert wanted <= seen.keys()
-    assert "fuse_attention" in seen
     assert not {"round_products", "convert_layout", "assume_nonnegative_sizes"} & seen.keys()
+    assert not {"fuse_attention", "drop_dead_taps", "pad_in_place"} & seen.keys()
+
+
+def test_a_pass_runs_where_the_graph_has_what_it_rewrites_by_then():
+    ran: list[str] = []
+
+    def note(name: str, rewrites: tuple[str, ...]) -> NamedPass[object]:
+        def apply(module: tvm.IRModule, _: object) -> tvm.IRModule:
+            ran.append(name)
+            return relax.transform.LegalizeOps()(module) if name == "legalize" else module
+
+        return NamedPass(name, "notes its name", apply, rewrites=frozenset(rewrites))
+
+    passes = (
+        note("exp", ("relax.exp",)), note("add", ("relax.add", "relax.exp")), note("all", ()),
+        note("legalize", ()), note("add behind", ("relax.add",)),
+        note("kernels", ("relax.call_tir",)),
+    )  # fmt: skip
+    run_passes(doubled(), [PassPhase("all", passes)], None)
+    assert ran == ["add", "all", "legalize", "kernels"]
+    assert passes[1].describe_condition() == "the graph has `add`, `exp`"
 
 
 def test_what_a_pass_runs_itself_is_not_listed():

@@ -36,10 +36,9 @@ def may_join(module: tvm.IRModule, parts: CallInfos) -> bool:
     """Tell whether a legalized module has a depthwise convolution whose sizes are known."""
     values = (one.value for _, function in graph_functions(module) for one in bindings(function))
     calls = (value for value in values if is_kernel_call(value))
+    depthwise = (call for call in calls if is_depthwise(call, parts))
     return any(
-        is_depthwise(call, parts) and min(tensor.shape, default=0) >= 0
-        for call in calls
-        for tensor in tensors(call.ty)
+        min(tensor.shape, default=0) >= 0 for call in depthwise for tensor in tensors(call.ty)
     )
 
 

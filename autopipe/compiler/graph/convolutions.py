@@ -11,6 +11,9 @@ LAYOUTS: Final = {
 }
 """Layouts of data and kernel, as models come with them, by op."""
 
+TRANSPOSED_LAYOUTS: Final = {f"{op}_transpose": layouts for op, layouts in LAYOUTS.items()}
+"""The same of the convolution that takes the place of a transposed one."""
+
 
 def layouts_of(call: relax.Call) -> tuple[str, str]:
     """Return the layouts of data and kernel of a convolution."""

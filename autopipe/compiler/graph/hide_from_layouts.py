@@ -17,6 +17,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.graph.contents import list_contents
 from autopipe.compiler.graph.rewrite import rewrite
 
 _NAME: Final = "autopipe.hidden."
@@ -57,13 +58,15 @@ _NUMBERED: Final = frozenset({"float32", "float64"})
 
 def hide(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
     """Return the module with wrongly converted ops of `main` hidden, and the hidden calls."""
+    if list_contents(module).isdisjoint(_ANY_LAYOUT | WRONG.keys()):
+        return module, ()
     hiding = _Hide(module)
     return rewrite(hiding, module), hiding.calls
 
 
 def show(module: tvm.IRModule, calls: Sequence[relax.Call]) -> tvm.IRModule:
     """Return the module with the ops that `hide` took out put back in their places."""
-    return rewrite(_Show(module, calls), module)
+    return rewrite(_Show(module, calls), module) if calls else module
 
 
 @mutator

@@ -8,7 +8,9 @@ function with which each op is legalized is wrapped, in TVM's registry of operat
     conv2d(y, v)   is call_tir(@conv2d, (y, v), ty)   as it is an equal call, but for its variables
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 import tvm
@@ -21,24 +23,28 @@ _LEGALIZE: Final = "FLegalize"
 _LEVEL: Final = 12
 """Above those of TVM, which is 10, and of `compiler/arithmetic`."""
 
+_only_constants: ContextVar[bool] = ContextVar("only_constants", default=False)
+"""Whether calls of variables are left as they are."""
+
 
 class _SharedCalls:
     """The calls that were legalized for one builder, whose module has their kernels."""
 
     def __init__(self, builder: relax.BlockBuilder) -> None:
         self.builder = builder
-        self._calls: dict[int, tuple[relax.Call, relax.Call]] = {}
+        self._calls: dict[int, tuple[relax.Call, relax.Call, list[int]]] = {}
+        """By hash: a call, what it became, and which of its operands the kernel takes, in order."""
 
     def find(self, call: relax.Call, key: int) -> relax.Call | None:
         """Return what a call is, if an equal one was legalized."""
         if key not in self._calls:
             return None
-        other, legalized = self._calls[key]
+        other, legalized, places = self._calls[key]
         if not tvm_ffi.structural_equal(other, call, map_free_vars=True):
             return None
-        kernel, operands = legalized.args
-        given = dict(zip(map(_identify, _leaves(other.args)), _leaves(call.args), strict=True))
-        replaced = relax.Tuple([given[_identify(operand)] for operand in operands.fields])
+        operands = _leaves(call.args)
+        replaced = relax.Tuple([operands[place] for place in places])
+        kernel = legalized.args[0]
         return relax.Call(legalized.op, [kernel, replaced], legalized.attrs, legalized.ty_args)
 
     def add(self, call: relax.Call, key: int, legalized: relax.Expr) -> None:
@@ -47,9 +53,10 @@ class _SharedCalls:
             return
         if getattr(legalized.op, "name", "") != "relax.call_tir" or len(legalized.args) != 2:  # noqa: PLR2004
             return
-        operands = set(map(_identify, _leaves(call.args)))
-        if all(_identify(operand) in operands for operand in legalized.args[1].fields):
-            self._calls[key] = (call, legalized)
+        operands = list(map(_identify, _leaves(call.args)))
+        taken = list(map(_identify, legalized.args[1].fields))
+        if set(taken).issubset(operands):
+            self._calls[key] = (call, legalized, list(map(operands.index, taken)))
 
 
 _latest: list[_SharedCalls] = []
@@ -64,19 +71,32 @@ def share_legalizations() -> None:
             op.set_attr(_LEGALIZE, _share(legalize), _LEVEL)
 
 
+@contextmanager
+def legalize_constants_only() -> Iterator[None]:
+    """Leave calls of variables as they are, as `FoldConstant` cannot compute them."""
+    token = _only_constants.set(True)
+    try:
+        yield
+    finally:
+        _only_constants.reset(token)
+
+
 def _share(legalize: Legalization) -> Legalization:
     """Return a function that legalizes an op, and takes the kernels of equal calls."""
 
     def legalize_once(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        if not all(map(_is_static, (call, *_leaves(call.args)))):
-            return legalize(builder, call)
+        if _only_constants.get() and any(
+            isinstance(leaf, relax.Var) for leaf in _leaves(call.args)
+        ):
+            return call
         if not _latest or not _latest[0].builder.same_as(builder):
             _latest[:] = [_SharedCalls(builder)]
         shared, key = _latest[0], tvm_ffi.structural_hash(call, map_free_vars=True)
         if (known := shared.find(call, key)) is not None:
             return known
         legalized = legalize(builder, call)
-        shared.add(call, key, legalized)
+        if all(map(_is_static, (call, *_leaves(call.args)))):
+            shared.add(call, key, legalized)
         return legalized
 
     return legalize_once

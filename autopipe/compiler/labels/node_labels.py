@@ -111,7 +111,11 @@ def keep_merged(before: tvm.IRModule, after: tvm.IRModule) -> tvm.IRModule:
     last. A node that is gone is named with the next that reads its result and is still there.
     """
     after = _find_added(before, after)
-    present = {node for label in _own(after).values() if not label.added for node in label.nodes}
+    own = _read_labels(after)
+    present = {node for label in own.values() if not label.added for node in label.nodes}
+    gone = {node for label in _read_labels(before).values() for node in label.nodes} - present
+    if not gone:
+        return after
     successors: dict[int, set[int]] = defaultdict(set)
     for _, function in graph_functions(before):
         graph = _Readers(function)
@@ -120,10 +124,8 @@ def keep_merged(before: tvm.IRModule, after: tvm.IRModule) -> tvm.IRModule:
             if missing and not label.added and (next_ := graph.find_reader(var, present)):
                 for node in next_:
                     successors[node] |= missing
-    if not successors:
-        return after
     labels = {}
-    for var, label in _own(after).items():
+    for var, label in own.items():
         merged = set().union(*(successors[node] for node in label.nodes if node in successors))
         if merged and not label.added:
             labels[var] = Label(tuple(sorted({*label.nodes, *merged})))
@@ -153,11 +155,10 @@ def _find_added(before: tvm.IRModule, after: tvm.IRModule) -> tvm.IRModule:
     return set_labels(after, found)
 
 
-def _own(module: tvm.IRModule) -> Labels:
-    found: Labels = {}
-    for _, function in graph_functions(module):
-        found |= _Readers(function).own
-    return found
+def _read_labels(module: tvm.IRModule) -> Labels:
+    """Return the labels of a module's variables."""
+    variables = (one.var for _, function in graph_functions(module) for one in bindings(function))
+    return {var: label for var in variables if (label := read_label(var.name)) is not None}
 
 
 class _Readers:
@@ -179,11 +180,14 @@ class _Readers:
     def complete(self, *, imported: bool) -> Labels:
         """Return a label for each variable that has one, or gets one of its neighbours."""
         found = dict(self.own)
-        steps = [(binding, self.readers[binding.var]) for binding in reversed(self.bound)]
-        steps += [(binding, self.read[binding.var]) for binding in self.bound]
+        bare = [binding for binding in self.bound if binding.var not in found]
+        steps = [(binding, self.readers[binding.var]) for binding in reversed(bare)]
+        steps += [(binding, self.read[binding.var]) for binding in bare]
         for binding, others in steps:
+            if binding.var in found:
+                continue
             label = merge_labels(found.get(var) for var in others)
-            if binding.var not in found and label is not None:
+            if label is not None:
                 moves = _is_movement(binding.value)
                 added = moves and (label.added or not imported)
                 found[binding.var] = Label(label.nodes, added)

@@ -6,10 +6,11 @@ attributes are the ones that the loops are made from.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import tvm
+import tvm_ffi
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import (
     bindings,
@@ -20,7 +21,6 @@ from autopipe.compiler.graph.calls import (
 )
 from autopipe.compiler.graph.legalized_op import legalized_op
 from autopipe.compiler.graph.literals import literal, tensors
-from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.labels.node_labels import Label, read_label, strip_label
 from autopipe.tasks.op_info import (
     ATTRIBUTE,
@@ -67,35 +67,55 @@ class CallInfos:
         return self.by_site.get(_site(call)) or self.by_function[callee(call) or ""]
 
 
-@mutator
-class _NameBindings(PyExprMutator):
-    """Give each variable of the graph a unique name, by which its op is found again later."""
+class _Names:
+    """New names of the variables of a graph, by which their ops are found again later."""
 
-    def __init__(self, module: tvm.IRModule) -> None:
-        super().__init__(module)
-        self.ops: dict[str, relax.Expr] = {}
+    def __init__(self) -> None:
         self.labels: dict[str, Label] = {}
+        self._renamed: dict[relax.Var, relax.Var] = {}
         self._taken: set[str] = set()
+        self._ops = 0
 
-    def visit_var_def_(self, var: relax.Var) -> relax.Var:
-        name = self._free(strip_label(var.name))
-        self._taken.add(name)
-        renamed = var if name == var.name else relax.Var(name, var.ty)
-        self.set_var_remap(var, renamed)
-        return renamed
+    def rename(self, function: relax.Function) -> tuple[relax.Function, dict[str, relax.Expr]]:
+        """Return a function with unique names, and what each of them is bound to.
 
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        value = self.visit_expr(binding.value)
-        name = self._free(f"op{len(self.ops)}")
-        self.ops[name] = value
-        if (label := read_label(binding.var.name)) is not None:
+        Values keep their types: inferring them anew takes longer than the rest of this pass.
+        """
+        for param in function.params:
+            self._keep_name(param)
+        names = [self._name_binding(binding) for binding in bindings(function)]
+        renamed = tvm_ffi.structural_map(
+            function, (relax.Var, lambda variable: self._renamed.get(variable, variable))
+        )
+        values = [binding.value for binding in bindings(renamed)]
+        return renamed, {
+            name: value for name, value in zip(names, values, strict=True) if name is not None
+        }
+
+    def _name_binding(self, binding: relax.Binding) -> str | None:
+        """Name a variable after the number of its op; None if it is that of a `match_cast`."""
+        variable = binding.var
+        is_inner = isinstance(variable, relax.DataflowVar)
+        if isinstance(binding, relax.MatchCast):
+            if not is_inner:
+                self._keep_name(variable)
+            return None
+        name = self._make_unique(f"op{self._ops}")
+        self._ops += 1
+        if (label := read_label(variable.name)) is not None:
             self.labels[name] = label
-        kind = relax.DataflowVar if isinstance(binding.var, relax.DataflowVar) else relax.Var
-        renamed = kind(name, binding.var.ty)
-        self.builder_.emit_normalized(relax.VarBinding(renamed, value))
-        self.set_var_remap(binding.var, renamed)
+        kind = relax.DataflowVar if is_inner else relax.Var
+        self._renamed[variable] = kind(name, variable.ty)
+        return name
 
-    def _free(self, name: str) -> str:
+    def _keep_name(self, variable: relax.Var) -> None:
+        """Leave a variable its name without the label, if no other has it."""
+        name = self._make_unique(strip_label(variable.name))
+        self._taken.add(name)
+        if name != variable.name:
+            self._renamed[variable] = relax.Var(name, variable.ty)
+
+    def _make_unique(self, name: str) -> str:
         while name in self._taken:
             name += "_"
         return name
@@ -105,8 +125,13 @@ def name_ops(
     module: tvm.IRModule,
 ) -> tuple[tvm.IRModule, Mapping[str, relax.Expr], Mapping[str, Label]]:
     """Return the module with unique names, the op of each name, and the label that was in it."""
-    naming = _NameBindings(module)
-    return rewrite(naming, module), naming.ops, naming.labels
+    names, ops = _Names(), dict[str, relax.Expr]()
+    changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    for variable, function in graph_functions(module):
+        renamed, values = names.rename(function)
+        changed.update_func(variable, renamed)
+        ops |= values
+    return changed, ops, names.labels
 
 
 def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
@@ -116,19 +141,61 @@ def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
     """
     sites: dict[Site, CallInfo] = {}
     functions: dict[str, CallInfo] = {}
+    described = _DescribedCalls(legalized, ops)
     for _, function in graph_functions(legalized):
         pending: list[relax.Call] = []
         for binding in bindings(function):
             if is_kernel_call(binding.value):
                 pending.append(binding.value)
-            if binding.var.name not in ops:
+            if (op := ops.get(binding.var.name)) is None:
                 continue
             for call in pending:
-                op = legalized_op(ops[binding.var.name], call, ops, whole=len(pending) == 1)
-                sites[_site(call)] = part = CallInfo(op, _pattern(legalized, call))
-                functions.setdefault(callee(call) or "", part)
+                site = _site(call)
+                sites[site] = part = described.describe(op, call, site[0], whole=len(pending) == 1)
+                functions.setdefault(site[0], part)
             pending = []
     return CallInfos(sites, functions)
+
+
+class _DescribedCalls:
+    """Calls of kernels that are described, so that equal ones of the same op need not be."""
+
+    def __init__(self, legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> None:
+        self._module, self._ops = legalized, ops
+        self._is_static = not any(  # else names of sizes are in descriptions
+            map(
+                relax.analysis.defined_symbolic_vars, map(itemgetter(1), graph_functions(legalized))
+            )
+        )
+        self._known: dict[tuple[int, str], tuple[relax.Expr, CallInfo]] = {}
+        """By the hash of the op and the name of the kernel."""
+
+    def describe(
+        self, value: relax.Expr, call: relax.Call, kernel: str, *, whole: bool
+    ) -> CallInfo:
+        """Return what a call of a kernel computes, which is all of an op or a part of it."""
+        if not (whole and self._is_static and _reads_tensors(value)):
+            return self._describe(value, call, whole=whole)
+        key = tvm_ffi.structural_hash(value, map_free_vars=True), kernel
+        if (found := self._known.get(key)) is not None:
+            other, info = found
+            if tvm_ffi.structural_equal(other, value, map_free_vars=True):
+                return info
+        info = self._describe(value, call, whole=whole)
+        self._known[key] = value, info
+        return info
+
+    def _describe(self, value: relax.Expr, call: relax.Call, *, whole: bool) -> CallInfo:
+        op = legalized_op(value, call, self._ops, whole=whole)
+        return CallInfo(op, _pattern(self._module, call))
+
+
+def _reads_tensors(value: relax.Expr) -> bool:
+    """Tell whether all operands of an op are tensors, shapes or numbers, and none is a tuple."""
+    return isinstance(value, relax.Call) and not any(
+        isinstance(argument, relax.Tuple) or isinstance(argument.ty, relax.TupleType)
+        for argument in value.args[:]
+    )
 
 
 def describe(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
@@ -136,12 +203,18 @@ def describe(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
     found: dict[str, OpInfo] = {}
     calls = (binding.value for _, graph in graph_functions(fused) for binding in bindings(graph))
     for value in calls:
-        if is_kernel_call(value):
-            part = known.of(value)
-            kind = KINDS[part.pattern]
-            info = OpInfo(kind=kind, ops=(part.op,), results=part.op.results(0))
-            found.setdefault(callee(value) or "", info)
-        elif (function := fused_function(fused, value)) and value.op.name_hint not in found:
+        name = callee(value)
+        if name is not None:
+            if name not in found:
+                part = known.of(value)
+                kind = KINDS[part.pattern]
+                found[name] = OpInfo(kind=kind, ops=(part.op,), results=part.op.results(0))
+        elif (
+            isinstance(value, relax.Call)
+            and isinstance(value.op, tvm.ir.GlobalVar)
+            and value.op.name_hint not in found
+            and (function := fused_function(fused, value)) is not None
+        ):
             found[value.op.name_hint] = _DataFlow(function, known).info()
     return found
 

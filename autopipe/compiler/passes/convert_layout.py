@@ -19,6 +19,8 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.contents import list_contents
+from autopipe.compiler.graph.distinct_calls import collect_distinct_calls
 from autopipe.compiler.graph.hide_from_layouts import hide, show
 from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.passes.legalize import legalize, unlowered
@@ -53,11 +55,14 @@ def convert_layout(
     """Return the module with ops in the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
     wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
     module = rewrite(_FullRank(module), module)
+    if list_contents(module).isdisjoint(wishes):
+        return module
     try:
         seen, hidden = hide(module)
         converted = show(propagate_layouts(seen, wishes), hidden)
-        converted = rewrite(_Materialize(converted, ONE_LAYOUT), converted)
-        stuck = unlowered(legalize(converted))
+        if not list_contents(converted).isdisjoint(ONE_LAYOUT):
+            converted = rewrite(_Materialize(converted, ONE_LAYOUT), converted)
+        stuck = unlowered(legalize(collect_distinct_calls(converted)))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
     except (ModelError, RuntimeError, LookupError, TypeError, ValueError) as error:
         stuck = ["?"]

@@ -30,6 +30,9 @@ from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.labels.node_labels import strip_label
 
+SOFTMAX: Final = "relax.nn.softmax"
+"""The op that attention has and few other graphs have."""
+
 _FEWEST: Final = 8
 """Queries, keys and numbers of a head below which vectors would stay half empty."""
 
@@ -106,7 +109,7 @@ class _Graphs:
     def pattern(self, variable: relax.Var) -> tuple[relax.Var, _Pattern] | None:
         """Return the attention that ends with a product, and what its result is bound to."""
         call = self._op(variable, "relax.matmul")
-        softmax = None if call is None else self._once(call.args[0], "relax.nn.softmax")
+        softmax = None if call is None else self._once(call.args[0], SOFTMAX)
         shape = known_shape(variable)
         if call is None or softmax is None or shape is None:
             return None

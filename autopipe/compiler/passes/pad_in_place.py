@@ -19,7 +19,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from autopipe.compiler.graph.rewrite import rewrite
 
 _TURN: Final = "relax.permute_dims"
-_PAD: Final = "relax.nn.pad"
+PAD: Final = "relax.nn.pad"
 
 
 def pad_in_place(module: tvm.IRModule) -> tvm.IRModule:
@@ -33,7 +33,7 @@ class _TurnedPads(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        pad = self._maker(call, _PAD) if getattr(call.op, "name", "") == _TURN else None
+        pad = self._maker(call, PAD) if getattr(call.op, "name", "") == _TURN else None
         turn = None if pad is None else self._maker(pad, _TURN)
         if pad is None or turn is None:
             return call

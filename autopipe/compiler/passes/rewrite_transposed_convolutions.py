@@ -21,16 +21,13 @@ import tvm
 from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.convolutions import LAYOUTS, layouts_of
+from autopipe.compiler.graph.convolutions import TRANSPOSED_LAYOUTS, layouts_of
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.passes.convert_layout import ONE_LAYOUT
 
 Extent: TypeAlias = int | tvm.ir.Expr
 """A number of elements: an expression where it hangs on open sizes."""
-
-_PLAIN = {f"{op}_transpose": layouts for op, layouts in LAYOUTS.items()}
-"""Layouts of data and kernel of the convolution that takes the place of each op."""
 
 _DROPPED: Final = 1.1
 """Results that one convolution may compute for each that is kept."""
@@ -133,7 +130,7 @@ def rewrite_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
 class _Plain(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        layouts = _PLAIN.get(getattr(call.op, "name", ""))
+        layouts = TRANSPOSED_LAYOUTS.get(getattr(call.op, "name", ""))
         if layouts is None:
             return call
         axes = _axes(call)

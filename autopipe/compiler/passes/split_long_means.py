@@ -32,7 +32,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
 
-_MEAN, _VARIANCE = _MOMENTS = "relax.mean", "relax.variance"
+_MEAN, _VARIANCE = MOMENTS = "relax.mean", "relax.variance"
 
 _LONG: Final = 256
 """Elements of a mean from which on it is taken axis by axis."""
@@ -54,7 +54,7 @@ class _Means(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
         name = getattr(call.op, "name", "")
-        if name not in _MOMENTS:
+        if name not in MOMENTS:
             return call
         (value,) = call.args
         axes = _long_axes(value, call.attrs.axis)

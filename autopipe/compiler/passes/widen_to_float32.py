@@ -36,7 +36,7 @@ def widen_to_float32(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRM
     if backend_of(target).has_half_arithmetic:
         return module
     halves = HALVES[1:] if _computes_in_half(target) else HALVES
-    if not any(_holds(value.ty, halves) for value in _values(module)):
+    if not _has_type(module, halves):
         return module
     return rewrite(_Widen(module, halves), module)
 
@@ -45,11 +45,17 @@ def _computes_in_half(target: tvm.target.Target) -> bool:
     return any(llvm_cpu_has_features(feature, target) for feature in _ARITHMETIC)
 
 
-def _values(module: tvm.IRModule) -> list[relax.Expr]:
-    found: list[relax.Expr] = []
-    for _, function in graph_functions(module):
-        relax.analysis.post_order_visit(function, found.append)
-    return [value for value in found if isinstance(value, relax.Expr) and value.ty is not None]
+def _has_type(module: tvm.IRModule, halves: tuple[str, ...]) -> bool:
+    """Tell whether a tensor of a graph has one of some element types."""
+
+    def stop(kind: relax.TensorType) -> tvm_ffi.VisitInterrupt | tvm_ffi.WalkResult:
+        found = str(kind.dtype) in halves
+        return tvm_ffi.VisitInterrupt(kind) if found else tvm_ffi.WalkResult.SKIP
+
+    return any(
+        tvm_ffi.structural_walk(function, (relax.TensorType, stop), order="pre") is not None
+        for _, function in graph_functions(module)
+    )
 
 
 def _holds(kind: tvm.ir.Type, halves: tuple[str, ...]) -> bool:

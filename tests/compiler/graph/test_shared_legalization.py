@@ -9,6 +9,8 @@ import tvm_ffi  # noqa: E402
 from tvm import relax  # noqa: E402
 
 from autopipe.compiler.graph import shared_legalization  # noqa: E402
+from autopipe.compiler.graph.contents import CONSTANT, list_contents  # noqa: E402
+from autopipe.compiler.passes.fold_constants import fold_constants  # noqa: E402
 from autopipe.compiler.passes.legalize import legalize  # noqa: E402
 
 CPU = tvm.target.Target({"kind": "llvm", "num-cores": 1})
@@ -74,3 +76,27 @@ def test_equal_calls_are_legalized_once() -> None:
     assert [tuple(result.args[1].fields) for result in results] == pairs
     once(relax.BlockBuilder(), calls[0])
     assert len(made) == 3, "a kernel of another module"
+
+
+def test_constants_alone_are_legalized_for_folding() -> None:
+    builder = relax.BlockBuilder()
+    one, x = relax.const([1.0] * 4, "float32"), relax.Var("x", relax.TensorType((4,), "float32"))
+    once = shared_legalization._share(lambda bb, call: bb.call_te(tvm.topi.add, *call.args))
+    of_constants, of_variables = (builder.normalize(relax.op.add(one, each)) for each in (one, x))
+    with shared_legalization.legalize_constants_only():
+        assert once(builder, of_variables).same_as(of_variables)
+        legalized: Any = once(builder, of_constants)
+    assert legalized.op.name == "relax.call_tir"
+    assert not once(builder, of_variables).same_as(of_variables)
+
+
+def test_constants_are_folded_and_the_rest_is_left() -> None:
+    one, x = relax.const([1.0] * 4, "float32"), relax.Var("x", relax.TensorType((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            two = builder.emit(relax.op.multiply(one, one))
+            total = builder.emit_output(relax.op.add(x, two))
+        builder.emit_func_output(total)
+    with CPU:
+        assert list_contents(fold_constants(builder.get())) == {"relax.add", CONSTANT}
