@@ -142,9 +142,7 @@ class _Neighbours:
 
     def _before(self, group: Group) -> Group | None:
         """Return the group of a convolution whose result is read by this group alone."""
-        given = {
-            name for step in self.graph.steps if step.name in group.steps for name in step.reads
-        }
+        given = {read for name in group.steps for read in self.functions.reads[name]}
         others = {self.grouping.of(name) for name in given - set(group.steps)}
         found = [other for other in others if self._after(other) is group]
         return found[0] if len(found) == 1 else None
@@ -155,7 +153,7 @@ class _Neighbours:
         results = [name for name in group.steps if self.functions.is_read(name, group.steps)]
         if len(results) != 1 or results[0] in self.graph.returned:
             return None
-        reading = (step.name for step in self.graph.steps if results[0] in step.reads)
+        reading = self.functions.readers[results[0]]
         readers = {self.grouping.of(name) for name in reading if name not in own}
         found = readers.pop() if len(readers) == 1 else None
         pair = (group, found) if found is not None else ()

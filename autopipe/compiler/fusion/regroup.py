@@ -103,6 +103,13 @@ class Functions:
     def __init__(self, module: tvm.IRModule, before: Unfused) -> None:
         self._before = before
         self._module = module
+        self.reads = {step.name: step.reads for step in before.steps}
+        """What each step reads, by name."""
+        self.readers: dict[str, list[str]] = {step.name: [] for step in before.steps}
+        """What reads each step, by name and in order."""
+        for step in before.steps:
+            for read in step.reads:
+                self.readers[read].append(step.name)
 
     def alone(self, group: Sequence[str]) -> tvm.IRModule:
         """Return a module whose `main` only calls the function of a group, which is `fused`."""
@@ -119,7 +126,7 @@ class Functions:
     def is_read(self, name: str, group: Sequence[str]) -> bool:
         """Tell whether a step is read outside of its group."""
         return name in self._before.returned or any(
-            name in step.reads and step.name not in group for step in self._before.steps
+            reader not in group for reader in self.readers[name]
         )
 
     def function(
@@ -243,6 +250,7 @@ def _in_order(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Bindin
     The order is found by depth-first search. Raises ValueError if two units read each other.
     """
     unit_of = {binding.var: unit for unit in units for binding in unit}
+    places = {variable: place for place, variable in enumerate(unit_of)}
     done: set[relax.Var] = set()
     opened: set[relax.Var] = set()
     waiting = list(reversed(units))
@@ -250,7 +258,7 @@ def _in_order(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Bindin
         unit = waiting[-1]
         own = {binding.var for binding in unit}
         read = {v for binding in unit for v in relax.analysis.free_vars(binding.value)}
-        before = [variable for variable in unit_of if variable in read - done - own]
+        before = sorted((read & unit_of.keys()) - done - own, key=places.__getitem__)
         if before and own & opened:
             raise ValueError("functions read each other")
         if before:

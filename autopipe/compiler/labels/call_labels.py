@@ -6,7 +6,8 @@ each value is numbered by how it is computed, before fusion and behind it:
     op4 = conv2d(x, w); op5@7 = relu(op4)    ->    lv1 = fused_conv2d_relu(x, w)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -24,6 +25,16 @@ Number = int
 _Known = dict[relax.Var, "Number | tuple[Number, ...]"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A function of `FuseOps`."""
+
+    params: Sequence[relax.Var]
+    bound: Sequence[tuple[relax.Var, relax.Expr]]
+    """Its variables, and what they are bound to."""
+    result: relax.Expr
+
+
 class CallLabels:
     """Labels of the calls of a legalized module."""
 
@@ -34,6 +45,8 @@ class CallLabels:
         """
         self._numbers: dict[object, Number] = {}
         self._labels: dict[Number, Label | None] = {}
+        self._groups: dict[str, _Group] = {}
+        """The functions of `FuseOps` that were looked at, by name."""
         for variable, function in graph_functions(legalized):
             known, pending = self._parameters(variable, function), list[Number]()
             for binding in bindings(function):
@@ -52,31 +65,45 @@ class CallLabels:
         for variable, graph in graph_functions(fused):
             known = self._parameters(variable, graph)
             for binding in bindings(graph):
-                function = fused_function(fused, binding.value)
-                called: dict[relax.Expr, Number | tuple[Number, ...]]
-                if function is None:
-                    called = {binding.var: self._number(binding.value, known)}
-                else:
-                    called = self._inside(function, binding.value, known)
-                known[binding.var] = list(called.values())[-1]
-                if function is not None or callee(binding.value) is not None:
+                group = self._find_group(fused, binding.value)
+                called = (
+                    [self._number(binding.value, known)]
+                    if group is None
+                    else self._number_group(group, binding.value, known)
+                )
+                known[binding.var] = called[-1]
+                if group is not None or callee(binding.value) is not None:
                     label = merge_labels(
-                        self._labels.get(one) for one in called.values() if isinstance(one, int)
+                        self._labels.get(one) for one in called if isinstance(one, int)
                     )
-                    found |= {} if label is None else {binding.var: label}
+                    if label is not None:
+                        found[binding.var] = label
         return set_labels(fused, found)
 
-    def _inside(
-        self, function: relax.Function, call: relax.Expr, known: _Known
-    ) -> dict[relax.Expr, Number | tuple[Number, ...]]:
+    def _find_group(self, fused: tvm.IRModule, value: relax.Expr) -> "_Group | None":
+        """Return the function of `FuseOps` that a value calls, None if it calls none."""
+        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.GlobalVar):
+            return None
+        name = str(value.op.name_hint)
+        if name not in self._groups and (function := fused_function(fused, value)) is not None:
+            self._groups[name] = _Group(
+                function.params[:],
+                [(binding.var, binding.value) for binding in bindings(function)],
+                function.body.body,
+            )
+        return self._groups.get(name)
+
+    def _number_group(
+        self, group: "_Group", call: relax.Expr, known: _Known
+    ) -> list[Number | tuple[Number, ...]]:
         """Return the numbers of what a group computes, its result last."""
-        values = [self._number(argument, known) for argument in call.args]
-        inner: _Known = dict(zip(function.params, values, strict=True))
-        found: dict[relax.Expr, Number | tuple[Number, ...]] = {}
-        for binding in bindings(function):
-            inner[binding.var] = found[binding.var] = self._number(binding.value, inner)
-        found[call] = self._number(function.body.body, inner)
-        return found
+        values = [self._number(argument, known) for argument in call.args[:]]
+        inner: _Known = dict(zip(group.params, values, strict=True))
+        numbers = []
+        for variable, value in group.bound:
+            number = inner[variable] = self._number(value, inner)
+            numbers.append(number)
+        return [*numbers, self._number(group.result, inner)]
 
     def _parameters(self, variable: tvm.ir.GlobalVar, function: relax.Function) -> _Known:
         name = str(variable.name_hint)
@@ -89,7 +116,7 @@ class CallLabels:
         if isinstance(value, relax.Var):
             return known[value] if value in known else self._numbered(("free", value.name))
         if isinstance(value, relax.Tuple):
-            return tuple(self._single(field, known) for field in value.fields)
+            return tuple(self._single(field, known) for field in value.fields[:])
         if isinstance(value, relax.TupleGetItem):
             source = self._number(value.tuple_value, known)
             if isinstance(source, tuple):
@@ -104,7 +131,7 @@ class CallLabels:
     def _key(self, value: tvm.ir.Expr, known: _Known) -> object:
         if isinstance(value, relax.Call):
             name = callee(value) or getattr(value.op, "name", None) or str(value.op)
-            return name, tuple(self._number(argument, known) for argument in value.args)
+            return name, tuple(self._number(argument, known) for argument in value.args[:])
         if isinstance(value, tvm.ir.GenericConst):
             array = value.value.numpy()
             content = sha256(array.tobytes()).hexdigest() if array.nbytes <= _LARGEST else ""

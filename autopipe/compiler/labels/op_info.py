@@ -303,7 +303,7 @@ def _filled(argument: Argument, given: Sequence[Argument]) -> Argument:
 
 
 def _site(call: relax.Call) -> Site:
-    return callee(call) or "", *(getattr(arg, "name", "") for arg in call.args[1])
+    return callee(call) or "", *(getattr(arg, "name", "") for arg in call.args[1].fields[:])
 
 
 def _pattern(module: tvm.IRModule, call: relax.Call) -> int:

@@ -65,22 +65,26 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
         call, result = binding.value, binding.var
         if not is_kernel_call(call):
             continue
-        pattern = _pattern(module, call)
+        pattern, operands = _pattern(module, call), call.args[1].fields[:]
+        read = [operand for operand in operands if isinstance(operand, relax.Var)]
         follows = 0 <= pattern <= _BROADCAST
-        sources = [a for a in call.args[1] if isinstance(a, relax.Var) and a.name in products]
+        sources = [variable for variable in read if variable.name in products]
         if pattern == _PRODUCT or (follows and sources):
             products.add(result.name)
         if follows and any(_elements(a) < _elements(result) for a in sources):
             spreading.add(call.args[0])
-        length = 1 + sum(lengths.get(a.name, 0) for a in call.args[1] if isinstance(a, relax.Var))
+        length = 1 + sum(lengths.get(variable.name, 0) for variable in read)
         if not 0 <= pattern <= _INJECTIVE:
             length = 0
         elif length > _LONGEST:
             choosing.add(call.args[0])
             length = 1
         lengths[result.name] = length
-        larger = all(_elements(a) < _elements(result) for a in call.args[1])
-        if pattern == _INJECTIVE and larger and _reads_where_floats_say(module[call.args[0]]):
+        if (
+            pattern == _INJECTIVE
+            and all(_elements(operand) < _elements(result) for operand in operands)
+            and _reads_where_floats_say(module[call.args[0]])
+        ):
             choosing.add(call.args[0])
     for functions, marked in ((spreading, _INJECTIVE), (choosing, _PRODUCT)):
         for function in functions:

@@ -26,6 +26,8 @@ _WORD: Final = re.compile(r"[\w.]{0,100}", re.ASCII)
 _NUMBERS: Final = (int, float, tvm.tirx.IntImm, tvm.tirx.FloatImm)
 _BROKEN: Final = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What comes of nodes that lack what they must have."""
+_SHARED: Final = frozenset({"TupleType", "TensorType", "ShapeType", "Var", "DataflowVar"})
+"""Kinds of nodes that many others refer to, and whose parts are looked at once."""
 _TEXT: Final = 80
 """Characters of what was found that are shown."""
 
@@ -60,8 +62,8 @@ class _Walk:
         self._function = function
         self._library: Library | None = None
         self._seen: set[tuple[str, str]] = set()
-        self._tuples: set[int] = set()
-        """Addresses of tuple types that were visited."""
+        self._shared: set[int] = set()
+        """Addresses of variables and types that were visited."""
         self._strings = 0
         """How many strings stand where they may."""
         self._met = 0
@@ -96,7 +98,7 @@ class _Walk:
 
     def _visit(self, node: object) -> tvm_ffi.VisitInterrupt | tvm_ffi.WalkResult | None:
         kind = type(node).__name__
-        if isinstance(node, tvm.ir.TupleType) and self._is_repeated(node):
+        if kind in _SHARED and self._is_repeated(node):
             return tvm_ffi.WalkResult.SKIP
         check = self._checks.get(kind)
         try:
@@ -108,11 +110,11 @@ class _Walk:
             return tvm_ffi.VisitInterrupt(str(found))
         return None
 
-    def _is_repeated(self, kind: tvm.ir.TupleType) -> bool:
-        """Tell whether a tuple type was visited: each element taken out of it repeats it."""
-        address = kind.__chandle__()
-        repeated = address in self._tuples
-        self._tuples.add(address)
+    def _is_repeated(self, node: Any) -> bool:  # noqa: ANN401 - one of several kinds
+        """Tell whether a variable or type was visited: each use of a value repeats its type."""
+        address = node.__chandle__()
+        repeated = address in self._shared
+        self._shared.add(address)
         return repeated
 
     def _attributes(self, attributes: Mapping[str, Any]) -> None:
