@@ -5,6 +5,7 @@
     load_cpu_intrinsics  a search registers the intrinsics of every device
     skip_call_stack      TVMScript reads the source of every caller
     cache_type_hints     primitives of schedules analyze their own type hints at each call
+    iterate_arrays       iterating over an array looks at each place anew
     order_size_variables a kernel takes sizes in the order of addresses, another in each process
     replace_converters   the ONNX importer takes no converters
     replace_build        constant folding compiles what nobody inspected
@@ -128,6 +129,26 @@ def cache_type_hints() -> None:
     original = getattr(_type_checker, "_dispatcher", None)
     if original is not None and not hasattr(original, "cache_info"):
         setattr(_type_checker, "_dispatcher", cache(original))  # noqa: B010 - TVM's own name
+
+
+def iterate_arrays() -> None:
+    """Make iterating over an array of TVM take its elements at once.
+
+    It takes them one by one, and checks each place anew. That takes twice as long, and passes over
+    a large graph iterate over millions of shapes and operands. An array does not change, so that
+    its elements are the same.
+
+    It can go once tvm_ffi iterates without these checks.
+    """
+    from tvm_ffi import _ffi_api
+    from tvm_ffi.container import Array
+
+    get, count = _ffi_api.ArrayGetItem, _ffi_api.ArraySize
+
+    def iterate(array: Any) -> Iterator[Any]:  # noqa: ANN401 - of anything
+        return iter([get(array, place) for place in range(count(array))])
+
+    setattr(Array, "__iter__", iterate)  # noqa: B010 - of a class of theirs
 
 
 class _OrderedSet(dict[object, None]):

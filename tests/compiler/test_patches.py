@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tvm_ffi
 from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import _type_checker
@@ -87,6 +88,18 @@ def test_arguments_of_primitives_are_checked_as_before():
         with pytest.raises(TypeError, match='"loop" has wrong type'):
             sch.split(3.5, [None, 2])  # type: ignore[arg-type]
     assert len(sch.split(loop, [None, 2])) == 2
+
+
+def test_an_array_is_iterated_in_order():
+    array = tvm_ffi.convert([1, "two", (3, 4)])
+    assert [*array] == [1, "two", array[2]]
+    assert [*tvm_ffi.convert([])] == []
+    assert (5 in array, list(reversed(array))[2]) == (False, 1)
+
+
+def test_arrays_still_check_each_place():
+    code = "import inspect, tvm_ffi; print(inspect.getsource(tvm_ffi.Array.__iter__))"
+    assert "yield self[i]" in run_python(code), "iterate_arrays can go"
 
 
 def test_tvm_ffi_still_imports_pytorch(tmp_path):

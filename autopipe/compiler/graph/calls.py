@@ -89,7 +89,7 @@ def weight_arguments(module: tvm.IRModule) -> dict[str, frozenset[int]]:
     for binding in bindings(main):
         name = callee(binding.value)
         if name is not None:
-            given = enumerate(binding.value.args[1].fields[:])
+            given = enumerate(binding.value.args[1].fields)
             own = frozenset(
                 at
                 for at, value in given
@@ -134,7 +134,7 @@ def bindings(function: relax.Function) -> list[relax.Binding]:
 
 def _within(body: relax.SeqExpr) -> Iterator[relax.Binding]:
     for block in body.blocks:
-        for binding in block.bindings[:]:  # in a third of the time of an iteration
+        for binding in block.bindings:
             if isinstance(binding.value, relax.If):
                 yield from _within(binding.value.true_branch)
                 yield from _within(binding.value.false_branch)

@@ -47,7 +47,7 @@ class _InferredTypes:
 
     def infer_type(self, call: relax.Call, builder: relax.BlockBuilder) -> tvm.ir.Type:
         """Return the type of a call, with the sizes of its operands as TVM takes them over."""
-        operands = call.args[:]
+        operands = list(call.args)
         if not all(isinstance(one, relax.Var | relax.ShapeExpr) for one in operands):
             return self._infer(call, builder)
         key = tvm_ffi.structural_hash(call, map_free_vars=True)
@@ -81,7 +81,7 @@ def _write_type(
     given = [_read_sizes(one.ty, one) or () for one in operands]
     sizes = [
         tirx.IntImm("int64", int(size)) if place is None else given[place[0]][place[1]]
-        for size, place in zip(kind.shape.values[:], places, strict=True)
+        for size, place in zip(kind.shape.values, places, strict=True)
     ]
     return relax.TensorType(relax.ShapeExpr(sizes), kind.dtype)
 
@@ -99,5 +99,5 @@ def _read_sizes(kind: tvm.ir.Type, value: relax.Expr | None = None) -> Sequence[
     """Return the sizes of a tensor, or those that a shape has; None where one is no number."""
     if isinstance(kind, relax.TensorType):
         value = None if kind.vdevice is not None else kind.shape
-    sizes = value.values[:] if isinstance(value, relax.ShapeExpr) else [None]
+    sizes = list(value.values) if isinstance(value, relax.ShapeExpr) else [None]
     return sizes if all(isinstance(size, tirx.IntImm) for size in sizes) else None

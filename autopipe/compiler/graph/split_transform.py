@@ -83,7 +83,7 @@ def _has_symbols(ty: tvm.ir.Type) -> bool:
         return any(map(_has_symbols, ty.fields))
     if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
         return True
-    return not all(isinstance(size, tirx.IntImm) for size in ty.shape.values[:])
+    return not all(isinstance(size, tirx.IntImm) for size in ty.shape.values)
 
 
 def _is_flat(value: relax.Expr) -> bool:
@@ -91,9 +91,9 @@ def _is_flat(value: relax.Expr) -> bool:
     if isinstance(value, relax.Call):
         is_named = isinstance(value.op, tvm.ir.Op | tvm.ir.GlobalVar)
         is_barrier = getattr(value.op, "name", "") == "relax.builtin.stop_lift_params"
-        return is_named and not is_barrier and all(map(_is_flat, value.args[:]))
+        return is_named and not is_barrier and all(map(_is_flat, value.args))
     if isinstance(value, relax.Tuple):
-        return all(map(_is_flat, value.fields[:]))
+        return all(map(_is_flat, value.fields))
     if isinstance(value, relax.TupleGetItem):
         return _is_flat(value.tuple_value)
     if isinstance(value, relax.Var):

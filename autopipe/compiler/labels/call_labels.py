@@ -87,7 +87,7 @@ class CallLabels:
         name = str(value.op.name_hint)
         if name not in self._groups and (function := fused_function(fused, value)) is not None:
             self._groups[name] = _Group(
-                function.params[:],
+                list(function.params),
                 [(binding.var, binding.value) for binding in bindings(function)],
                 function.body.body,
             )
@@ -97,7 +97,7 @@ class CallLabels:
         self, group: "_Group", call: relax.Expr, known: _Known
     ) -> list[Number | tuple[Number, ...]]:
         """Return the numbers of what a group computes, its result last."""
-        values = [self._number(argument, known) for argument in call.args[:]]
+        values = [self._number(argument, known) for argument in call.args]
         inner: _Known = dict(zip(group.params, values, strict=True))
         numbers = []
         for variable, value in group.bound:
@@ -116,7 +116,7 @@ class CallLabels:
         if isinstance(value, relax.Var):
             return known[value] if value in known else self._numbered(("free", value.name))
         if isinstance(value, relax.Tuple):
-            return tuple(self._single(field, known) for field in value.fields[:])
+            return tuple(self._single(field, known) for field in value.fields)
         if isinstance(value, relax.TupleGetItem):
             source = self._number(value.tuple_value, known)
             if isinstance(source, tuple):
@@ -131,7 +131,7 @@ class CallLabels:
     def _key(self, value: tvm.ir.Expr, known: _Known) -> object:
         if isinstance(value, relax.Call):
             name = callee(value) or getattr(value.op, "name", None) or str(value.op)
-            return name, tuple(self._number(argument, known) for argument in value.args[:])
+            return name, tuple(self._number(argument, known) for argument in value.args)
         if isinstance(value, tvm.ir.GenericConst):
             array = value.value.numpy()
             content = sha256(array.tobytes()).hexdigest() if array.nbytes <= _LARGEST else ""

@@ -194,7 +194,7 @@ def _reads_tensors(value: relax.Expr) -> bool:
     """Tell whether all operands of an op are tensors, shapes or numbers, and none is a tuple."""
     return isinstance(value, relax.Call) and not any(
         isinstance(argument, relax.Tuple) or isinstance(argument.ty, relax.TupleType)
-        for argument in value.args[:]
+        for argument in value.args
     )
 
 
@@ -303,7 +303,7 @@ def _filled(argument: Argument, given: Sequence[Argument]) -> Argument:
 
 
 def _site(call: relax.Call) -> Site:
-    return callee(call) or "", *(getattr(arg, "name", "") for arg in call.args[1].fields[:])
+    return callee(call) or "", *(getattr(arg, "name", "") for arg in call.args[1].fields)
 
 
 def _pattern(module: tvm.IRModule, call: relax.Call) -> int:

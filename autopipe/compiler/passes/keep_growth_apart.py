@@ -65,7 +65,7 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
         call, result = binding.value, binding.var
         if not is_kernel_call(call):
             continue
-        pattern, operands = _pattern(module, call), call.args[1].fields[:]
+        pattern, operands = _pattern(module, call), list(call.args[1].fields)
         read = [operand for operand in operands if isinstance(operand, relax.Var)]
         follows = 0 <= pattern <= _BROADCAST
         sources = [variable for variable in read if variable.name in products]

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -55,7 +56,7 @@ class _Propagation(PyExprMutator):
 
     def __init__(self, wishes: Mapping[str, Sequence[str]]) -> None:
         super().__init__()
-        self._wishes = {op: list(layouts) for op, layouts in wishes.items()}
+        self._wishes = tvm_ffi.convert({op: list(layouts) for op, layouts in wishes.items()})
         self._layouts: dict[relax.Var, Layout] = {}
         self._renamed: dict[relax.Var, relax.Var] = {}
 
@@ -223,6 +224,8 @@ def _are_same(ones: Sequence[relax.Expr], others: Sequence[relax.Expr]) -> bool:
 
 def _permute(value: relax.Expr, old: Layout, new: Layout) -> relax.Expr:
     """Return a value that is stored in one layout, in another one."""
+    if old is new:
+        return value
     if _is_leaf(old):
         axes, wanted = _name_axes(old), _name_axes(new)
         if axes == wanted or not axes:
