@@ -11,20 +11,21 @@ up to *tasks*, untuned and in an empty store; those of at most `--build` nodes a
 
 Printed are seconds on the clock and of all processors by stage, start of its process included, the
 peak memory of the largest process, and the exponent of the processor time against the next smaller
-model of the shape: 1 is a straight line, 2 a parabola.
+model of the shape: 1 is a straight line, 2 a parabola. "to tasks" is one command that runs all
+stages up to *tasks*, as users run it.
 """
 
 import argparse
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import onnx
-from build_time import STAGES, Cost, measure_stages
+from build_time import STAGES, Cost, measure_stages, measure_until
 from onnx import TensorProto, helper, numpy_helper
 
 HEADER: Final = (
@@ -174,21 +175,14 @@ MODELS: Final[dict[str, Callable[[Path, int], None]]] = {
 
 
 def measure_model(name: str, nodes: int, checkout: Path, *, is_built: bool) -> dict[str, Cost]:
-    """Return what each stage costs for a generated model, and all stages up to *tasks*."""
+    """Return what each stage costs for a generated model, and one run up to *tasks*."""
     with tempfile.TemporaryDirectory() as folder:
         pipeline = Path(folder, f"{name}.yaml")
         pipeline.write_text(PIPELINE.format(name=name), encoding="utf-8")
         MODELS[name](pipeline.with_suffix(".onnx"), nodes)
         stages = STAGES[: STAGES.index("build" if is_built else "tasks") + 1]
         costs = measure_stages(pipeline, checkout, stages)
-    until_tasks = sum_costs(costs[stage] for stage in STAGES[: STAGES.index("tasks") + 1])
-    return {**costs, "to tasks": until_tasks}
-
-
-def sum_costs(costs: Iterable[Cost]) -> Cost:
-    """Return the seconds of several stages together, and the peak of the largest."""
-    walls, cpus, peaks = zip(*costs, strict=True)
-    return Cost(sum(walls), sum(cpus), max(peaks))
+        return {**costs, "to tasks": measure_until(pipeline, checkout, "tasks")}
 
 
 def main() -> None:

@@ -26,7 +26,8 @@ class ConvertedNodes:
         self._origins = origins
         self._report = count_steps("nodes converted", nodes)
         self._converted = 0
-        self._labels: dict[Expr, Label] = {}
+        self._labels: dict[int, tuple[Expr, Label]] = {}
+        """By the hash of the value, which is its address: TVM takes long to compare values."""
 
     def record(self, attributes: Attributes, made: Expr) -> None:
         """Record what the node of these attributes became; what is there already keeps its node."""
@@ -35,7 +36,7 @@ class ConvertedNodes:
         name = attributes.get("tvm_custom", {}).get("name", "")
         if nodes := self._origins.get(name):
             for value in _list_values(made):
-                self._labels.setdefault(value, Label(tuple(sorted(nodes))))
+                self._labels.setdefault(hash(value), (value, Label(tuple(sorted(nodes)))))
 
     def label(self, module: IRModule) -> IRModule:
         """Return the imported module, its variables labelled."""
@@ -44,9 +45,9 @@ class ConvertedNodes:
         found = {}
         for _, function in graph_functions(module):
             for binding in bindings(function):
-                label = self._labels.get(binding.var) or self._labels.get(binding.value)
-                if label is not None:
-                    found[binding.var] = label
+                pair = self._labels.get(hash(binding.var)) or self._labels.get(hash(binding.value))
+                if pair is not None:
+                    found[binding.var] = pair[1]
         return complete_labels(set_labels(module, found), imported=True)
 
 
