@@ -99,5 +99,7 @@ def _read_sizes(kind: tvm.ir.Type, value: relax.Expr | None = None) -> Sequence[
     """Return the sizes of a tensor, or those that a shape has; None where one is no number."""
     if isinstance(kind, relax.TensorType):
         value = None if kind.vdevice is not None else kind.shape
-    sizes = list(value.values) if isinstance(value, relax.ShapeExpr) else [None]
+    if not isinstance(value, relax.ShapeExpr):
+        return None
+    sizes = list(value.values)
     return sizes if all(isinstance(size, tirx.IntImm) for size in sizes) else None

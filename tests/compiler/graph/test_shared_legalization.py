@@ -82,7 +82,8 @@ def test_constants_alone_are_legalized_for_folding() -> None:
     builder = relax.BlockBuilder()
     one, x = relax.const([1.0] * 4, "float32"), relax.Var("x", relax.TensorType((4,), "float32"))
     once = shared_legalization._share(lambda bb, call: bb.call_te(tvm.topi.add, *call.args))
-    of_constants, of_variables = (builder.normalize(relax.op.add(one, each)) for each in (one, x))
+    calls: list[Any] = [builder.normalize(relax.op.add(one, each)) for each in (one, x)]
+    of_constants, of_variables = calls
     with shared_legalization.legalize_constants_only():
         assert once(builder, of_variables).same_as(of_variables)
         legalized: Any = once(builder, of_constants)
