@@ -12,20 +12,27 @@ Example: the gradient of a loss, y[i, j] of [128, 512].
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
-from tvm.sym import Analyzer
 from tvm.tirx import Bind, BufferStore, Select
 
-from autopipe.schedules.analysis.expressions import each_once, loads_of, occurrences, substitute
+from autopipe.schedules.analysis.blocks import bind_axes
+from autopipe.schedules.analysis.expressions import (
+    branches_of,
+    each_once,
+    find_nodes,
+    is_branch,
+    loads_of,
+    occurrences,
+    substitute,
+)
 from autopipe.schedules.analysis.reducer import divides, is_inside
-
-_BRANCH: Final = "prim.if_then_else"
+from autopipe.schedules.primitives import replace_block
 
 
 def can_read_both(block: SBlock) -> bool:
@@ -36,14 +43,10 @@ def can_read_both(block: SBlock) -> bool:
     sides = _sides(block.body.value)
     if not any(map(loads_of, sides)):
         return False
-    known = Analyzer()
-    for axis in block.iter_vars:
-        known.bind(axis.var, axis.dom)
-    calls: list[Call] = []
-    for side in sides:
-        tvm_ffi.structural_walk(side, (Call, calls.append))
+    known = bind_axes(block)
+    calls = [call for side in sides for call in find_nodes(side, Call)]
     return (
-        all(map(_is_branch, calls))
+        all(map(is_branch, calls))
         and not any(map(divides, sides))
         and all(is_inside(load, known) for side in sides for load in loads_of(side))
     )
@@ -72,48 +75,28 @@ def read_both(sch: Schedule, rv: SBlockRV) -> None:
 
     value = _chosen(substitute(store.value, [], name), lambda _: True)
     binds = [Bind(var, load) for load, var in names]
-    _replace(sch, rv, tirx.stmt_seq(*binds, BufferStore(store.buffer, value, store.indices)))
+    replace_block(sch, rv, tirx.stmt_seq(*binds, BufferStore(store.buffer, value, store.indices)))
 
 
 def select(sch: Schedule, rv: SBlockRV) -> None:
     """Have no branches where both values are at hand, as in a unit matrix."""
     store = sch.get(rv).body
     value = _chosen(store.value, lambda call: not loads_of(call))
-    _replace(sch, rv, BufferStore(store.buffer, value, store.indices))
+    replace_block(sch, rv, BufferStore(store.buffer, value, store.indices))
 
 
 def _chosen(value: Expr, when: Callable[[Call], bool]) -> Expr:
     """Return a value with a choice in the place of branches."""
 
     def choice(call: Call) -> Expr:
-        return Select(*call.args) if _is_branch(call) and when(call) else call
+        return Select(*call.args) if is_branch(call) and when(call) else call
 
     return tvm_ffi.structural_map(value, (Call, choice))
 
 
 def _sides(value: Expr) -> list[Expr]:
     """Return what is chosen from in an expression."""
-    found: list[Expr] = []
-
-    def call(one: Call) -> None:
-        found.extend(one.args[1:] if _is_branch(one) else ())
-
-    def choice(one: Select) -> None:
-        found.extend((one.true_value, one.false_value))
-
-    tvm_ffi.structural_walk(value, (Call, call))
-    tvm_ffi.structural_walk(value, (Select, choice))
+    found = [side for branch in branches_of(value) for side in branch.args[1:]]
+    for choice in find_nodes(value, Select):
+        found += [choice.true_value, choice.false_value]
     return found
-
-
-def _is_branch(call: Call) -> bool:
-    return getattr(call.op, "name", "") == _BRANCH
-
-
-def _replace(sch: Schedule, rv: SBlockRV, body: tirx.Stmt) -> None:
-    block = sch.get(rv)
-    new = SBlock(
-        block.iter_vars, block.reads, block.writes, block.name_hint, body,
-        annotations=block.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(rv), new, {block: new})

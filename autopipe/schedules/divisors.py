@@ -1,4 +1,9 @@
-"""Divisors of an extent: the lengths of tiles that cut an axis into equal parts."""
+"""Lengths of tiles and vectors: divisors of an extent, and powers of two."""
+
+
+def floor_power(number: int) -> int:
+    """Return the largest power of two up to a number, which is 1 at least."""
+    return 1 << (number.bit_length() - 1)
 
 
 def divisors(extent: int, most: int) -> list[int]:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import tvm
-import tvm_ffi
 from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.graph import elementary
 from autopipe.schedules import cost
-from autopipe.schedules.analysis.expressions import each_once
+from autopipe.schedules.analysis.blocks import element_bits
+from autopipe.schedules.analysis.expressions import BRANCH, each_once, find_nodes
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import CALLS_NS
@@ -32,7 +32,7 @@ _VECTOR_CALL, _CALL = 0.4, 3.0
 """Nanoseconds for an elementary function in vectors, and for a function of libm, such as `fmod` for
 the remainder of two floats."""
 
-_FREE: Final = frozenset({"prim.if_then_else"}) | {
+_FREE: Final = frozenset({BRANCH}) | {
     f"tirx.{name}"
     for name in ("fabs", "floor", "ceil", "trunc", "round", "isnan", "isinf", "isfinite",
                  "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "reinterpret")
@@ -41,8 +41,7 @@ _FREE: Final = frozenset({"prim.if_then_else"}) | {
 
 def of_calls(block: SBlock) -> float:
     """Return the nanoseconds that the elementary functions of all runs of a block take."""
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    calls = find_nodes(block.body, Call)
     return max(0, count(block)) * sum(map(_of_call, filter(is_elementary, calls)))
 
 
@@ -73,15 +72,16 @@ def of_element(value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, 
     `loads` tell how many new elements each takes from memory for an output: 1 where neighbours read
     neighbours, less where they read the same, 0 where they are far apart.
     """
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(value, (Call, calls.append))
+    calls = find_nodes(value, Call)
     different = each_once([load for load, _ in loads])
     shares = [next(share for one, share in loads if one.same_as(load)) for load in different]
     moved = bits / 8
-    moved += sum(share * _bits(load) / 8 for share, load in zip(shares, different, strict=True))
+    moved += sum(
+        share * element_bits(load.source.dtype) / 8
+        for share, load in zip(shares, different, strict=True)
+    )
     gathered = _GATHERED * shares.count(0)
-    rests: list[tvm.tirx.Mod] = []
-    tvm_ffi.structural_walk(value, (tvm.tirx.Mod, rests.append))
+    rests = find_nodes(value, tvm.tirx.Mod)
     remainders = _CALL * sum(one.expr_ty().dtype.startswith("float") for one in rests)
     return Effort(moved, gathered + remainders + sum(map(_of_call, calls)))
 
@@ -96,7 +96,3 @@ def _of_call(call: Call) -> float:
     if name in _FREE:
         return 0.0
     return _VECTOR_CALL if name in elementary.IN_VECTORS else _CALL
-
-
-def _bits(load: TensorLoad) -> int:
-    return max(8, int(tvm.runtime.DataType(str(load.source.dtype)).bits))

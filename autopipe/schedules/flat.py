@@ -18,17 +18,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
-from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute, unfold
+from autopipe.schedules.analysis.expressions import (
+    find_nodes,
+    loads_of,
+    occurrences,
+    substitute,
+    unfold,
+)
+from autopipe.schedules.loop_writer import element_block, store_element
+from autopipe.schedules.primitives import rewrite
 
 
 def flattened(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
@@ -36,14 +42,11 @@ def flattened(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
 
     Raises ScheduleError where some tensor does not move on evenly along these axes.
     """
-    old, here = sch.get(block), sch.get_sblock("root")
+    old = sch.get(block)
     views = _MemoryRows(old)
     with IRBuilder() as builder:
         _write(old, tail, views)
-    root = sch.get(here)
-    body = tirx.SeqStmt([*views.declared(), builder.get()])
-    new = SBlock([], [], [], root.name_hint, body, annotations=root.annotations)
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, tirx.SeqStmt([*views.declared(), builder.get()]), [])
     return sch.get_sblock(old.name_hint)
 
 
@@ -52,25 +55,16 @@ def _write(old: SBlock, tail: int, views: "_MemoryRows") -> None:
     extents = [int(axis.dom.extent) for axis in old.iter_vars]
     *outer, last = [*extents[:-tail], math.prod(extents[-tail:])]
     dtype = str(old.iter_vars[-1].var.ty.dtype)
-    with T.grid(*(number_of(extent, dtype) for extent in (*outer, last))) as found:
-        loops = [found] if isinstance(found, tirx.Var) else list(found)
-        with T.sblock(old.name_hint):
-            axes = [
-                T.axis.spatial(number_of(extent, dtype), loop)
-                for extent, loop in zip((*outer, last), loops, strict=True)
-            ]
-            indices = [*axes[:-1], *unfold(extents[-tail:], axes[-1])]
-            row = _Row(views, axes, [*outer, last])
-            values = list(zip([axis.var for axis in old.iter_vars], indices, strict=True))
+    sizes = [number_of(extent, dtype) for extent in (*outer, last)]
+    with element_block(old.name_hint, sizes) as axes:
+        indices = [*axes[:-1], *unfold(extents[-tail:], axes[-1])]
+        row = _Row(views, axes, [*outer, last])
+        values = list(zip([axis.var for axis in old.iter_vars], indices, strict=True))
 
-            def read(load: TensorLoad) -> tvm.ir.Expr:
-                return row.at(load.source, [substitute(i, values, read) for i in load.indices])
+        def read(load: TensorLoad) -> tvm.ir.Expr:
+            return row.at(load.source, [substitute(i, values, read) for i in load.indices])
 
-            value = substitute(old.body.value, values, read)
-            place = row.at(old.body.buffer, indices)
-            T.reads(*(one.source[tuple(one.indices)] for one in loads_of(value)))
-            T.writes(place)
-            T.buffer_store(place.source, value, list(place.indices))
+        store_element(row.at(old.body.buffer, indices), substitute(old.body.value, values, read))
 
 
 class _MemoryRows:
@@ -109,9 +103,7 @@ class _Row:
         for index, extent in zip(indices, tensor.shape, strict=True):
             offset = offset * int(extent) + index
         offset = self._known.simplify(offset)
-        parts: list[Any] = []
-        tvm_ffi.structural_walk(offset, (tirx.FloorDiv, parts.append))
-        tvm_ffi.structural_walk(offset, (tirx.FloorMod, parts.append))
+        parts = find_nodes(offset, tirx.FloorDiv, tirx.FloorMod)
         if any(occurrences(part, self._last) for part in parts):
             raise ScheduleError(f"{tensor.name} does not move on evenly")
         return self._views.of(tensor)[offset]

@@ -14,13 +14,13 @@ a condition on the sizes. Example: a border around images of 8 * height by 8 * w
 from collections.abc import Sequence
 from typing import Any, Final
 
-import tvm
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of, open_variables
 from autopipe.compiler.loops.copy_loops import blocks_in, renewed
 from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, product_of
+from autopipe.schedules.analysis.expressions import among
 from autopipe.schedules.parallel_work import ELEMENTS
 from autopipe.schedules.primitives import rewrite
 
@@ -100,7 +100,7 @@ def _own(root: SBlock, nests: Sequence[tirx.Stmt], nest: tirx.Stmt) -> list[Any]
     return [
         buffer
         for buffer in root.alloc_buffers
-        if _among(buffer, _buffers(nest)) and not _among(buffer, others)
+        if among(buffer, _buffers(nest)) and not among(buffer, others)
     ]
 
 
@@ -113,7 +113,3 @@ def _buffers(nest: tirx.Stmt) -> list[Any]:
 
 def _holds(nest: tirx.Stmt, block: str | None) -> bool:
     return block is None or any(one.name_hint == block for one in blocks_in(nest))
-
-
-def _among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
-    return any(buffer.same_as(other) for other in buffers)

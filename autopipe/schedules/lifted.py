@@ -22,11 +22,11 @@ from tvm import tirx
 from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.script.ir_builder import IRBuilder
-from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import is_spatial, is_static, number_of
-from autopipe.schedules.analysis.expressions import loads_of, substitute
+from autopipe.schedules.analysis.expressions import find_nodes, loads_of, substitute
 from autopipe.schedules.effort import is_elementary
+from autopipe.schedules.loop_writer import element_block, store_element
 
 _TIMES: Final = 4
 """How often a value is computed, at least, that is worth a step of its own."""
@@ -86,8 +86,7 @@ def _worth(block: SBlock) -> list[_Lifted]:
 
     One that the last axis does not change is left to LLVM.
     """
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(block.body.value, (Call, calls.append))
+    calls = find_nodes(block.body.value, Call)
     found: list[_Lifted] = []
     for call in sorted(filter(is_elementary, calls), key=lambda one: -len(str(one))):
         axes = _axes(block, call)
@@ -102,8 +101,7 @@ def _worth(block: SBlock) -> list[_Lifted]:
 
 def _axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
     """Return the axes that a call depends on; None if more than these tell what it reads."""
-    variables: list[Any] = []
-    tvm_ffi.structural_walk(call, (tirx.Var, variables.append))
+    variables = find_nodes(call, tirx.Var)
     tensors = [load.source for load in loads_of(call)]
     axes = [axis for axis in block.iter_vars if any(map(axis.var.same_as, variables))]
     known = [*(axis.var for axis in axes), *tensors]
@@ -127,8 +125,7 @@ def _size(axes: Sequence[Any]) -> int:
 
 
 def _holds(call: Call, part: Call) -> bool:
-    parts: list[Call] = []
-    tvm_ffi.structural_walk(call, (Call, parts.append))
+    parts = find_nodes(call, Call)
     return any(tvm_ffi.structural_equal(one, part) for one in parts)
 
 
@@ -138,15 +135,9 @@ def _step(one: _Lifted, name: str) -> tuple[Any, Any]:
     dtype = str(one.axes[-1].var.ty.dtype)
     sizes = [number_of(extent, dtype) for extent in extents]
     buffer = tirx.decl_buffer(sizes, str(one.call.ty.dtype), name)
-    with IRBuilder() as builder, T.grid(*sizes) as found:
-        loops = [found] if isinstance(found, tirx.Var) else list(found)
-        with T.sblock(name):
-            axes = [T.axis.spatial(size, loop) for size, loop in zip(sizes, loops, strict=True)]
-            olds = [axis.var for axis in one.axes]
-            value = substitute(one.call, list(zip(olds, axes, strict=True)))
-            T.reads(*(load.source[tuple(load.indices)] for load in loads_of(value)))
-            T.writes(buffer[tuple(axes)])
-            T.buffer_store(buffer, value, axes)
+    with IRBuilder() as builder, element_block(name, sizes) as axes:
+        values = list(zip([axis.var for axis in one.axes], axes, strict=True))
+        store_element(buffer[tuple(axes)], substitute(one.call, values))
     return builder.get(), buffer
 
 

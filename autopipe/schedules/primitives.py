@@ -1,9 +1,9 @@
 """Makes loops parallel where that pays, and writes whole functions anew."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from tvm.ir import Var
+from tvm.ir import TensorRegion, Var
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import IntImm, Stmt, stmt_seq
@@ -25,6 +25,24 @@ def rewrite(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = None) -> 
         annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+def replace_block(
+    sch: Schedule, rv: SBlockRV, body: Stmt, writes: Sequence[TensorRegion] | None = None
+) -> None:
+    """Give a block another body, which writes the same unless `writes` are given."""
+    old = sch.get(rv)
+    new = SBlock(
+        old.iter_vars, old.reads, old.writes if writes is None else writes, old.name_hint, body,
+        annotations=old.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(rv), new, {old: new})
+
+
+def inline_blocks(sch: Schedule, names: Iterable[str]) -> None:
+    """Compute named blocks where they are read. Raises ScheduleError where TVM refuses."""
+    for name in names:
+        sch.compute_inline(sch.get_sblock(name))
 
 
 def put(
@@ -74,3 +92,14 @@ def spread(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:
     sizes = *extents_of(sch.get(block)), *extents_of(sch.get(block), spatial=False)
     if math.prod(UNKNOWN_SIZE if size < 0 else size for size in sizes) >= least:
         sch.parallel(loop)
+
+
+def write_out(sch: Schedule, block: SBlockRV, count: int) -> None:
+    """Unroll the `count` innermost loops of a block, and vectorize the last of them.
+
+    What they compute stays in registers then.
+    """
+    *loops, vector = sch.get_loops(block)[-count:]
+    sch.vectorize(vector)
+    for loop in loops:
+        sch.unroll(loop)

@@ -13,6 +13,7 @@ from tvm.sym import Analyzer
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, least, most
 from autopipe.compiler.graph.literals import sizes
 from autopipe.compiler.patches import cache_type_hints
+from autopipe.schedules.analysis.expressions import find_nodes
 
 cache_type_hints()  # every template looks at blocks
 
@@ -42,6 +43,30 @@ def lengths_of(block: SBlock, *, spatial: bool = True) -> tuple[Extent, ...]:
     """Return the extents of a block's spatial axes, or of its reduction axes."""
     chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
     return tuple(map(extent_of, chosen))
+
+
+def axes_of(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVar]]:
+    """Return the spatial axes of a block, and its reduction axes."""
+    spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
+    return spatial, [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
+
+
+def bind_axes(block: SBlock) -> Analyzer:
+    """Return an analyzer that knows the ranges of a block's axes."""
+    known = Analyzer()
+    for axis in block.iter_vars:
+        known.bind(axis.var, axis.dom)
+    return known
+
+
+def element_bits(dtype: object) -> int:
+    """Return the size of an element of a dtype in bits, a byte at least."""
+    return max(8, int(tvm.runtime.DataType(str(dtype)).bits))
+
+
+def tensors_of(function: tvm.tirx.PrimFunc) -> list[tvm.ir.Var]:
+    """Return the tensors that a function takes, its results among them."""
+    return [one for one in function.params if isinstance(one.ty, tvm.tirx.BufferType)]
 
 
 def number_of(value: Extent, dtype: str) -> tvm.ir.Expr:
@@ -97,8 +122,7 @@ def is_whole(sch: Schedule, rv: SBlockRV) -> bool:
     some out.
     """
     block, loops = sch.get(rv), [sch.get(loop) for loop in sch.get_loops(rv)]
-    found: list[SBlockRealize] = []
-    tvm_ffi.structural_walk(sch.mod["main"].body, (SBlockRealize, found.append))
+    found = find_nodes(sch.mod["main"].body, SBlockRealize)
     realize = next((one for one in found if one.block.same_as(block)), None)
     if realize is None or not tvm_ffi.structural_equal(realize.predicate, _ALWAYS):
         return False

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_mutate, structural_walk
 
@@ -14,11 +15,39 @@ Values = Sequence[tuple[tvm.ir.Var, tvm.ir.Expr]]
 """Pairs of a variable and its value; no dict, as variables of TVM have no hash here."""
 
 
-def loads_of(expression: tvm.ir.Expr) -> list[TensorLoad]:
-    """Return the loads in an expression, in order of their appearance."""
-    loads: list[TensorLoad] = []
-    structural_walk(expression, (TensorLoad, loads.append))
-    return loads
+BRANCH: Final = "prim.if_then_else"
+"""The operator that evaluates one of two values."""
+
+
+def find_nodes(root: Any, *kinds: type) -> list[Any]:  # noqa: ANN401 - any TIR
+    """Return the nodes of some kinds in TIR, all of the first kind first."""
+    found: list[Any] = []
+    for kind in kinds:
+        structural_walk(root, (kind, found.append))
+    return found
+
+
+def loads_of(root: Any) -> list[TensorLoad]:  # noqa: ANN401 - any TIR
+    """Return the loads in TIR, in order of their appearance."""
+    return find_nodes(root, TensorLoad)
+
+
+def is_branch(node: Any) -> bool:  # noqa: ANN401 - any TIR
+    """Tell whether a node is a branch in an expression."""
+    return getattr(getattr(node, "op", None), "name", "") == BRANCH
+
+
+def branches_of(expression: Any) -> list[Call]:  # noqa: ANN401 - any TIR
+    """Return the branches in an expression, in order of their appearance."""
+    return list(filter(is_branch, find_nodes(expression, Call)))
+
+
+def flat_index(load: TensorLoad) -> Any:  # noqa: ANN401 - an expression, or a number
+    """Return where in memory a load reads, counted in elements."""
+    flat: Any = 0
+    for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
+        flat = flat * int(extent) + index
+    return flat
 
 
 def each_once(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
@@ -32,9 +61,7 @@ def each_once(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
 
 def occurrences(expression: tvm.ir.Expr, var: tvm.ir.Var) -> int:
     """Return how often a variable occurs in an expression."""
-    variables: list[tvm.ir.Var] = []
-    structural_walk(expression, (tvm.ir.Var, variables.append))
-    return sum(var.same_as(other) for other in variables)
+    return sum(map(var.same_as, find_nodes(expression, tvm.ir.Var)))
 
 
 def substitute(

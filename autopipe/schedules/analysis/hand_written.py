@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
 from tvm.tirx import AttrStmt, BufferStore, For, ForKind, IntImm, SeqStmt, Stmt, While
 
-from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
+from autopipe.schedules.analysis.blocks import element_bits
+from autopipe.schedules.analysis.expressions import find_nodes, loads_of, occurrences, substitute
 from autopipe.schedules.parallel_work import UNKNOWN_STEPS
 
 _EXTERN: Final = ("call_packed", "call_cpacked", "call_extern", "make_array")
@@ -50,10 +50,8 @@ def is_hand_written(block: SBlock) -> bool:
     """Tell whether a block says nothing of itself, holds no other, and calls nothing but TIR."""
     if block.iter_vars or block.reads or block.writes or block.alloc_buffers:
         return False
-    blocks: list[SBlock] = []
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(block.body, (SBlock, blocks.append))
-    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    blocks = find_nodes(block.body, SBlock)
+    calls = find_nodes(block.body, Call)
     if blocks:
         return False
     names = [str(getattr(call.op, "name", "")) for call in calls]
@@ -76,12 +74,10 @@ def nest_of(loop: For) -> HandNest | None:
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm) or int(loop.min):
         return None
     known = Analyzer()
-    loops: list[For] = []
-    tvm_ffi.structural_walk(loop, (For, loops.append))
+    loops = find_nodes(loop, For)
     for one in loops:
         known.bind(one.loop_var, tvm.ir.Range.from_min_extent(one.min, one.extent))
-    stores: list[BufferStore] = []
-    tvm_ffi.structural_walk(loop, (BufferStore, stores.append))
+    stores = find_nodes(loop, BufferStore)
     plain = _is_plain(loop.body)
     parallel = loop.kind == ForKind.PARALLEL
     return HandNest(
@@ -89,7 +85,7 @@ def nest_of(loop: For) -> HandNest | None:
         independent=parallel or (plain and _parts(loop, stores, known)),
         carried=plain and any(_carries(one) for one in loops if not one.same_as(loop)),
         beside=plain and all(_stride(a, loop.loop_var, known) in {0, 1} for a in _accesses(stores)),
-        bits=max((int(tvm.runtime.DataType(str(s.buffer.dtype)).bits) for s in stores), default=8),
+        bits=max((element_bits(store.buffer.dtype) for store in stores), default=8),
     )  # fmt: skip
 
 
@@ -156,19 +152,15 @@ def _has_its_own(
 
 def _carries(loop: For) -> bool:
     """Tell whether a loop reads what it writes."""
-    stores: list[BufferStore] = []
-    tvm_ffi.structural_walk(loop, (BufferStore, stores.append))
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(loop, (TensorLoad, loads.append))
+    stores = find_nodes(loop, BufferStore)
+    loads = find_nodes(loop, TensorLoad)
     return any(load.source.same_as(store.buffer) for load in loads for store in stores)
 
 
 def _stride(access: Access, variable: tvm.ir.Var, known: Analyzer) -> int | None:
     """Return how far apart in memory neighbouring steps are; None if that is not constant."""
     flat = known.simplify(_flat(*access))
-    parts: list[Any] = []
-    tvm_ffi.structural_walk(flat, (tvm.tirx.FloorDiv, parts.append))
-    tvm_ffi.structural_walk(flat, (tvm.tirx.FloorMod, parts.append))
+    parts = find_nodes(flat, tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
     if any(occurrences(part, variable) for part in parts):
         return None
     apart = known.simplify(substitute(flat, [(variable, variable + 1)]) - flat)

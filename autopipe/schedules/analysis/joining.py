@@ -18,7 +18,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 
-from autopipe.schedules.analysis.expressions import loads_of
+from autopipe.schedules.analysis.expressions import find_nodes, loads_of
 from autopipe.schedules.analysis.reducer import Reducer
 
 Join = Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]]
@@ -97,8 +97,7 @@ def _naming(element: tvm.ir.Expr, other: tirx.Var) -> Callable[[Any], Any]:
 
 def _reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
     """Tell whether a step reads anything but results and elements."""
-    variables: list[Any] = []
-    tvm_ffi.structural_walk(form, (tirx.Var, variables.append))
+    variables = find_nodes(form, tirx.Var)
     if any(variable.same_as(one) for variable in variables for one in sums):
         return True
     return any(reducer.place(load) is None for load in loads_of(form))

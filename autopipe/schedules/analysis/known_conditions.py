@@ -17,6 +17,8 @@ from tvm.ir import Call, Expr
 from tvm.sym import Analyzer
 from tvm.tirx import GE, GT, LE, LT, And, IntImm, Not, Select
 
+from autopipe.schedules.analysis.expressions import is_branch
+
 Rounded = Callable[[Expr, Analyzer], Expr]
 """Makes divisions of an expression round down where that is the same."""
 
@@ -36,8 +38,7 @@ def without_known(part: tvm.ir.Node, known: Analyzer, rounded: Rounded) -> Any: 
         return one.true_value if _is_true(one.condition) else one
 
     def called(one: Call) -> Expr:
-        branches = getattr(one.op, "name", "") == "prim.if_then_else"
-        return one.args[1] if branches and _is_true(one.args[0]) else one
+        return one.args[1] if is_branch(one) and _is_true(one.args[0]) else one
 
     changes = (*((kind, compared) for kind in _COMPARISONS), (And, both), (Select, chosen))
     for change in (*changes, (Call, called)):

@@ -17,17 +17,18 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
-from tvm.sym import Analyzer
 
 from autopipe.compiler.loops.exact_divisions import iteration_sum
-from autopipe.schedules.analysis.blocks import is_spatial, is_static
+from autopipe.schedules.analysis.blocks import bind_axes, element_bits, is_spatial, is_static
 from autopipe.schedules.analysis.boundaries import divide_axis, find_boundaries, nodes_of
+from autopipe.schedules.analysis.expressions import is_branch
 from autopipe.schedules.analysis.periods import DIVISIONS
 from autopipe.schedules.analysis.simple_indices import simplify
 from autopipe.schedules.analysis.usual_stride import usual_stride
 from autopipe.schedules.analysis.written_axes import with_written_axes
 from autopipe.schedules.choices import can_read_both, looks_up
 from autopipe.schedules.effort import Effort, of_element
+from autopipe.schedules.primitives import replace_block
 
 _WIDE: Final = 64
 
@@ -149,12 +150,9 @@ def _name_single(sch: Schedule, rv: SBlockRV) -> None:
         index if int(axis.dom.extent) > 1 else axis.var
         for axis, index in zip(block.iter_vars, store.indices, strict=True)
     ]
-    new = SBlock(
-        block.iter_vars, block.reads,
-        [store.buffer[tuple(slice(index, index + 1) for index in indices)]], block.name_hint,
-        tvm.tirx.BufferStore(store.buffer, store.value, indices), annotations=block.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(rv), new, {block: new})
+    written = store.buffer[tuple(slice(index, index + 1) for index in indices)]
+    body = tvm.tirx.BufferStore(store.buffer, store.value, indices)
+    replace_block(sch, rv, body, [written])
 
 
 def recognize(sch: Schedule) -> Movement | None:
@@ -192,7 +190,7 @@ def movement(block: SBlock) -> Movement | None:
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
     return Movement(
         extents=extents,
-        bits=max(map(_size, dtypes)),
+        bits=max(map(element_bits, dtypes)),
         reads=tuple(reads),
         parts=parts,
         above=divide_axis(boundaries[len(axes) - 2], extents[-2]) if extents[1:] else (),
@@ -200,7 +198,7 @@ def movement(block: SBlock) -> Movement | None:
             extents, reads, used.union(*(_used(nodes_of(total.base), axes) for total in totals))
         ),
         mixed=dtypes[0] == "bool"
-        or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes))
+        or element_bits(dtypes[0]) < _WIDE == max(map(element_bits, dtypes))
         or (indexed and not chooses),
         indexed=indexed,
         copies=isinstance(value, TensorLoad),
@@ -208,7 +206,7 @@ def movement(block: SBlock) -> Movement | None:
         chooses=chooses,
         looks_up=looks_up(block),
         both=chooses and not parts and can_read_both(block),
-        effort=of_element(value, _size(dtypes[0]), shares),
+        effort=of_element(value, element_bits(dtypes[0]), shares),
         folded=any(isinstance(node, DIVISIONS) for node in nodes_of(value)),
     )
 
@@ -237,25 +235,18 @@ def _share(load: TensorLoad, read: tuple[AxisPiece, ...] | None, block: SBlock) 
 def _chooses(node: tvm.ir.Node, last: tvm.ir.Var) -> bool:
     if isinstance(node, tvm.tirx.Select):
         return True
-    if getattr(getattr(node, "op", None), "name", "") != "prim.if_then_else":
-        return False
-    return any(isinstance(one, TensorLoad) or _same(one, last) for one in nodes_of(node.args[0]))
+    return is_branch(node) and any(
+        isinstance(one, TensorLoad) or _same(one, last) for one in nodes_of(node.args[0])
+    )
 
 
 def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:
     return len(indices) == len(axes) and all(map(_same, indices, axes))
 
 
-def _size(dtype: str) -> int:
-    """Return the size of an element in bits, a byte at least."""
-    return max(8, int(tvm.runtime.DataType(dtype).bits))
-
-
 def _total(load: TensorLoad, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
     """Return the offset in memory that is read, as TVM's sum of parts of axes."""
-    analyzer = Analyzer()
-    for axis in block.iter_vars:
-        analyzer.bind(axis.var, axis.dom)
+    analyzer = bind_axes(block)
     flat = block.iter_vars[0].dom.min  # 0, of the type that indices have
     for index, extent in zip(load.indices, load.source.shape, strict=True):
         flat = flat * int(extent) + analyzer.simplify(index)

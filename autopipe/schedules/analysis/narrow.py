@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 from tvm.sym import Analyzer
+
+from autopipe.schedules.analysis.expressions import find_nodes
 
 NARROW: Final = "int32"
 _WIDE: Final = "int64"
@@ -125,8 +126,7 @@ class _Rewriting:
 
     def _other(self, value: tvm.ir.Expr) -> Expr:
         """Return what has no 64 bits, if nothing in it reads a result that had them."""
-        loads: list[TensorLoad] = []
-        tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
+        loads = find_nodes(value, TensorLoad)
         wide = [one for one, other in self._pairs if not one.same_as(other)]
         if any(load.source.same_as(one) for load in loads for one in wide):
             raise _TooWideError

@@ -1,14 +1,13 @@
 """Finds after how many outputs along an axis the divisions of indices are alike again."""
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.schedules.analysis.expressions import occurrences
+from autopipe.schedules.analysis.expressions import find_nodes, occurrences
 
 LONGEST: Final = 8
 """Most outputs of a period that is written out."""
@@ -22,9 +21,7 @@ def period(value: Expr, axis: tvm.ir.Var) -> int:
 
     1 where nothing is divided, 0 where it is divided by what is no number.
     """
-    divisors: list[Any] = []
-    for kind in DIVISIONS:
-        tvm_ffi.structural_walk(value, (kind, divisors.append))
+    divisors = find_nodes(value, *DIVISIONS)
     found = [one.b for one in divisors if occurrences(one.a, axis)]
     if any(not isinstance(one, tirx.IntImm) or int(one) <= 0 for one in found):
         return 0

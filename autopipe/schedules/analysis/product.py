@@ -15,11 +15,11 @@ import tvm
 import tvm_ffi
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
-from tvm.sym import Analyzer
 
 from autopipe.schedules.analysis.blocks import (
-    SPATIAL,
     Extent,
+    axes_of,
+    bind_axes,
     extent_of,
     extents_of,
     lengths_of,
@@ -77,16 +77,17 @@ class Product:
         reducer = Reducer.of(block) if extents and min(*extents, *terms, 1) > 0 else None
         if reducer is None:
             return None
+        spatial, reduced = axes_of(block)
         ranges = [(axis.var, axis.dom) for axis in block.iter_vars]
-        steps = [(axis.var, axis.dom) for axis in block.iter_vars if axis.iter_type != SPATIAL]
+        steps = [(axis.var, axis.dom) for axis in reduced]
         reducer = reducer.evened(ranges).narrowed(ranges, steps)
         return cls(
             block=block,
             term=reducer.values[0],
             loads=reducer.operands(),
-            axes=[axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL],
+            axes=[axis.var for axis in spatial],
             extents=extents,
-            sums=[axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL],
+            sums=[axis.var for axis in reduced],
             terms=terms,
             lengths=extents,
             steps=terms,
@@ -108,17 +109,16 @@ class Product:
         one = [
             (axis.var, axis.dom.min) for axis in block.iter_vars if extent_of(axis.dom.extent) == 1
         ]
-        known = Analyzer()
-        for axis in block.iter_vars:  # what was reshaped is divided by extents, which falls away
-            known.bind(axis.var, axis.dom)
+        known = bind_axes(block)  # what was reshaped is divided by extents, which falls away
         term = known.simplify(substitute(added, one))
+        spatial, reduced = axes_of(block)
         return cls(
             block=block,
             term=term,
             loads=loads_of(term),
-            axes=[axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL],
+            axes=[axis.var for axis in spatial],
             extents=extents,
-            sums=[axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL],
+            sums=[axis.var for axis in reduced],
             terms=terms,
             lengths=lengths_of(block),
             steps=lengths_of(block, spatial=False),
@@ -140,9 +140,7 @@ class Product:
         if self.reducer is None:
             return True
         uses = math.prod((*self.extents, *self.terms)) / math.prod(map(int, load.source.ty.shape))
-        known = Analyzer()
-        for axis in self.block.iter_vars:
-            known.bind(axis.var, axis.dom)
+        known = bind_axes(self.block)
         return uses >= _OFTEN and (not self.reducer.branches() or is_inside(load, known))
 
     def copied(self, load: TensorLoad) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ has two `stores`, at[i] and most[i]; two `starts`; and two `values`, that read b
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -20,11 +20,16 @@ from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
 from tvm.tirx import Bind, BufferStore, SeqStmt
 
-from autopipe.schedules.analysis.expressions import Values, loads_of, substitute
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    branches_of,
+    find_nodes,
+    is_branch,
+    loads_of,
+    substitute,
+)
 from autopipe.schedules.analysis.narrow import narrowed
 from autopipe.schedules.analysis.ties import ascending, in_order
-
-_BRANCH: Final = "prim.if_then_else"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class Reducer:
             known.bind(var, values)
 
         def chosen(call: Call) -> Expr:
-            if getattr(call.op, "name", "") != _BRANCH or not _harmless(call, known):
+            if not is_branch(call) or not _harmless(call, known):
                 return call
             return tirx.Select(*call.args)
 
@@ -136,10 +141,7 @@ class Reducer:
 
     def branches(self) -> list[Expr]:
         """Return the conditions under which operands are read at all."""
-        calls: list[Call] = []
-        for value in self.values:
-            tvm_ffi.structural_walk(value, (Call, calls.append))
-        return [call.args[0] for call in calls if getattr(call.op, "name", "") == _BRANCH]
+        return [branch.args[0] for value in self.values for branch in branches_of(value)]
 
     def step(
         self, now: Sequence[Expr], values: Values, read: Callable[[TensorLoad], Expr]
@@ -184,8 +186,7 @@ def _alike(stores: Sequence[BufferStore], starts: Sequence[BufferStore]) -> bool
 
 def _varies(start: Expr) -> bool:
     """Tell whether a first value is another one for other outputs."""
-    variables: list[Any] = []
-    tvm_ffi.structural_walk(start, (tirx.Var, variables.append))
+    variables = find_nodes(start, tirx.Var)
     return bool(variables or loads_of(start))
 
 
@@ -210,7 +211,5 @@ def is_inside(load: TensorLoad, known: Analyzer) -> bool:
 
 def divides(value: Expr) -> bool:
     """Tell whether integers are divided by what is no constant."""
-    found: list[Any] = []
-    for kind in (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod):
-        tvm_ffi.structural_walk(value, (kind, found.append))
+    found = find_nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
     return any("int" in str(one.ty.dtype) and not isinstance(one.b, tirx.IntImm) for one in found)

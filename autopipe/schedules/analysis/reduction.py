@@ -14,8 +14,15 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For
 
-from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, extents_of, number_of
-from autopipe.schedules.analysis.expressions import Values, occurrences, substitute
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    Extent,
+    axes_of,
+    extent_of,
+    extents_of,
+    number_of,
+)
+from autopipe.schedules.analysis.expressions import Values, flat_index, occurrences, substitute
 from autopipe.schedules.analysis.reducer import Reducer
 
 _PAIR: Final = 2
@@ -40,17 +47,16 @@ class Reduction:
     @classmethod
     def of(cls, block: SBlock) -> "Reduction | None":
         """Return what a block reduces to each output, or None if it does something else."""
-        spatial = [axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL]
+        spatial, reduced = ([axis.var for axis in axes] for axes in axes_of(block))
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         if min([*extents, *terms, 1]) < 1:
             return None
         if terms:
-            sums = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
             reducer = Reducer.of(block)
             if reducer is None:
                 return None
             reducer = reducer.evened([(axis.var, axis.dom) for axis in block.iter_vars])
-            return cls(block, reducer, spatial, extents, sums, terms).in_rows()
+            return cls(block, reducer, spatial, extents, reduced, terms).in_rows()
         return cls._nested(block, spatial, extents)
 
     @classmethod
@@ -126,10 +132,7 @@ class Reduction:
 
 def _stride(load: TensorLoad, variable: tvm.ir.Var) -> int | None:
     """Return how far apart in memory neighbours are; None if that is not constant."""
-    flat: Any = 0
-    for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
-        flat = flat * int(extent) + index
-    linear = tvm.sym.detect_linear_equation(flat, [variable])
+    linear = tvm.sym.detect_linear_equation(flat_index(load), [variable])
     known = len(linear) > 0 and isinstance(linear[0], tvm.tirx.IntImm)
     return int(linear[0]) if known else None
 

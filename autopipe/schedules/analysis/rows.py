@@ -1,22 +1,14 @@
-"""Moves all blocks of a function that works row by row into one loop over the rows.
-
-Example: softmax of [8, 1000] is the blocks max, exp, sum, divide, each with loops over 8 rows.
-`row_loop` makes the loop around the last block, `gather` moves the other blocks into it:
-
-    for row in range(8):
-        max, exp, sum, divide                     # each over the 1000 elements of the row
-"""
+"""Reads the blocks of a function: which are cheap, read in order, or steps of the same rows."""
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import tvm_ffi
-from tvm.ir import Call, Expr, Range, TensorLoad
+from tvm.ir import Call, Expr, Range
 from tvm.s_tir import SBlock, Schedule
-from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
-from tvm.tirx import Add, Bind, BufferStore, Var, const
+from tvm.tirx import BufferStore, Var, const
 
 from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial, lengths_of
 from autopipe.schedules.analysis.expressions import loads_of, substitute, unfold
@@ -51,37 +43,6 @@ def one_result(sch: Schedule) -> bool:
     return leaves[-1:] == [True] and not any(leaves[:-1])
 
 
-def row_loop(sch: Schedule, last: SBlockRV, rows: int) -> LoopRV | None:
-    """Return a new loop over `rows` around the last block, or None if its axes do not fit.
-
-    Example: a last block [8, 4, 1000] and 32 rows fuse the first two loops.
-    """
-    loops, leading = sch.get_loops(last), 0
-    if not loops:
-        return None
-    while leading < len(loops) and rows % (extent := int(sch.get(loops[leading]).extent)) == 0:
-        rows //= extent
-        leading += 1
-    if rows > 1:  # a group of channels ends within an axis
-        if leading == len(loops) or int(sch.get(loops[leading]).extent) % rows:
-            return None
-        outer, _ = sch.split(loops[leading], [rows, None])
-        return sch.fuse(*loops[:leading], outer)
-    return sch.fuse(*loops[:leading]) if leading else sch.add_unit_loop(loops[0])
-
-
-def gather(sch: Schedule, steps: Sequence[SBlockRV], row: LoopRV) -> None:
-    """Move all steps but the last one, which are in order, into the row loop around the last."""
-    for step in reversed(steps[:-1]):
-        sch.compute_at(step, row)
-
-
-def repeats(sch: Schedule, step: SBlockRV) -> bool:
-    """Tell whether a block that was moved computes some element more than once."""
-    trips = math.prod(int(sch.get(loop).extent) for loop in sch.get_loops(step))
-    return trips > count(sch.get(step))
-
-
 def in_order(block: SBlock) -> bool:
     """Tell whether a reduction reads some operand in the order of memory, one after the other."""
     reduced = [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
@@ -105,12 +66,6 @@ def in_order(block: SBlock) -> bool:
 def reduces_one(block: SBlock) -> bool:
     """Tell whether the block reduces to one value."""
     return isinstance(block.body, BufferStore)
-
-
-def sums_several(block: SBlock) -> bool:
-    """Tell whether the block computes several sums at once, such as of values and their squares."""
-    binds = [stmt for stmt in getattr(block.body, "seq", ()) if isinstance(stmt, Bind)]
-    return bool(binds) and all(isinstance(bind.value, Add) for bind in binds)
 
 
 def is_step(step: SBlock, reduction: SBlock) -> bool:
@@ -142,12 +97,7 @@ def looks_up(block: SBlock) -> bool:
     TVM 0.27 narrows an index of 64 bits where a loop is cut, but not what is read from data, and
     then refuses to compare the two.
     """
-    return any(loads_of(index) for load in _loads(block) for index in load.indices)
-
-
-def work(block: SBlock) -> int:
-    """Return roughly how many operations a block takes."""
-    return count(block) * cost(block)
+    return any(loads_of(index) for load in loads_of(block.body) for index in load.indices)
 
 
 def cost(block: SBlock) -> int:
@@ -159,12 +109,6 @@ def count(block: SBlock) -> int:
     """Return how often the body of a block runs, or -1 if that is not constant."""
     extents = *extents_of(block), *extents_of(block, spatial=False)
     return math.prod(extents) if min(extents, default=1) > 0 else -1
-
-
-def _loads(block: SBlock) -> list[TensorLoad]:
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(block.body, (TensorLoad, loads.append))
-    return loads
 
 
 def _calls(block: SBlock) -> bool:

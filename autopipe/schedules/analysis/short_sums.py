@@ -14,7 +14,7 @@ from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.graph.weights import free
 from autopipe.schedules.analysis.blocks import (
-    SPATIAL,
+    axes_of,
     extents_of,
     is_product,
     is_spatial,
@@ -126,12 +126,6 @@ def _weights(
 def _place(region: Sequence[tvm.ir.Range], variable: tvm.tirx.Var) -> list[int]:
     """Return the axes of a region whose index is a variable itself."""
     return [axis for axis, part in enumerate(region) if part.min.same_as(variable)]
-
-
-def axes_of(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVar]]:
-    """Return the spatial axes of a block, and its reduction axes."""
-    spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
-    return spatial, [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
 
 
 def _dtypes(block: SBlock) -> list[str]:

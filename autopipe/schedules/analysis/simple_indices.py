@@ -24,6 +24,8 @@ from tvm.sym import Analyzer
 from tvm.tirx import BufferRegion, BufferStore, Cast, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
 from autopipe.compiler.loops.exact_divisions import begins_at_zero, protect_index
+from autopipe.schedules.analysis.blocks import bind_axes
+from autopipe.schedules.analysis.expressions import find_nodes
 from autopipe.schedules.analysis.known_conditions import without_known
 
 
@@ -39,10 +41,8 @@ def simplified(block: SBlock) -> SBlock:
     """Return a block with simple indices; itself if nothing is divided in it."""
     if not _divides(block.body):
         return block
-    known = Analyzer()
+    known = bind_axes(block)
     starts = [axis.var for axis in block.iter_vars if begins_at_zero(axis.dom)]
-    for axis in block.iter_vars:
-        known.bind(axis.var, axis.dom)
 
     def index(one: Expr) -> Expr:
         return protect_index(known.simplify(_rounded_down(one, known)), starts, known)
@@ -72,9 +72,7 @@ def counted(block: SBlock) -> SBlock:
     + min(i * 2 + 2, 27) + 1 - i * 2` by as many columns. For i < 13 that is 9, and no vector of
     integers of 64 bits is made into floats.
     """
-    known = Analyzer()
-    for axis in block.iter_vars:
-        known.bind(axis.var, axis.dom)
+    known = bind_axes(block)
 
     def cast(one: Cast) -> Expr:
         return known.simplify(one) if "int" in str(one.value.ty.dtype) else one
@@ -111,7 +109,5 @@ def _rounded_down(index: Expr, known: Analyzer) -> Expr:
 
 
 def _divides(body: tvm.tirx.Stmt) -> bool:
-    found: list[Any] = []
-    for kind in (FloorDiv, FloorMod, Div, Mod):
-        tvm_ffi.structural_walk(body, (kind, found.append))
+    found = find_nodes(body, FloorDiv, FloorMod, Div, Mod)
     return any("int" in str(one.ty.dtype) for one in found)

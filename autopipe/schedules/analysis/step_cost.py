@@ -9,10 +9,11 @@ from tvm.ir import TensorLoad
 from tvm.sym import Analyzer, detect_linear_equation
 
 from autopipe.compiler.loops.count_operations import operations
-from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.blocks import element_bits
+from autopipe.schedules.analysis.expressions import flat_index, substitute
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.analysis.usual_stride import flat_index, usual_stride
+from autopipe.schedules.analysis.usual_stride import usual_stride
 
 
 def stride(reduction: Reduction) -> int | None:
@@ -42,7 +43,11 @@ def together(reduction: Reduction) -> int:
         return 0
     if _apart(reduction, reduction.sums[-1]) not in {0, 1}:
         return 0
-    return max(bits_of(load.source) for load in reduction.loads) if reduction.loads else 0
+    return (
+        max(element_bits(load.source.ty.dtype) for load in reduction.loads)
+        if reduction.loads
+        else 0
+    )
 
 
 def joint_steps(reduction: Reduction) -> int:
@@ -65,8 +70,3 @@ def work(reduction: Reduction) -> int:
     reducer = reduction.reducer
     bare = (substitute(value, [], named) for value in reducer.ordered or reducer.values)
     return len(reduction.loads) + sum(map(operations, bare))
-
-
-def bits_of(buffer: tvm.ir.Var) -> int:
-    """Return the size of an element in bits, a byte at least."""
-    return max(8, int(tvm.runtime.DataType(str(buffer.ty.dtype)).bits))

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, TensorLoad
+from tvm.ir import Call
 from tvm.s_tir import SBlock, SBlockRealize
 
 from autopipe.compiler.graph import weights
-from autopipe.schedules.analysis.expressions import whole
+from autopipe.schedules.analysis.expressions import among, distinct, find_nodes, loads_of, whole
 
 _ROOT: Final = "root"
 _DATA: Final = "tirx.buffer_data"
@@ -56,10 +55,10 @@ class Steps:
         inside = self.blocks[start:end]
         if not all(block.iter_vars for block in inside):
             return len(inside) == 1
-        if any(_among(r.source, _sources([one], "writes")) for one in inside for r in one.reads):
+        if any(among(r.source, _sources([one], "writes")) for one in inside for r in one.reads):
             return False
         seen = self._seen(start, end)
-        return not any(_among(buffer, seen) for buffer in _sources(inside[:-1], "writes"))
+        return not any(among(buffer, seen) for buffer in _sources(inside[:-1], "writes"))
 
     def part(self, start: int, end: int) -> tvm.IRModule:
         """Return a module with these blocks as `main`: its parameters are its inputs, then outputs.
@@ -70,14 +69,14 @@ class Steps:
         inside = self.blocks[start:end]
         read, written = _sources(inside, "reads"), _sources(inside, "writes")
         seen = self._seen(start, end)
-        inputs = [buffer for buffer in read if not _among(buffer, written)]
-        outputs = [buffer for buffer in written if _among(buffer, seen)]
-        inner = [buffer for buffer in written if not _among(buffer, seen)]
+        inputs = [buffer for buffer in read if not among(buffer, written)]
+        outputs = [buffer for buffer in written if among(buffer, seen)]
+        inner = [buffer for buffer in written if not among(buffer, seen)]
         free = weights.free(self.function)
         attributes = {
             "tirx.noalias": True,
             "s_tir": True,
-            "layout_free_buffers": [i for i, buffer in enumerate(inputs) if _among(buffer, free)],
+            "layout_free_buffers": [i for i, buffer in enumerate(inputs) if among(buffer, free)],
         }
         body = _rooted(self.statements[start:end], inner)
         function = tirx.PrimFunc([*inputs, *outputs], body).with_attr(attributes)
@@ -94,7 +93,7 @@ class Steps:
         params = [param for part in parts for param in part["main"].params]
         shared: list[Any] = []
         for buffer in params:
-            if not _among(buffer, [*self.function.params, *shared]):
+            if not among(buffer, [*self.function.params, *shared]):
                 shared.append(buffer)
         buffers = [*shared, *(buffer for root in roots for buffer in root.alloc_buffers)]
         nests = [nest for root in roots for nest in _nests(root.body)]
@@ -131,16 +130,7 @@ def _apart(nest: tirx.Stmt) -> tirx.Stmt:
 
 def _sources(blocks: Sequence[SBlock], side: str) -> list[Any]:
     """Return the buffers that blocks read or write, each once."""
-    sources: list[Any] = []
-    for block in blocks:
-        for region in getattr(block, side):
-            if not _among(region.source, sources):
-                sources.append(region.source)
-    return sources
-
-
-def _among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
-    return any(buffer.same_as(other) for other in buffers)
+    return distinct([region.source for block in blocks for region in getattr(block, side)])
 
 
 def _outermost(statement: tvm.tirx.Stmt) -> SBlock | None:
@@ -157,20 +147,15 @@ def _told(block: SBlock, buffers: Sequence[Any]) -> SBlock:
     """
     if block.reads or block.writes or block.iter_vars:
         return block
-    read: list[Any] = []
-    written: list[Any] = []
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(block.body, (TensorLoad, lambda load: read.append(load.source)))
-    tvm_ffi.structural_walk(block.body, (tirx.BufferStore, lambda s: written.append(s.buffer)))
-    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    read = [load.source for load in loads_of(block.body)]
+    written = [store.buffer for store in find_nodes(block.body, tirx.BufferStore)]
+    calls = find_nodes(block.body, Call)
     handed = [call.args[0] for call in calls if getattr(call.op, "name", "") == _DATA]
     reads, writes = (
-        [whole(one) for one in buffers if _among(one, [*some, *handed])] for some in (read, written)
+        [whole(one) for one in buffers if among(one, [*some, *handed])] for some in (read, written)
     )
     return SBlock([], reads, writes, block.name_hint, block.body)
 
 
 def _blocks(statement: tvm.tirx.Stmt) -> list[SBlock]:
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(statement, (SBlock, blocks.append))
-    return blocks
+    return find_nodes(statement, SBlock)

@@ -5,14 +5,14 @@ them. Example: `min(max(4 * i - 2, 0), 511)` has stride 4 along i, and 0 where i
 of neighbours that are swapped count as they lie.
 """
 
-from typing import Any
-
 import tvm
 import tvm_ffi
 from tvm.ir import Expr, TensorLoad
 from tvm.ir.prim.expr import BitwiseXor
 from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import IntImm, Max, Min, Select
+
+from autopipe.schedules.analysis.expressions import flat_index
 
 
 def choose_side(expr: Expr, *, first: bool) -> Expr:
@@ -30,14 +30,6 @@ def choose_side(expr: Expr, *, first: bool) -> Expr:
 def _without_swap(swap: BitwiseXor) -> Expr:
     """Return the index of which neighbours are swapped, as `i ^ 1` does."""
     return swap.a if isinstance(swap.b, IntImm) else swap
-
-
-def flat_index(load: TensorLoad) -> Expr:
-    """Return the index of an element in its tensor, counted in elements."""
-    flat: Any = 0
-    for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
-        flat = flat * int(extent) + index
-    return flat
 
 
 def usual_stride(load: TensorLoad, axis: tvm.ir.Var) -> int | None:

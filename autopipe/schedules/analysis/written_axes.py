@@ -23,10 +23,11 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx import IndexMap
-from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import loads_of, substitute
+from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.loop_writer import element_block, store_element
+from autopipe.schedules.primitives import rewrite
 
 
 def with_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
@@ -34,7 +35,7 @@ def with_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
 
     Raises ScheduleError where it writes some element twice, or leaves one out.
     """
-    old, here = sch.get(block), sch.get_sblock("root")
+    old = sch.get(block)
     extents = [int(extent) for extent in old.body.buffer.shape]
     if math.prod(extents) != math.prod([int(axis.dom.extent) for axis in old.iter_vars]):
         raise ScheduleError(f"{old.name_hint} does not write each element once")
@@ -47,11 +48,7 @@ def with_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
         raise ScheduleError(f"{old.name_hint} writes where TVM does not find back")
     with IRBuilder() as builder:
         _write(old, back, extents)
-    root = sch.get(here)
-    new = SBlock(
-        [], [], [], root.name_hint, builder.get(), annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, builder.get(), [])
     return sch.get_sblock(old.name_hint)
 
 
@@ -68,17 +65,7 @@ def _is_inverse(back: IndexMap, there: IndexMap, extents: list[int]) -> bool:
 def _write(old: SBlock, back: IndexMap, extents: list[int]) -> None:
     """Write the loops. An IRBuilder must be open."""
     dtype = str(old.iter_vars[-1].var.ty.dtype)
-    with T.grid(*(number_of(extent, dtype) for extent in extents)) as found:
-        loops = [found] if isinstance(found, tirx.Var) else list(found)
-        with T.sblock(old.name_hint):
-            axes = [
-                T.axis.spatial(number_of(extent, dtype), loop)
-                for extent, loop in zip(extents, loops, strict=True)
-            ]
-            places: list[tvm.ir.Expr] = list(back.map_indices(axes))
-            values = list(zip([axis.var for axis in old.iter_vars], places, strict=True))
-            value = substitute(old.body.value, values)
-            place = old.body.buffer[tuple(axes)]
-            T.reads(*(one.source[tuple(one.indices)] for one in loads_of(value)))
-            T.writes(place)
-            T.buffer_store(old.body.buffer, value, axes)
+    with element_block(old.name_hint, [number_of(extent, dtype) for extent in extents]) as axes:
+        places: list[tvm.ir.Expr] = list(back.map_indices(axes))
+        values = list(zip([axis.var for axis in old.iter_vars], places, strict=True))
+        store_element(old.body.buffer[tuple(axes)], substitute(old.body.value, values))

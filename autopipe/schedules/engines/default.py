@@ -29,9 +29,8 @@ from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.primitives import join, spread
+from autopipe.schedules.primitives import join, spread, write_out
 from autopipe.schedules.replay import dump
-from autopipe.schedules.write_out import write_out
 
 VECTORS = 2
 """Registers that a vectorized loop fills: two independent sums hide latency."""

@@ -10,10 +10,10 @@ from functools import cache
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.library.kernels import refusal
+from autopipe.schedules.analysis.expressions import find_nodes
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.planned import Planned
@@ -40,8 +40,7 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
 
 def _sums_products(module: tvm.IRModule) -> bool:
     """Tell whether all that `main` reduces are sums of products, to which zeros add nothing."""
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(module["main"].body, (SBlock, blocks.append))
+    blocks = find_nodes(module["main"].body, SBlock)
     return all(_is_sum(block) for block in blocks if block.init is not None)
 
 

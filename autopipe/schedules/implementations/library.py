@@ -20,6 +20,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.dispatch import takes
 from autopipe.schedules.implementations.library_call import write
+from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.templates.template import blank
 from autopipe.tasks.tensor import Tensor
 
@@ -62,8 +63,7 @@ class LibraryCall:
         copies = tuple(block.name_hint for block in blocks[: sums[0]] if is_copy(block))
         for inlined in dict.fromkeys([copies, ()]):
             trial = blank(workload)
-            for name in inlined:
-                trial.compute_inline(trial.get_sblock(name))
+            inline_blocks(trial, inlined)
             called = self._replaced(trial, blocks[sums[0]].name_hint)
             if called is not None:
                 return called

@@ -120,11 +120,6 @@ def _instruction(form: Recurrence, width: int, hardware: HardwareParams) -> tupl
     return "", 0
 
 
-def fill(layer: RecurrentLayer, hardware: HardwareParams) -> UnitBlocking:
-    """Return the setting that is expected to be the fastest."""
-    return min(settings(layer, hardware), key=lambda knobs: estimate(layer, knobs, hardware))
-
-
 def estimate(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams) -> float:
     """Return about how many nanoseconds a setting takes."""
     form = layer.form

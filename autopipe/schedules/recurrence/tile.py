@@ -18,7 +18,7 @@ from autopipe.environment.machines import LINE_BYTES
 from autopipe.schedules.analysis.blocks import Extent, number_of
 from autopipe.schedules.analysis.dot_products import instruction
 from autopipe.schedules.analysis.expressions import elements
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.divisors import divisors, floor_power
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import BYTES, UnitBlocking
 from autopipe.schedules.recurrence.packing import PackedGates, first
@@ -271,5 +271,5 @@ def vectors(width: int, *, unroll: bool = False) -> Iterator[Expr]:
 
     None is longer than a register: of longer ones LLVM keeps too few in registers at once.
     """
-    largest = min(1 << (width.bit_length() - 1), _LANES)
+    largest = min(floor_power(width), _LANES)
     return elements(width, largest, lambda value: number_of(value, "int64"), unroll=unroll)

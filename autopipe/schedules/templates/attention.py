@@ -29,19 +29,21 @@ The last tile, and the last band, overlap the one before.
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from tvm import te, tirx
-from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir import Schedule
 from tvm.script.ir_builder import IRBuilder
 
 from autopipe.compiler.attention import ATTRIBUTE, AttentionForm, parse, plain, usual
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import extent_of
+from autopipe.schedules.analysis.blocks import extent_of, tensors_of
 from autopipe.schedules.cost import hiding_sums
+from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.bands import DTYPE, Attended, BandLoops, QueryBand
 
@@ -71,7 +73,7 @@ class AttentionTemplate(Template[Attended, QueryBand]):
         query, key, value = (
             [extent_of(n) for n in usual(order, tensor.shape)]
             for order, tensor in zip(
-                (form.query, form.key, form.value), _tensors(function), strict=False
+                (form.query, form.key, form.value), tensors_of(function), strict=False
             )
         )
         sizes = (*query, *key[-2:], *value[-2:])
@@ -84,7 +86,7 @@ class AttentionTemplate(Template[Attended, QueryBand]):
     def settings(self, match: Attended, hardware: HardwareParams) -> Iterator[QueryBand]:
         """Yield bands of whole tiles of scores, and tiles that fill the registers."""
         lanes = hardware.lanes(_BITS)
-        width, wide = _power(min(lanes, match.queries)), _power(min(lanes, match.breadth))
+        width, wide = floor_power(min(lanes, match.queries)), floor_power(min(lanes, match.breadth))
         for keys, across in _tiles(match.keys, match.queries, width, hardware.registers):
             for rows, columns in _tiles(match.queries, match.breadth, wide, hardware.registers):
                 for strips in _STRIPS:
@@ -92,12 +94,6 @@ class AttentionTemplate(Template[Attended, QueryBand]):
                     if queries <= match.queries:
                         few = min(rows, queries)
                         yield QueryBand(queries, keys, across, width, few, columns, wide)
-
-    def fill(self, match: Attended, hardware: HardwareParams) -> QueryBand:
-        """Return the knobs for a processor, without measuring."""
-        return min(
-            self.settings(match, hardware), key=lambda knobs: self.estimate(match, knobs, hardware)
-        )
 
     def estimate(self, match: Attended, knobs: QueryBand, hardware: HardwareParams) -> float:
         """Return the time of a setting, in loads and multiply-adds of vectors.
@@ -121,11 +117,8 @@ class AttentionTemplate(Template[Attended, QueryBand]):
         """Schedule the function."""
         function = sch.mod["main"]
         with IRBuilder() as builder:
-            BandLoops(match, knobs, _tensors(function), fast=elementary.marked(function)).write()
-        here = sch.get_sblock("root")
-        root = sch.get(here)
-        new = SBlock([], [], [], root.name_hint, builder.get(), annotations=root.annotations)
-        sch.state.replace(sch.get_sref(here), new, {root: new})
+            BandLoops(match, knobs, tensors_of(function), fast=elementary.marked(function)).write()
+        rewrite(sch, builder.get(), [])
 
 
 ATTENTION: Final = AttentionTemplate()
@@ -142,13 +135,9 @@ def _tile(rows: int, vectors: int, hardware: HardwareParams) -> float:
     return max(rows * vectors, hiding_sums(hardware.machine) + _MORE) + (rows + vectors) / 2
 
 
-def _tensors(function: tirx.PrimFunc) -> list[Any]:
-    return [one for one in function.params if isinstance(one.ty, tirx.BufferType)]
-
-
 def _is(form: AttentionForm, function: tirx.PrimFunc) -> bool:
     """Tell whether the loops of a function are the plain ones of a form, in single precision."""
-    tensors = _tensors(function)
+    tensors = tensors_of(function)
     if len(tensors) != 4 + form.masked or any(str(one.dtype) != DTYPE for one in tensors):
         return False
     given = [te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors[:-1]]
@@ -157,8 +146,3 @@ def _is(form: AttentionForm, function: tirx.PrimFunc) -> bool:
     except (IndexError, RuntimeError, TypeError, ValueError):  # other tensors than those of a form
         return False
     return is_same_code(wanted, function)
-
-
-def _power(most: int) -> int:
-    """Return the largest power of two up to a number."""
-    return 1 << (most.bit_length() - 1)

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import tvm
 import tvm_ffi
-from tvm.s_tir import SBlock, SBlockRealize, Schedule
+from tvm.s_tir import SBlockRealize, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, For, ForKind, SeqStmt, Stmt, Var, stmt_seq
@@ -32,14 +32,10 @@ from tvm.tirx import BufferStore, For, ForKind, SeqStmt, Stmt, Var, stmt_seq
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import substitute
-from autopipe.schedules.analysis.hand_written import (
-    HandNest,
-    is_hand_written,
-    nest_of,
-    statements,
-)
+from autopipe.schedules.analysis.hand_written import HandNest, is_hand_written, nest_of, statements
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import CYCLES, ELEMENTS
+from autopipe.schedules.primitives import replace_block
 from autopipe.schedules.templates.template import Template
 
 _CHAINS: Final = 4
@@ -105,16 +101,14 @@ class ByHandTemplate(Template[HandWritten, StepsBeside]):
 
     def apply(self, sch: Schedule, match: HandWritten, knobs: StepsBeside) -> None:
         """Schedule the function."""
-        rv = _only(sch)
-        block = sch.get(rv)
         total = sum(nest.work for nest in match.nests if nest and nest.independent)
         parts: list[Stmt] = []
         for statement, nest in zip(match.statements, match.nests, strict=True):
             is_long = nest is not None and nest.work >= ELEMENTS
             shared = knobs.threads and total >= CYCLES and is_long
             parts += [statement] if nest is None else _done(nest, knobs, shared=shared)
-        new = SBlock([], [], [], block.name_hint, stmt_seq(*parts), annotations=block.annotations)
-        sch.state.replace(sch.get_sref(rv), new, {block: new})
+        if (rv := _only(sch)) is not None:
+            replace_block(sch, rv, stmt_seq(*parts))
 
 
 BY_HAND: Final = ByHandTemplate()

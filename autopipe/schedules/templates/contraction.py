@@ -40,7 +40,7 @@ from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.guarded import guard, guarded
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import CYCLES, ELEMENTS, PRODUCTS
-from autopipe.schedules.primitives import put, spread_vectors
+from autopipe.schedules.primitives import inline_blocks, put, spread_vectors
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import loops, promise, tile
 from autopipe.schedules.tiling.form import Contraction, recognize
@@ -182,8 +182,7 @@ def _least_steps(sch: Schedule, match: Contraction, tile: Tile) -> int:
 
 def cut(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:
     """Cut what a function reduces into tiles. Raises ScheduleError where TVM refuses."""
-    for name in (*contraction.inlined, *contraction.after[:-1]):
-        sch.compute_inline(sch.get_sblock(name))
+    inline_blocks(sch, (*contraction.inlined, *contraction.after[:-1]))
     operands = prepared(sch, contraction.name, contraction.before, tile.width)
     product = terms.read(sch.get(sch.get_sblock(contraction.name)))
     if product is None:

@@ -35,6 +35,7 @@ from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.cost import step_cycles
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
+from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.templates.contraction import Terms, cut
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.form import Contraction, recognize
@@ -179,8 +180,7 @@ def _is_in_order(sch: Schedule, match: Contraction, short: ShortSum) -> bool:
     That is asked behind the copies that are left out, such as a transpose.
     """
     trial = sch.copy()
-    for name in match.inlined:
-        trial.compute_inline(trial.get_sblock(name))
+    inline_blocks(trial, match.inlined)
     product = Product.of(trial.get(trial.get_sblock(match.name)))
     lines = match.lines
     if product is None or len(product.loads) != _OPERANDS or True not in lines.packed:

@@ -13,7 +13,7 @@ from autopipe.compiler.library import linking
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import bits, is_spatial
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import spread_vectors
+from autopipe.schedules.primitives import inline_blocks, spread_vectors
 from autopipe.schedules.templates.template import Template
 
 VECTORS: Final = (1, 2, 4)
@@ -85,8 +85,7 @@ class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
         for name in around.blocks:
             if name not in after:
                 spread_vectors(sch, sch.get_sblock(name), knobs.width)
-        for name in after[:-1]:
-            sch.compute_inline(sch.get_sblock(name))
+        inline_blocks(sch, after[:-1])
         for name in after[-1:]:
             spread_vectors(sch, sch.get_sblock(name), knobs.width)
 

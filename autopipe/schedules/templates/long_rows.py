@@ -15,7 +15,6 @@ Example: the sum of x [200704], in 16 pieces of 12544.
 """
 
 import math
-from collections.abc import Iterator
 from typing import Final
 
 from tvm.s_tir import SBlock, Schedule, ScheduleError
@@ -25,16 +24,8 @@ from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extents_of, is_spatial, is_static
 from autopipe.schedules.analysis.rows import blocks_of, count, reduces_one
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import OPERATIONS
-from autopipe.schedules.templates.sequence import (
-    SEQUENCE,
-    SequenceKnobs,
-    ServedParts,
-    cut,
-    plain,
-)
-from autopipe.schedules.templates.template import Template
+from autopipe.schedules.templates.sequence import SequenceTemplate, ServedParts, cut, plain
 
 _PIECES: Final = 16
 """Most pieces of a row."""
@@ -46,7 +37,7 @@ _EVEN: Final = 64
 """Elements that four vectors of 512 bits hold: pieces of whole ones need no guarded rest."""
 
 
-class LongRowsTemplate(Template[ServedParts, SequenceKnobs]):
+class LongRowsTemplate(SequenceTemplate):
     """Reductions of a long tensor to one number, in pieces that threads share."""
 
     name = "long_rows"
@@ -59,18 +50,6 @@ class LongRowsTemplate(Template[ServedParts, SequenceKnobs]):
         if not long_blocks or not all(_cut(trial, rv) for rv in long_blocks):
             return None
         return cut(plain(trial).mod["main"])
-
-    def settings(self, match: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
-        """Yield the only setting, that of `fill`."""
-        yield SEQUENCE.fill(match, hardware)
-
-    def fill(self, match: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
-        """Return for each part the knobs that its template takes without measuring."""
-        return SEQUENCE.fill(match, hardware)
-
-    def apply(self, sch: Schedule, match: ServedParts, knobs: SequenceKnobs) -> None:
-        """Schedule the function. Raises ScheduleError where TVM refuses."""
-        SEQUENCE.apply(sch, match, knobs)
 
 
 LONG_ROWS: Final = LongRowsTemplate()

@@ -9,7 +9,7 @@ from typing import Final
 
 import tvm
 from tvm import tirx
-from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir import Schedule
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import bound
 from autopipe.compiler.graph import elementary, weights
@@ -20,11 +20,9 @@ from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extent_of
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.recurrence import blocking, loops
-from autopipe.schedules.recurrence.blocking import (
-    RecurrentLayer,
-    UnitBlocking,
-)
+from autopipe.schedules.recurrence.blocking import RecurrentLayer, UnitBlocking
 from autopipe.schedules.recurrence.packing import PackedGates, pack
 from autopipe.schedules.templates.template import Template
 
@@ -57,14 +55,10 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
         """Yield every setting of the knobs."""
         return blocking.settings(layer, hardware)
 
-    def fill(self, layer: RecurrentLayer, hardware: HardwareParams) -> UnitBlocking:
-        """Return the knobs for a processor, without measuring."""
-        return blocking.fill(layer, hardware)
-
     def estimate(
         self, layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams
     ) -> float:
-        """Return the time of a setting, in cycles."""
+        """Return the time of a setting, in nanoseconds."""
         return blocking.estimate(layer, knobs, hardware)
 
     def apply(self, sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
@@ -77,14 +71,8 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
         tensors = plain.Tensors(form, dict(zip(names, function.params, strict=True)))
         packed = PackedGates.of(tensors, knobs)
         written = [] if form.idle else [pack(tensors, packed, free=layer.free)]
-        here = sch.get_sblock("root")
-        root = sch.get(here)
         body = tirx.stmt_seq(*written, loops.write(tensors, packed, knobs, fast=layer.fast))
-        new = SBlock(
-            [], [], [], root.name_hint, body, alloc_buffers=[packed[0].buffer] if written else [],
-            annotations=root.annotations,
-        )  # fmt: skip
-        sch.state.replace(sch.get_sref(here), new, {root: new})
+        rewrite(sch, body, [packed[0].buffer] if written else [])
 
 
 RECURRENCE: Final = RecurrenceTemplate()

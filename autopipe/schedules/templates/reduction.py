@@ -38,9 +38,10 @@ from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.analysis.simple_indices import counted, simplified
 from autopipe.schedules.cost import parallel_ns, to_ns
+from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import JOBS
-from autopipe.schedules.primitives import put
+from autopipe.schedules.primitives import inline_blocks, put
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.chains import ChainLoops
@@ -113,12 +114,6 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
                     if chains == 1 or chains <= match.extents[axis]:
                         yield SideBySide("chains", axis, chains, 1, threads)
 
-    def fill(self, match: ReducedOutputs, hardware: HardwareParams) -> SideBySide:
-        """Return the knobs of the least estimated time on a processor, without measuring."""
-        return min(
-            self.settings(match, hardware), key=lambda knobs: self.estimate(match, knobs, hardware)
-        )
-
     def estimate(self, match: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams) -> float:
         """Return the estimated nanoseconds until the last core is done."""
         jobs = outputs = math.prod(match.extents)
@@ -149,8 +144,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
 
     def apply(self, sch: Schedule, match: ReducedOutputs, knobs: SideBySide) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        for name in (*match.inlined, *match.after[:-1]):
-            sch.compute_inline(sch.get_sblock(name))
+        inline_blocks(sch, (*match.inlined, *match.after[:-1]))
         if knobs.form == "rows" and match.before:
             _by_rows(sch, match, threads=knobs.threads)
             return
@@ -230,5 +224,5 @@ def _is_border(block: SBlock) -> bool:
 def _row_width(match: ReducedOutputs, hardware: HardwareParams) -> int:
     """Return how many outputs of a row a vector has; 1 where LLVM is to make vectors."""
     lanes = hardware.lanes(match.bits)
-    width = min(lanes, 1 << match.extents[-1].bit_length() - 1)
+    width = min(lanes, floor_power(match.extents[-1]))
     return width if match.apart and not match.before and width >= _LEAST_WIDTH else 1

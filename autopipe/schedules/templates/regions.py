@@ -25,7 +25,7 @@ from typing import Any, Final
 import tvm
 from tvm import te, tirx
 from tvm.ir import Expr
-from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir import Schedule
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
@@ -40,10 +40,12 @@ from autopipe.compiler.roi_align import (
     plain,
 )
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import enough, extent_of, number_of, product_of
-from autopipe.schedules.analysis.expressions import either, whole
+from autopipe.schedules.analysis.blocks import enough, extent_of, tensors_of
+from autopipe.schedules.analysis.expressions import either
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
+from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.templates.template import Template
 
 # ruff: noqa: ANN401  what TVM has no types for
@@ -85,7 +87,7 @@ class RegionsTemplate(Template[RegionCells, ChannelChunk]):
         """Return what the knobs depend on, or None if the function is for another template."""
         function = sch.mod["main"]
         form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
-        tensors = _tensors(function)
+        tensors = tensors_of(function)
         if form is None or len(tensors) != _ARGUMENTS:
             return None
         data = tensors[0]
@@ -99,28 +101,21 @@ class RegionsTemplate(Template[RegionCells, ChannelChunk]):
         return RegionCells(form, channels, _DTYPES[str(data.dtype)])
 
     def settings(self, match: RegionCells, hardware: HardwareParams) -> Iterator[ChannelChunk]:
-        """Yield vectors of one register and of half a one, and several numbers of them."""
+        """Yield vectors of one register and of half a one, the most promising number first."""
         lanes = hardware.lanes(match.bits)
         for width in (lanes, lanes // 2):
             for vectors in _VECTORS:
                 if width and (vectors == 1 or vectors * width <= match.channels):
                     yield ChannelChunk(width, vectors)
 
-    def fill(self, match: RegionCells, hardware: HardwareParams) -> ChannelChunk:
-        """Return the knobs for a processor, without measuring."""
-        return next(self.settings(match, hardware))
-
     def apply(self, sch: Schedule, match: RegionCells, knobs: ChannelChunk) -> None:
         """Schedule the function."""
-        data, boxes, images, out = _tensors(sch.mod["main"])
+        data, boxes, images, out = tensors_of(sch.mod["main"])
         with IRBuilder() as builder:
             loops = _RegionLoops(match, knobs, data, boxes, images, out)
             for parallel in either(enough(map(extent_of, out.shape), ELEMENTS)):
                 loops.write(parallel=parallel)
-        here = sch.get_sblock("root")
-        root = sch.get(here)
-        new = SBlock([], [], [], root.name_hint, builder.get(), annotations=root.annotations)
-        sch.state.replace(sch.get_sref(here), new, {root: new})
+        rewrite(sch, builder.get(), [])
 
 
 REGIONS: Final = RegionsTemplate()
@@ -130,13 +125,11 @@ _ARGUMENTS: Final = 4
 """Images, corners, the image of each region, and the result; an image has as many axes."""
 
 
-def _tensors(function: tirx.PrimFunc) -> list[Any]:
-    return [one for one in function.params if isinstance(one.ty, tirx.BufferType)]
-
-
 def _is(form: RegionForm, function: tirx.PrimFunc) -> bool:
     """Tell whether the loops of a function are the plain ones of a form."""
-    given = [te.placeholder(one.shape, str(one.dtype), one.name) for one in _tensors(function)[:-1]]
+    given = [
+        te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors_of(function)[:-1]
+    ]
     try:
         wanted = plain(form, *given)
         return any(
@@ -173,13 +166,10 @@ class _RegionLoops:
     def write(self, *, parallel: bool) -> None:
         """Write the loops over rows of cells."""
         high, wide = self.match.form.cells
-        jobs = product_of([extent_of(self.out.shape[0]), high])
-        dtype = self.out.shape[0].ty.dtype
-        loop = T.parallel if parallel else T.serial
-        with loop(number_of(0, dtype), number_of(jobs, dtype)) as job, T.sblock("regions"):
-            T.reads(*map(whole, (self.data, self.boxes, self.images)))
-            T.writes(whole(self.out))
-            region, row = T.Bind(job // high), T.Bind(job % high)
+        jobs = extent_of(self.out.shape[0]), high
+        used = (self.data, self.boxes, self.images), (self.out,)
+        dtype = str(self.out.shape[0].ty.dtype)
+        with job_loop("regions", jobs, dtype, used, parallel=parallel) as (region, row):
             line = T.alloc_buffer((wide, self.match.channels), self.data.dtype)
             shape = self.data.shape
             own = [self.boxes[region, number] for number in range(4)]

@@ -36,7 +36,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import inline_blocks, rewrite
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.templates.template import Template, blank
 from autopipe.schedules.templates.window import WINDOW, WindowTile, pack
@@ -103,10 +103,6 @@ class RollingTemplate(Template[RolledParts, RowTiles]):
             dict.fromkeys(bands), _first(match, alone), strips, _last(match, alone)
         ):
             yield RowTiles(first, strip, last, band)
-
-    def fill(self, match: RolledParts, hardware: HardwareParams) -> RowTiles:
-        """Return the knobs for a processor, without measuring."""
-        return next(self.settings(match, hardware))
 
     def apply(self, sch: Schedule, match: RolledParts, knobs: RowTiles) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
@@ -190,8 +186,7 @@ class _Whole:
 
 def _product(sch: Schedule, row: Contraction, tile: Tile, whole: _Whole) -> Tiled:
     """Return a part that sums products, as one row of it."""
-    for name in (*row.inlined, *row.after[:-1]):
-        sch.compute_inline(sch.get_sblock(name))
+    inline_blocks(sch, (*row.inlined, *row.after[:-1]))
     whole.nests.extend(prepared(sch, row.name, row.before, tile.width))
     whole.buffers.extend(sch.get(sch.get_sblock(name)).body.buffer for name in row.before)
     product = Product.of(sch.get(sch.get_sblock(row.name)))
@@ -208,8 +203,7 @@ def _product(sch: Schedule, row: Contraction, tile: Tile, whole: _Whole) -> Tile
 def _windows(sch: Schedule, windows: Windows, tile: WindowTile, whole: _Whole) -> OpenWindows:
     """Return the part with windows."""
     inline_copies(sch)
-    for name in windows.after[:-1]:
-        sch.compute_inline(sch.get_sblock(name))
+    inline_blocks(sch, windows.after[:-1])
     pack(sch, sch.get_sblock(windows.name), windows, tile.columns)
     known = {*windows.before, windows.name, *windows.after}
     blocks = {sch.get(rv).name_hint: rv for rv in sch.get_child_blocks(sch.get_sblock("root"))}

@@ -25,16 +25,9 @@ from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import (
-    bits,
-    extents_of,
-    is_spatial,
-)
+from autopipe.schedules.analysis.blocks import bits, extents_of, is_spatial
 from autopipe.schedules.analysis.product import Product
-from autopipe.schedules.analysis.row_axes import (
-    combines_terms,
-    count_row_axes,
-)
+from autopipe.schedules.analysis.row_axes import combines_terms, count_row_axes
 from autopipe.schedules.analysis.rows import (
     blocks_of,
     cost,
@@ -45,7 +38,7 @@ from autopipe.schedules.analysis.rows import (
     one_result,
 )
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import inline_blocks, rewrite
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.row_loops import split_row, write_rows
 
@@ -139,8 +132,7 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         rows of 64 along two axes, [batch, length, 64].
         """
         trial = sch.copy()
-        for name in match.inlined:
-            trial.compute_inline(trial.get_sblock(name))
+        inline_blocks(trial, match.inlined)
         leading = count_row_axes([trial.get(rv) for rv in blocks_of(trial)])
         if leading is None:
             return None
@@ -165,8 +157,7 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
     def apply(self, sch: Schedule, match: RowLoops, knobs: RowVectors) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         known = known_of(sch.mod["main"])
-        for name in match.inlined:
-            sch.compute_inline(sch.get_sblock(name))
+        inline_blocks(sch, match.inlined)
         if known is None:  # a row that is no longer than a page is then on the stack
             for rv in blocks_of(sch)[:-1]:
                 sch.set_scope(rv, 0, "local")

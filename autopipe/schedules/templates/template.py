@@ -18,7 +18,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import tvm
-from tvm.s_tir import Schedule
+from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe import foreign
 from autopipe.compiler.dynamic_sizes.kernel_sizes import likely_instance
@@ -61,18 +61,29 @@ class Template(ABC, Generic[Match, Knobs]):
     def settings(self, match: Match, hardware: HardwareParams, /) -> Iterator[Knobs]:
         """Yield every possible setting of the knobs."""
 
-    @abstractmethod
     def fill(self, match: Match, hardware: HardwareParams, /) -> Knobs:
-        """Return the setting that is expected to be fast, without measuring."""
+        """Return the setting that is expected to be fast, without measuring.
+
+        That is the one of the least estimate, or the first one where the template has no estimate.
+        Raises ScheduleError if there is no setting.
+        """
+        knobs = min(
+            self.settings(match, hardware),
+            key=lambda knobs: self.estimate(match, knobs, hardware) or 0.0,
+            default=None,
+        )
+        if knobs is None:
+            raise ScheduleError(f"template {self.name} has no setting for {hardware}")
+        return knobs
 
     @abstractmethod
     def apply(self, sch: Schedule, match: Match, knobs: Knobs, /) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
 
     def estimate(self, _match: Match, _knobs: Knobs, _hardware: HardwareParams, /) -> float | None:
-        """Return the time of a setting in any unit, which tells engine `autotvm` where to begin.
+        """Return the time of a setting in any unit; None if the template has no estimate.
 
-        None if the template has no estimate.
+        It tells `fill` what to take, and engine `autotvm` where to begin.
         """
         return None
 

@@ -31,18 +31,14 @@ from autopipe.compiler.codegen.keep_in_registers import MOST
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import short_sums
-from autopipe.schedules.analysis.blocks import is_copy
+from autopipe.schedules.analysis.blocks import axes_of, is_copy
 from autopipe.schedules.analysis.simple_indices import simplified
-from autopipe.schedules.analysis.tile_products import (
-    COLUMNS,
-    REGISTERS,
-    TILE_PRODUCTS,
-)
+from autopipe.schedules.analysis.tile_products import COLUMNS, REGISTERS, TILE_PRODUCTS
 from autopipe.schedules.cost import to_ns
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
-from autopipe.schedules.primitives import put, spread
+from autopipe.schedules.primitives import inline_blocks, put, spread
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.templates.dot_product import STORE
 from autopipe.schedules.templates.template import Template
@@ -88,7 +84,7 @@ class TileProductTemplate(Template[Tiled, Block]):
         if match is None or match.operands not in TILE_PRODUCTS:
             return None
         block = sch.get(sch.get_sblock(match.name))
-        spatial, reduced = short_sums.axes_of(block)
+        spatial, reduced = axes_of(block)
         lined = len(spatial) >= _VOLUME
         line = [spatial[-3].var] if lined else []
         moving = [*line, spatial[-2].var, *(axis.var for axis in reduced)]
@@ -152,11 +148,9 @@ class TileProductTemplate(Template[Tiled, Block]):
         places = places_of(tiled, block)
         if places.blocks % block.chain:
             raise ScheduleError(f"{block} has no whole chains")
-        for name in match.after[:-1]:
-            sch.compute_inline(sch.get_sblock(name))
+        inline_blocks(sch, match.after[:-1])
         copies = [name for name in match.before if is_copy(sch.get(sch.get_sblock(name)))]
-        for name in copies:
-            sch.compute_inline(sch.get_sblock(name))
+        inline_blocks(sch, copies)
         before = [name for name in match.before if name not in copies]
         operands = prepared(sch, match.name, before, LINE_BYTES)
         sums = sch.get(sch.get_sblock(match.name))

@@ -32,16 +32,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-import tvm
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
+from autopipe.schedules.analysis.blocks import element_bits
 from autopipe.schedules.analysis.movement import combined, recognize
 from autopipe.schedules.analysis.strides import StridedLoops, strided
 from autopipe.schedules.cost import threads_pay
+from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.templates.template import Template
@@ -176,12 +177,12 @@ TRANSPOSE: Final = TransposeTemplate()
 
 def _group(match: Transposition) -> int:
     """Return how many columns are transposed at a time."""
-    return min(_GROUP // match.bits, _power(min(match.rows, match.columns)))
+    return min(_GROUP // match.bits, floor_power(min(match.rows, match.columns)))
 
 
 def _width(match: Transposition, hardware: HardwareParams) -> int:
     """Return how many rows are transposed at a time at most."""
-    return min(max(_group(match), hardware.lanes(match.bits)), _power(match.rows))
+    return min(max(_group(match), hardware.lanes(match.bits)), floor_power(match.rows))
 
 
 def _even(extent: int, block: int, most: int) -> int:
@@ -191,14 +192,10 @@ def _even(extent: int, block: int, most: int) -> int:
     return -(-blocks // tiles)
 
 
-def _power(extent: int) -> int:
-    return 1 << (extent.bit_length() - 1)
-
-
 def _bits(block: SBlock, loops: StridedLoops) -> int | None:
     """Return the size of the largest element; None where there are some that have no vectors."""
     dtypes = [str(block.writes[0].source.dtype), *(str(r.load.source.dtype) for r in loops.reads)]
     if not isinstance(block.body.value, TensorLoad) and "bool" in dtypes:
         return None
-    sizes = [8 if dtype == "bool" else int(tvm.runtime.DataType(dtype).bits) for dtype in dtypes]
+    sizes = [element_bits(dtype) for dtype in dtypes]
     return max(sizes) if all(size in {8, 16, 32, 64} for size in sizes) else None

@@ -35,15 +35,14 @@ from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
 from autopipe.schedules.cost import hiding_sums
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.divisors import divisors, floor_power
 from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import WINDOW_PRODUCTS
-from autopipe.schedules.primitives import rewrite, spread
+from autopipe.schedules.primitives import inline_blocks, rewrite, spread, write_out
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.tile import without_waste
 from autopipe.schedules.tiling.windows import PAIR, UNROLLED, OpenWindows
-from autopipe.schedules.write_out import write_out
 
 MAX_VECTORS = 4
 """Most vectors in a row of a tile."""
@@ -116,11 +115,6 @@ class WindowTemplate(Template[Windows, WindowTile]):
                     for shared in range(planes, planes + (1 if windows.along else PAIR + 1)):
                         yield WindowTile(rows, columns, width, shared)
 
-    def fill(self, windows: Windows, hardware: HardwareParams) -> WindowTile:
-        """Return the knobs for a processor, without measuring."""
-        tiles = self.settings(windows, hardware)
-        return max(tiles, key=lambda tile: _promise(tile, windows, hardware))
-
     def estimate(self, windows: Windows, tile: WindowTile, hardware: HardwareParams) -> float:
         """Estimate the time of a tile, in no unit."""
         return 1 / _promise(tile, windows, hardware)
@@ -128,8 +122,7 @@ class WindowTemplate(Template[Windows, WindowTile]):
     def apply(self, sch: Schedule, windows: Windows, tile: WindowTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         inline_copies(sch)
-        for name in (*windows.before[:-1], *windows.after[:-1]):
-            sch.compute_inline(sch.get_sblock(name))
+        inline_blocks(sch, (*windows.before[:-1], *windows.after[:-1]))
         block = sch.get_sblock(windows.name)
         pack(sch, block, windows, tile.columns)
         known = known_of(sch.mod["main"])
@@ -153,7 +146,7 @@ def _strips(windows: Windows, lanes: int, *, overlap: bool) -> Iterator[tuple[in
     breadth = windows.extents[-1]
     for columns in divisors(breadth, MAX_VECTORS * lanes):
         yield columns, math.gcd(columns, lanes)
-    width = min(lanes, 1 << breadth.bit_length() - 1)
+    width = min(lanes, floor_power(breadth))
     if overlap and breadth % width and windows.may_overlap:
         for columns in without_waste(breadth, width, min(MAX_VECTORS, breadth // width)):
             yield columns, width

@@ -27,7 +27,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import FloorDiv, IfThenElse, Mul, Stmt, Var, stmt_seq
-from tvm_ffi import StructuralMutator, structural_equal, structural_mutate, structural_walk
+from tvm_ffi import StructuralMutator, structural_equal, structural_mutate
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
 from autopipe.compiler.loops.copy_loops import renewed
@@ -35,14 +35,14 @@ from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import filtering_cost
 from autopipe.schedules.analysis.blocks import enough, parts_of
+from autopipe.schedules.analysis.expressions import find_nodes
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.guarded import statements
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
-from autopipe.schedules.primitives import spread
+from autopipe.schedules.primitives import spread, write_out
 from autopipe.schedules.templates.template import Template, blank
-from autopipe.schedules.write_out import write_out
 
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
 _KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
@@ -96,13 +96,6 @@ class WinogradTemplate(Template[Filtering, Blocking]):
             for rows in divisors(filtering.tiles, free // vectors):
                 for tiles, parts, chunk in _blocks(filtering, hardware, rows, columns):
                     yield Blocking(tiles, parts, chunk, rows, columns, width)
-
-    def fill(self, filtering: Filtering, hardware: HardwareParams) -> Blocking:
-        """Return the blocking of the least estimated time."""
-        return min(
-            self.settings(filtering, hardware),
-            key=lambda knobs: self.estimate(filtering, knobs, hardware),
-        )
 
     def estimate(self, filtering: Filtering, knobs: Blocking, hardware: HardwareParams) -> float:
         """Return the time of a setting, in cycles."""
@@ -177,8 +170,7 @@ def _either(large: SBlock, few: SBlock, little: bool | Expr) -> SBlock:  # noqa:
 
 def _written_by(nest: Stmt) -> Var:
     """Return the buffer that the only block of a nest writes."""
-    blocks: list[SBlock] = []
-    structural_walk(nest, (SBlock, blocks.append))
+    blocks = find_nodes(nest, SBlock)
     (block,) = blocks
     return block.writes[0].source
 

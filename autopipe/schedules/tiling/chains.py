@@ -5,7 +5,6 @@ wait for each other, nor do those of partial results, which vectors hold. Templa
 in an example what both look like.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,16 +17,10 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import Extent, number_of
-from autopipe.schedules.analysis.expressions import (
-    Values,
-    elements,
-    loads_of,
-    substitute,
-    unfold,
-    whole,
-)
+from autopipe.schedules.analysis.expressions import Values, among, elements, loads_of, substitute
 from autopipe.schedules.analysis.joining import Join
 from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.tiling.loops import write_output
 
 
@@ -56,16 +49,12 @@ class ChainLoops:
         others = [extent for axis, extent in enumerate(extents) if axis != self.axis]
         length = extents[self.axis] if self.axis >= 0 else 1
         sizes = [*others, -(-length // self.chains)]
-        jobs = math.prod(sizes)
-        loop = T.parallel if self.parallel and jobs > 1 else T.serial
+        name, dtype = f"{self.reduction.block.name_hint}_chains", self._dtype
+        used = buffers_of(self.reduction, self.last)
         with (
             IRBuilder() as builder,
-            loop(self._number(0), self._number(jobs)) as job,
-            T.sblock(self._name),
+            job_loop(name, sizes, dtype, used, parallel=self.parallel) as (*place, tile),
         ):
-            T.reads(*map(whole, read_by(self.reduction, self.last)))
-            T.writes(*map(whole, written_by(self.reduction, self.last)))
-            *place, tile = (T.Bind(part) for part in unfold(sizes, job))
             first = T.Bind(T.min(tile * self.chains, self._number(length - self.chains)))
             if self.partial > 1:
                 self._one_output(self._values(place, first))
@@ -154,13 +143,12 @@ class ChainLoops:
         with T.unroll(self._number(0), self._number(self.chains)) as chain:
             yield chain
 
-    def _number(self, value: Extent) -> Expr:
-        variables = [*self.reduction.axes, *self.reduction.sums]
-        return number_of(value, str(variables[0].ty.dtype))
-
     @property
-    def _name(self) -> str:
-        return f"{self.reduction.block.name_hint}_chains"
+    def _dtype(self) -> str:
+        return str([*self.reduction.axes, *self.reduction.sums][0].ty.dtype)
+
+    def _number(self, value: Extent) -> Expr:
+        return number_of(value, self._dtype)
 
 
 def keep(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) -> None:
@@ -184,19 +172,12 @@ def ends_with(
     write_output(stores, last, done, values)
 
 
-def written_by(reduction: Reduction, last: SBlock | None) -> list[Any]:
-    """Return the buffers that the loops of a reduction write."""
-    return [store.buffer for store in ([last.body] if last else reduction.reducer.finals)]
-
-
-def read_by(reduction: Reduction, last: SBlock | None) -> list[Any]:
-    """Return the buffers that the loops of a reduction read, each once."""
+def buffers_of(reduction: Reduction, last: SBlock | None) -> tuple[list[Any], list[Any]]:
+    """Return the buffers that the loops of a reduction read, and those that they write."""
     reducer = reduction.reducer
+    written = [store.buffer for store in ([last.body] if last else reducer.finals)]
     totals = [store.buffer for store in (*reducer.stores, *reducer.finals)]
     values = [*reducer.values, *([last.body.value] if last else [])]
     values += [step for step in reduction.steps if not isinstance(step, int)]
-    found: list[Any] = []
-    for source in (load.source for value in values for load in loads_of(value)):
-        if not any(map(source.same_as, [*totals, *found])):
-            found.append(source)
-    return found
+    read = [load.source for value in values for load in loads_of(value)]
+    return [source for source in read if not among(source, totals)], written

@@ -11,10 +11,11 @@ import tvm
 from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.graph import weights
-from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial
+from autopipe.schedules.analysis.blocks import element_bits, extents_of, is_copy, is_spatial
 from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.simple_indices import simplified
+from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.tiling.lines import Lines, lines
 
 
@@ -113,7 +114,7 @@ def recognize(
                 after=tuple(block.name_hint for block in after),
                 extents=product.extents,
                 terms=product.terms,
-                bits=max(map(_bits, product.dtypes)),
+                bits=max(map(element_bits, product.dtypes)),
                 lines=tile_axes,
                 results=len(product.stores),
                 sums_products=product.reducer is None,
@@ -129,8 +130,7 @@ def _lines(
 ) -> tuple[Product | None, Lines | None]:
     """Return what a block sums once some copies are left out, and the axes of its tiles."""
     trial = sch.copy() if inlined else sch
-    for copy in inlined:
-        trial.compute_inline(trial.get_sblock(copy))
+    inline_blocks(trial, inlined)
     product = read(trial.get(trial.get_sblock(name)))
     return product, lines(product, weights.free(sch.mod["main"])) if product else None
 
@@ -154,7 +154,3 @@ def _goes_on(block: SBlock, extents: tuple[int, ...]) -> bool:
             if len(used) != len(axes) or not all(map(tvm.ir.Expr.same_as, used, axes)):
                 return False
     return True
-
-
-def _bits(dtype: str) -> int:
-    return int(tvm.runtime.DataType(dtype).bits)

@@ -17,10 +17,12 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.blocks import extent_of
+from autopipe.schedules.analysis.blocks import element_bits, extent_of
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.expressions import (
     Values,
+    among,
+    distinct,
     either,
     elements,
     loads_of,
@@ -158,8 +160,8 @@ def _fetch_ahead(work: _Work, copy: Copy, terms: Sequence[Expr]) -> None:
     place, tile = work.place, work.place.nest.tile
     later = [*terms[:-1], terms[-1] + tile.ahead]
     index = place.index(place.nest.number(0), work.first)
-    bits = int(tvm.runtime.DataType(str(copy.buffer.ty.dtype)).bits)
-    for column in range(0, copy.width, fetching.line(bits)):
+    line = fetching.line(element_bits(copy.buffer.ty.dtype))
+    for column in range(0, copy.width, line):
         at = place.nest.number(column)
         fetching.to_read(copy.element(index, place.strip, later, at))
 
@@ -295,5 +297,5 @@ def sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
     if nest.last is not None:
         totals = [store.buffer for store in nest.product.stores]
         others = [read.source for read in loads_of(nest.last.body.value)]
-        reads += [other for other in others if not any(map(other.same_as, totals))]
-    return [read for i, read in enumerate(reads) if not any(read.same_as(r) for r in reads[:i])]
+        reads += [other for other in others if not among(other, totals)]
+    return distinct(reads)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import tvm
-from tvm.ir import Call, Expr
+from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
@@ -36,15 +36,14 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import (
     either,
     elements,
+    is_branch,
     loads_of,
     occurrences,
     substitute,
     unfold,
-    whole,
 )
+from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
-
-_CHOICE = "prim.if_then_else"
 
 Bounds: TypeAlias = tuple[Extent, Extent]
 
@@ -73,7 +72,7 @@ class Padding:
     def of(cls, block: SBlock) -> "Padding | None":
         """Return what a block pads, or None if it does something else."""
         choice, extents = getattr(block.body, "value", None), lengths_of(block)
-        if not isinstance(choice, Call) or choice.op.name != _CHOICE:
+        if choice is None or not is_branch(choice):
             return None
         condition, value, border = choice.args
         axes = [axis.var for axis in block.iter_vars]
@@ -96,21 +95,18 @@ class Padding:
 
     def write(self, width: int) -> tvm.tirx.Stmt:
         """Return the loops over all lines, which write vectors of `width` elements."""
-        count = product_of(self.extents[: self.line])
-        one = isinstance(count, int) and count == 1  # a single line is written by one thread
         with IRBuilder() as builder:
-            for many in either(False if one else enough(self.extents, ELEMENTS)):
+            for many in either(enough(self.extents, ELEMENTS)):
                 self._lines(width, parallel=many)
         return builder.get()
 
     def _lines(self, width: int, *, parallel: bool) -> None:
         before = self.extents[: self.line]
-        count = product_of(before)
-        loop = T.parallel if parallel else T.serial
-        with loop(self.number(0), self.number(count)) as job, T.sblock(self.name):
-            T.reads(*(whole(load.source) for load in loads_of(self.value)))
-            T.writes(whole(self.target))
-            first = [T.Bind(part) for part in unfold(before, job, job=True)]
+        dtype, used = (
+            str(self.axes[0].ty.dtype),
+            ([one.source for one in loads_of(self.value)], [self.target]),
+        )
+        with job_loop(self.name, before, dtype, used, parallel=parallel) as first:
             self.write_line(first, lambda index: (self.target, [*first, *index]), width)
 
     def write_line(

@@ -16,9 +16,10 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import distinct, loads_of, substitute, unfold, whole
+from autopipe.schedules.analysis.expressions import loads_of, substitute
 from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined
 from autopipe.schedules.analysis.periods import LONGEST, period
+from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import JOBS
 
 _WRITTEN_OUT: Final = 16
@@ -55,6 +56,7 @@ class PlaneNest:
     def __init__(self, block: SBlock, *, parallel: bool) -> None:
         self._block, self._parallel = block, parallel
         self._axes = [axis.var for axis in block.iter_vars]
+        self._dtype = str(self._axes[-1].ty.dtype)
         self._extents = [int(axis.dom.extent) for axis in block.iter_vars]
         rows, columns = (self._period(axis) for axis in (-2, -1))
         self._periods = (rows if rows * columns <= _WRITTEN_OUT else 1, columns)
@@ -65,16 +67,12 @@ class PlaneNest:
         *planes, rows, _ = self._extents
         turns = -(-rows // self._periods[0])
         shared = planes if math.prod(planes) >= JOBS else [*planes, turns]
-        jobs = math.prod(shared)
-        kind = T.parallel if self._parallel and jobs > 1 else T.serial
+        name, read = f"{self._block.name_hint}_nest", [one.source for one in loads_of(self._value)]
+        used = read, [self._block.body.buffer]
         with (
             IRBuilder() as builder,
-            kind(self._number(0), self._number(jobs)) as job,
-            T.sblock(f"{self._block.name_hint}_nest"),
+            job_loop(name, shared, self._dtype, used, parallel=self._parallel) as place,
         ):
-            T.reads(*map(whole, distinct([one.source for one in loads_of(self._value)])))
-            T.writes(whole(self._block.body.buffer))
-            place = [T.Bind(part) for part in unfold(shared, job)]
             for var, extent in zip(place, shared, strict=True):
                 self._bind(var, extent)
             if len(place) > len(planes):
@@ -123,4 +121,4 @@ class PlaneNest:
             self._known.bind(var, tvm.ir.Range(self._number(0), self._number(extent)))
 
     def _number(self, value: int) -> Expr:
-        return number_of(value, str(self._axes[-1].ty.dtype))
+        return number_of(value, self._dtype)

@@ -9,11 +9,19 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
 from autopipe.compiler.loops.count_operations import longest
-from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static, is_whole
+from autopipe.schedules.analysis.blocks import (
+    element_bits,
+    extents_of,
+    is_copy,
+    is_spatial,
+    is_static,
+    is_whole,
+)
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
-from autopipe.schedules.analysis.step_cost import bits_of, joint_steps, stride, together, work
+from autopipe.schedules.analysis.step_cost import joint_steps, stride, together, work
+from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.tiling.strided import apart
 
 MOST_WRITTEN: Final = 64
@@ -77,13 +85,11 @@ def recognize(sch: Schedule) -> ReducedOutputs | None:
     names = [block.name_hint for block in blocks]
     copies = tuple(name for name, block in zip(names[:at], blocks, strict=False) if is_copy(block))
     trial = sch.copy()
-    for name in copies:
-        trial.compute_inline(trial.get_sblock(name))
+    inline_blocks(trial, copies)
     block = trial.get_sblock(names[at])
     once: tuple[str, ...] = ()
     while producers := _read_once(trial, block, set(names[:at]) - {*copies, *once}):
-        for name in producers:
-            trial.compute_inline(trial.get_sblock(name))
+        inline_blocks(trial, producers)
         once += producers
     reduction = Reduction.of(simplified(trial.get(trial.get_sblock(names[at]))))
     if reduction is None or not is_whole(sch, sch.get_sblock(names[at])):
@@ -103,7 +109,7 @@ def recognize(sch: Schedule) -> ReducedOutputs | None:
         constant=all(isinstance(step, int) for step in reduction.steps),
         joint=tuple(a for a, _ in enumerate(reduction.extents) if not reduction.hangs_on(a)),
         stride=stride(reduction), work=work(reduction),
-        bits=max(bits_of(store.buffer) for store in reduction.reducer.stores),
+        bits=max(element_bits(store.buffer.ty.dtype) for store in reduction.reducer.stores),
         joint_steps=joint_steps(reduction),
         most_written=_MOST_BRANCHES if several and branches else MOST_WRITTEN,
         simple=not several and not is_spatial(reduction.block),

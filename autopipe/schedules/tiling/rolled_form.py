@@ -21,6 +21,7 @@ from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.analysis.windows import Windows
+from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.templates.template import blank
 from autopipe.schedules.tiling import form
 from autopipe.schedules.tiling.form import Contraction
@@ -150,8 +151,7 @@ def _in_order(part: tvm.IRModule, found: Contraction | Windows) -> bool:
 def _follows(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
     """Tell whether a product sums over the channels of one pixel of what the windows write."""
     sch, passed = blank(parts[2]), results(parts[1])[0]
-    for name in last.inlined:
-        sch.compute_inline(sch.get_sblock(name))
+    inline_blocks(sch, last.inlined)
     product = Product.of(sch.get(sch.get_sblock(last.name)))
     if product is None or last.before or math.prod(last.terms) != int(passed.ty.shape[3]):
         return False

@@ -16,8 +16,8 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
 from autopipe.schedules.analysis.blocks import (
-    SPATIAL,
     Extent,
+    axes_of,
     enough,
     is_spatial,
     lengths_of,
@@ -27,24 +27,15 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import (
     Values,
     among,
-    distinct,
     either,
     elements,
     lanes,
     substitute,
     unfold,
-    whole,
 )
-from autopipe.schedules.analysis.row_axes import (
-    StoredValue,
-    count_in_group,
-    row_lengths,
-    stores_of,
-)
-from autopipe.schedules.analysis.rows import (
-    cost,
-    is_step,
-)
+from autopipe.schedules.analysis.row_axes import StoredValue, count_in_group, row_lengths, stores_of
+from autopipe.schedules.analysis.rows import cost, is_step
+from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import OPERATIONS
 
 _FEW: Final = 4
@@ -57,7 +48,7 @@ def write_rows(
     """Return the loop over all rows, in parallel where that pays."""
     with IRBuilder() as builder:
         for parallel in either(_pays(blocks, known)):
-            _rows(blocks, leading, width, T.parallel if parallel else T.serial)
+            _rows(blocks, leading, width, parallel=parallel)
     return builder.get()
 
 
@@ -70,17 +61,15 @@ def _pays(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
     return enough([sum(work[1:], start=work[0])], OPERATIONS, known)
 
 
-def _rows(blocks: Sequence[SBlock], leading: int, width: int, loop: Any) -> None:  # noqa: ANN401 - a function of TVM's builder
+def _rows(blocks: Sequence[SBlock], leading: int, width: int, *, parallel: bool) -> None:
     """Write the loop over all rows."""
     rows = row_lengths(blocks)[:leading]
     dtype = next(axis.var.ty.dtype for block in blocks for axis in block.iter_vars)
     number = partial(number_of, dtype=dtype)
-    with loop(number(0), number(product_of(rows))) as job, T.sblock("rows"):
-        written = [region.source for block in blocks for region in block.writes]
-        read = [region.source for block in blocks for region in block.reads]
-        T.reads(*(whole(buffer) for buffer in distinct(read) if not among(buffer, written)))
-        T.writes(*(whole(buffer) for buffer in distinct(written)))
-        at = [T.Bind(index) for index in unfold(rows, job, job=True)]
+    written = [region.source for block in blocks for region in block.writes]
+    read = [region.source for block in blocks for region in block.reads]
+    used = [buffer for buffer in read if not among(buffer, written)], written
+    with job_loop("rows", rows, dtype, used, parallel=parallel) as at:
         for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
             if not is_spatial(block):
                 step = before if before is not None and is_step(before, block) else None
@@ -161,8 +150,7 @@ def _reduced(
     `step` makes what is reduced, if that is not there yet.
     """
     updates, firsts = stores_of(block.body), stores_of(block.init)
-    spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
-    summed = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
+    spatial, reduced = axes_of(block)
     rows: Values = [
         (axis.var, place)
         for axis, place in zip(
@@ -180,7 +168,10 @@ def _reduced(
     with ExitStack() as loops:
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
         for index, lane in lanes(product_of(along), width, number):
-            values = [*rows, *zip(summed, [*before, *unfold(along, index)], strict=True)]
+            values = [
+                *rows,
+                *zip([a.var for a in reduced], [*before, *unfold(along, index)], strict=True),
+            ]
             if step is not None:
                 places = [value for _, value in values]
                 _stored(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))

@@ -23,7 +23,6 @@ from itertools import product
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
@@ -31,10 +30,11 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import Values, occurrences, substitute, unfold, whole
+from autopipe.schedules.analysis.expressions import Values, find_nodes, occurrences, substitute
 from autopipe.schedules.analysis.periods import LONGEST
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.tiling.chains import ends_with, keep, read_by, written_by
+from autopipe.schedules.loop_writer import as_list, job_loop
+from autopipe.schedules.tiling.chains import buffers_of, ends_with, keep
 from autopipe.schedules.tiling.row_vectors import VectorRow
 
 _PLANE: Final = 2
@@ -59,19 +59,15 @@ class RowNest:
         outer = self.reduction.extents[:-1]
         planes = outer[: max(1, len(outer) + 1 - _PLANE)]
         inside = outer[len(planes) :]
-        jobs = math.prod(planes)
-        loop = T.parallel if self.parallel and jobs > 1 else T.serial
+        name, dtype = f"{self.reduction.block.name_hint}_rows", self._dtype
+        used = buffers_of(self.reduction, self.last)
         with (
             IRBuilder() as builder,
-            loop(self._number(0), self._number(jobs)) as job,
-            T.sblock(f"{self.reduction.block.name_hint}_rows"),
+            job_loop(name, planes, dtype, used, parallel=self.parallel) as place,
         ):
-            T.reads(*map(whole, read_by(self.reduction, self.last)))
-            T.writes(*map(whole, written_by(self.reduction, self.last)))
             kinds = [str(start.ty.dtype) for start in self.reduction.reducer.starts]
             width = (self.width,)
             sums = [T.sblock_alloc_buffer(width, kind, scope="local") for kind in kinds]
-            place = [T.Bind(part) for part in unfold(planes, job)] if planes else []
             if self.width > 1:
                 VectorRow(self.reduction, self.last, self.width).write(sums, place, inside)
             else:
@@ -82,7 +78,7 @@ class RowNest:
         """Write a plain loop over a row, a period of outputs at a time."""
         row, period = self.reduction.extents[-1], self._period()
         with T.grid(*map(self._number, [*inside, row // period])) as found:
-            loops = [found] if isinstance(found, tvm.tirx.Var) else list(found)
+            loops = as_list(found)
             for part in range(period):
                 column = loops[-1] * period + part if period > 1 else loops[-1]
                 self._output(sums, [*place, *loops[:-1], column], loops)
@@ -122,10 +118,8 @@ class RowNest:
     def _period(self) -> int:
         """Return after how many outputs along a row the divisions of indices are alike again."""
         axis, extent = self.reduction.axes[-1], self.reduction.extents[-1]
-        found: list[Any] = []
-        for value in self.reduction.reducer.values:
-            for kind in _DIVISIONS:
-                tvm_ffi.structural_walk(value, (kind, found.append))
+        values = self.reduction.reducer.values
+        found = [one for value in values for one in find_nodes(value, *_DIVISIONS)]
         divisors = [
             int(one.b)
             for one in found
@@ -134,5 +128,9 @@ class RowNest:
         period = math.lcm(*divisors) if divisors and min(divisors) > 0 else 1
         return period if period <= LONGEST and extent % period == 0 else 1
 
+    @property
+    def _dtype(self) -> str:
+        return str(self.reduction.axes[-1].ty.dtype)
+
     def _number(self, value: int) -> Expr:
-        return number_of(value, str(self.reduction.axes[-1].ty.dtype))
+        return number_of(value, self._dtype)

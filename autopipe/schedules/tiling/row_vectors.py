@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock, ScheduleError
@@ -22,6 +21,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import Values, substitute
 from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.loop_writer import as_list
 from autopipe.schedules.tiling.chains import ends_with, keep
 from autopipe.schedules.tiling.strided import apart, placed, put
 
@@ -43,7 +43,7 @@ class VectorRow:
         """
         row = self.reduction.extents[-1]
         with T.grid(*map(self._number, [*inside, -(-row // self.width)])) as found:
-            *loops, turn = [found] if isinstance(found, tvm.tirx.Var) else list(found)
+            *loops, turn = as_list(found)
             first = T.Bind(T.min(turn * self.width, self._number(row - self.width)))
             self._vector(sums, [*place, *loops], first)
 

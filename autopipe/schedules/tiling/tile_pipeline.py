@@ -32,9 +32,8 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.loops.count_operations import operations
-from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.blocks import axes_of, number_of
 from autopipe.schedules.analysis.expressions import substitute, whole
-from autopipe.schedules.analysis.short_sums import axes_of
 from autopipe.schedules.analysis.tile_products import COLUMNS
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.tiling.loops import write_output

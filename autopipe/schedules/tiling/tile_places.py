@@ -22,9 +22,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.graph.weights import MARK
-from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.blocks import axes_of, number_of
 from autopipe.schedules.analysis.expressions import Values, substitute, unfold
-from autopipe.schedules.analysis.short_sums import ShortSum, axes_of
+from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.tiling.tile_kernel import OperandPlace
 
 

@@ -4,8 +4,8 @@ Template `transpose` has the examples.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,14 +20,16 @@ from tvm_ffi import structural_equal
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least
 from autopipe.schedules.analysis.blocks import (
     Extent,
+    element_bits,
     enough,
     extent_of,
     number_of,
     parts_of,
     product_of,
 )
-from autopipe.schedules.analysis.expressions import either, substitute, unfold, whole
+from autopipe.schedules.analysis.expressions import either, substitute
 from autopipe.schedules.analysis.strides import StridedLoops, StridedRead
+from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
 
 SHORT: Final = 8
@@ -113,7 +115,7 @@ class TransposedBlocks:
         """Return a tensor as one row; elements that are only moved are integers of their size."""
         size, dtype = product_of(map(extent_of, tensor.shape)), str(tensor.dtype)
         if self._copies:
-            dtype = f"int{max(8, int(tvm.runtime.DataType(dtype).bits))}"
+            dtype = f"int{element_bits(dtype)}"
         return tirx.decl_buffer((size,), dtype, f"{tensor.name}_row", tensor.data, layout=None)
 
     def _view(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
@@ -122,16 +124,12 @@ class TransposedBlocks:
     def _number(self, value: Extent) -> Expr:
         return number_of(value, self._index)
 
-    @contextmanager
-    def _jobs(self, extents: Sequence[Extent], *, parallel: bool) -> Iterator[list[Expr]]:
+    def _jobs(
+        self, extents: Sequence[Extent], *, parallel: bool
+    ) -> AbstractContextManager[list[Expr]]:
         """Write a loop over several axes, which threads share; yield the index along each."""
-        count = product_of(extents)
-        kind = T.parallel if parallel and count != 1 else T.serial
-        with kind(self._number(0), self._number(count)) as job, T.sblock("transposed"):
-            written, *read = [tensor for tensor, _ in self._views]
-            T.reads(*map(whole, read))
-            T.writes(whole(written))
-            yield [T.Bind(index) for index in unfold(extents, job, job=True)]
+        written, *read = [tensor for tensor, _ in self._views]
+        return job_loop("transposed", extents, self._index, (read, [written]), parallel=parallel)
 
     def _write_blocks(self, parallel: bool) -> None:  # noqa: FBT001
         """Write tiles of whole blocks; the last block along a side overlaps the one before."""

@@ -15,23 +15,10 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
-from autopipe.schedules.analysis.blocks import (
-    Extent,
-    enough,
-    lengths_of,
-    number_of,
-    product_of,
-)
-from autopipe.schedules.analysis.expressions import (
-    distinct,
-    either,
-    elements,
-    loads_of,
-    substitute,
-    unfold,
-    whole,
-)
+from autopipe.schedules.analysis.blocks import Extent, enough, lengths_of, number_of, product_of
+from autopipe.schedules.analysis.expressions import either, elements, loads_of, substitute, unfold
 from autopipe.schedules.analysis.movement import Movement
+from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import ELEMENTS, JOBS
 
 
@@ -50,20 +37,20 @@ class VectorRows:
         """Return the loops. Raises ScheduleError where a condition divides a dynamic axis."""
         with IRBuilder() as builder:
             for parallel in either(enough(self._lengths, ELEMENTS, self.known)):
-                self._write_rows(T.parallel if parallel else T.serial)
+                self._write_rows(parallel=parallel)
         return builder.get()
 
     @property
     def _lengths(self) -> tuple[Extent, ...]:
         return lengths_of(self.block)
 
-    def _write_rows(self, kind: type) -> None:
-        """Write vectors along the last axes, with a loop of a kind over the first ones."""
+    def _write_rows(self, *, parallel: bool) -> None:
+        """Write vectors along the last axes, inside of loops over the first ones."""
         lengths, first = self._lengths, len(self._lengths) - self._tail()
         parts: tuple[Extent, ...] = self.movement.parts
         if parts and not isinstance(lengths[-1], int):
             raise ScheduleError("a condition divides a dynamic axis")
-        with self._outer_loops(lengths[:first], kind) as outer:
+        with self._outer_loops(lengths[:first], parallel=parallel) as outer:
             start: Extent = 0
             for part in parts or (product_of(lengths[first:]),):
                 for element in elements(part, self.width, self._number):
@@ -71,19 +58,17 @@ class VectorRows:
                 start += part
 
     @contextmanager
-    def _outer_loops(self, lengths: Sequence[Extent], kind: type) -> Iterator[list[Expr]]:
+    def _outer_loops(self, lengths: Sequence[Extent], *, parallel: bool) -> Iterator[list[Expr]]:
         """Write loops over the first axes, which threads share until they are enough."""
         shared = 0
         while shared < len(lengths) and math.prod(self.movement.extents[:shared]) < JOBS:
             shared += 1
-        count = product_of(lengths[:shared])
+        name, read = self.block.name_hint, [one.source for one in loads_of(self.block.body.value)]
+        used = read, [self.block.body.buffer]
+        jobs = job_loop(name, lengths[:shared], self._dtype, used, parallel=parallel)
         with ExitStack() as loops:
-            job = loops.enter_context((T.serial if count == 1 else kind)(*self._range(count)))
-            loops.enter_context(T.sblock(self.block.name_hint))
-            T.reads(*map(whole, distinct([one.source for one in loads_of(self.block.body.value)])))
-            T.writes(whole(self.block.body.buffer))
-            index = [T.Bind(part) for part in unfold(lengths[:shared], job, job=True)]
-            inner = [T.serial(*self._range(length)) for length in lengths[shared:]]
+            index = loops.enter_context(jobs)
+            inner = [T.serial(self._number(0), self._number(n)) for n in lengths[shared:]]
             yield [*index, *map(loops.enter_context, inner)]
 
     def _store(self, index: Sequence[Expr]) -> None:
@@ -100,8 +85,9 @@ class VectorRows:
             tail += 1
         return tail
 
-    def _range(self, length: Extent) -> tuple[Expr, Expr]:
-        return self._number(0), self._number(length)
+    @property
+    def _dtype(self) -> str:
+        return str(self.block.iter_vars[0].var.ty.dtype)
 
     def _number(self, value: Extent) -> Expr:
-        return number_of(value, self.block.iter_vars[0].var.ty.dtype)
+        return number_of(value, self._dtype)

@@ -38,20 +38,20 @@ from autopipe.schedules.analysis.blocks import (
     lengths_of,
     number_of,
     parts_of,
-    product_of,
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
+    among,
+    distinct,
     each_once,
     either,
     elements,
     loads_of,
     occurrences,
     substitute,
-    unfold,
-    whole,
 )
 from autopipe.schedules.analysis.windows import Windows
+from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.tiling.loops import write_output
 
 PAIR: Final = 2
@@ -107,17 +107,13 @@ class OpenWindows:
         """Write the loops over tiles of `rows` outputs."""
         *outer, length, breadth = lengths_of(self.block)
         counts = [*outer, parts_of(breadth, self.columns), parts_of(length, rows)]
-        jobs, number = counts[: self.shared], self.number
-        many = parallel and product_of(jobs) != 1
+        number, name = self.number, f"{self.block.name_hint}_tile"
+        used = self.sources(), [(self.last or self.block).body.buffer]
+        jobs = job_loop(name, counts[: self.shared], self.index_dtype, used, parallel=parallel)
         with ExitStack() as loops:
-            loop = T.parallel if many else T.serial
-            job = loops.enter_context(loop(number(0), number(product_of(jobs))))
-            loops.enter_context(T.sblock(f"{self.block.name_hint}_tile"))
-            T.reads(*map(whole, self.sources()))
-            T.writes(whole((self.last or self.block).body.buffer))
+            index = loops.enter_context(jobs)
             dtype = str(self.block.body.buffer.ty.dtype)
             sums = T.sblock_alloc_buffer((rows, self.columns), dtype, scope="local")
-            index = [T.Bind(place) for place in unfold(jobs, job, job=True)]
             index += [
                 loops.enter_context(T.serial(number(0), number(count)))
                 for count in counts[self.shared :]
@@ -139,16 +135,18 @@ class OpenWindows:
     def sources(self) -> list[Any]:
         """Return the buffers that a tile reads, each once."""
         made = [self.block.body.buffer, *([self.before.body.buffer] if self.before else [])]
-        found: list[Any] = []
-        for block in (self.before, self.block, self.last):
-            for load in loads_of(block.body.value) if block else ():
-                if not any(load.source.same_as(other) for other in (*made, *found)):
-                    found.append(load.source)
-        return found
+        blocks = [block for block in (self.before, self.block, self.last) if block is not None]
+        read = [load.source for block in blocks for load in loads_of(block.body.value)]
+        return distinct([source for source in read if not among(source, made)])
 
     def number(self, value: Extent) -> Expr:
         """Return a number of the dtype of the indices."""
-        return number_of(value, self.block.iter_vars[0].var.ty.dtype)
+        return number_of(value, self.index_dtype)
+
+    @property
+    def index_dtype(self) -> str:
+        """The dtype of the indices."""
+        return str(self.block.iter_vars[0].var.ty.dtype)
 
     def variables(self, *, spatial: bool) -> list[tvm.ir.Var]:
         """Return the axes of the outputs, or of a window."""

@@ -1,0 +1,51 @@
+"""Writes loops and blocks as new TIR. An IRBuilder must be open."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import tirx
+from tvm.ir import Expr, Var
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.blocks import Extent, number_of, product_of
+from autopipe.schedules.analysis.expressions import distinct, loads_of, unfold, whole
+
+
+@contextmanager
+def job_loop(
+    name: str, extents: Sequence[Extent], dtype: str,
+    buffers: tuple[Sequence[Var], Sequence[Var]], *, parallel: bool,
+) -> Iterator[list[Expr]]:  # fmt: skip
+    """Write one loop over several axes, which threads may share, around a block.
+
+    `buffers` are those that the block reads, and those that it writes. Yields the index along each
+    axis, of `dtype`.
+    """
+    count = product_of(extents)
+    loop = T.parallel if parallel and count != 1 else T.serial
+    read, written = buffers
+    with loop(number_of(0, dtype), number_of(count, dtype)) as job, T.sblock(name):
+        T.reads(*map(whole, distinct(read)))
+        T.writes(*map(whole, distinct(written)))
+        yield [T.Bind(index) for index in unfold(extents, job, job=True)]
+
+
+@contextmanager
+def element_block(name: str, sizes: Sequence[Expr]) -> Iterator[list[Expr]]:
+    """Write a loop over each axis, and a block in them; yield the axes of the block."""
+    with T.grid(*sizes) as loops, T.sblock(name):
+        pairs = zip(sizes, as_list(loops), strict=True)
+        yield [T.axis.spatial(size, loop) for size, loop in pairs]
+
+
+def store_element(place: Any, value: Expr) -> None:  # noqa: ANN401 - a load
+    """Write what a block stores at a place, and state what it reads and writes."""
+    T.reads(*(load.source[tuple(load.indices)] for load in loads_of(value)))
+    T.writes(place)
+    T.buffer_store(place.source, value, list(place.indices))
+
+
+def as_list(loops: Any) -> list[Var]:  # noqa: ANN401 - what TVM yields
+    """Return the variables of `T.grid`, which yields a single one as such."""
+    return [loops] if isinstance(loops, tirx.Var) else list(loops)
