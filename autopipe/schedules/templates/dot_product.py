@@ -39,17 +39,16 @@ from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.templates.contraction import Terms, cut
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.form import Contraction, recognize
-from autopipe.schedules.tiling.promise import STEP, TILE, UNFETCHED, pays_for_threads, rows_outside
+from autopipe.schedules.tiling.promise import (
+    STEP,
+    STORE,
+    TILE,
+    UNFETCHED,
+    pays_for_threads,
+    rows_outside,
+)
 from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, steps_ahead, without_waste
 
-_CHAINS: Final = 5
-"""Cycles until the result of an instruction can be added to."""
-_ADDITIONS: Final = 1
-"""The same where an addition of its own follows: nothing waits for the products."""
-_WIDENED: Final = 3
-"""What a vector of weights costs that is widened when it is loaded, in loads."""
-STORE: Final = 5
-"""Cycles to clear a vector of sums and to make results of it."""
 _BYTE: Final = 8
 """Bits of an operand and of a result, mostly."""
 _OPERANDS: Final = 2
@@ -146,13 +145,11 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         instruction, whichever is longest.
 
         Example: a tile of 6 x 2 vectors of bytes has 12 vectors of sums. A step takes
-        max(12 / 2 instructions, (6 + 2) / 2 loads, 5 latency) + 0.5 = 6.5 cycles.
+        max(12 / 2 instructions, (6 + 2) / 2 loads, 4 latency) + 0.5 = 6.5 cycles.
         """
         dot, sums = _instruction(match, tile), match.sums
-        wide = dot.row != match.short.operands[0]
-        vectors = tile.rows * tile.vectors
-        loads = tile.rows + (_WIDENED if wide else 1) * tile.vectors
-        latency = _ADDITIONS if wide else _CHAINS
+        vectors, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
+        latency = hardware.machine.fma_latency_cycles
         late = tile.ahead == 0 and steps_ahead(sums, tile.columns, hardware, packed=True) > 0
         step = STEP + step_cycles(hardware.machine, vectors * dot.cost, loads, latency)
         step += late * UNFETCHED

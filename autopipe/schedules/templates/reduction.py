@@ -68,9 +68,6 @@ _LEAST_WIDTH: Final = 4
 _OUTPUT: Final = 10
 """Cycles around the steps of an output: where it is, and the store."""
 
-_NEAR: Final = 4
-"""Elements between neighbours up to which LLVM makes vectors of loads and shuffles."""
-
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
@@ -126,8 +123,9 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
             cycles = outputs * (turns * max(vectors * work, latency) + _OUTPUT)
             cycles += outputs * math.log2(knobs.count) * (latency + work)
         elif knobs.form == "rows":
-            near = match.stride is not None and match.stride <= _NEAR
-            lanes = max(1, hardware.lanes(match.bits) // max(1, match.stride or 1)) if near else 1
+            lanes = 1  # where neighbours read at no constant stride
+            if match.stride is not None:
+                lanes = max(1, hardware.lanes(match.bits) // max(1, match.stride))
             jobs, row = outputs // match.extents[-1], match.extents[-1]
             vectors, rest = divmod(row, hardware.lanes(match.bits))
             if knobs.width > 1:  # the last vector overlaps the one before
@@ -148,7 +146,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
         if knobs.form == "rows" and match.before:
             _by_rows(sch, match, threads=knobs.threads)
             return
-        nests = prepared(sch, match.name, match.before, _NEAR)
+        nests = prepared(sch, match.name, match.before, _LEAST_WIDTH)
         reduction = Reduction.of(simplified(sch.get(sch.get_sblock(match.name))))
         if reduction is None:
             raise ScheduleError(f"block {match.name} no longer reduces")

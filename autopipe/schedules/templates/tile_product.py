@@ -40,9 +40,9 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
 from autopipe.schedules.primitives import inline_blocks, put, spread
 from autopipe.schedules.templates.contraction import prepared
-from autopipe.schedules.templates.dot_product import STORE
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import tile_blocks
+from autopipe.schedules.tiling.promise import STORE
 from autopipe.schedules.tiling.tile_blocks import (
     SUM,
     Block,

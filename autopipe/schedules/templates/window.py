@@ -55,11 +55,9 @@ STACK = 1024
 
 MANY = 3
 """With more weights in a row, registers for a row of the input, too, leave few for sums. A tile of
-at least half a row reads its input from the stack then, which is faster; shorter tiles lose."""
-
-WIDE = 6
-"""With so many weights in a row, registers for a row of the input leave one sum. Every tile reads
-its input from the stack then: 7x7 at 56 x 56 x 48, 7 sums in place of one, 288 us of 928."""
+at least half a row reads its input from the stack then, which is faster; shorter tiles lose. With
+twice as many one sum is left, and every tile does: 7x7 at 56 x 56 x 48, 7 sums in place of one, 288
+us of 928."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +319,7 @@ def _fits(windows: Windows, rows: int, columns: int, width: int, hardware: Hardw
     stack = max(rows, row) * columns * windows.bits // 8
     if 0 < weights <= MANY and not hardware.machine.memory_operands:  # LLVM loads all weights first
         return vectors * (rows + 1 + windows.taps) <= hardware.registers and stack < STACK
-    long = rows * 2 >= _extent(windows) or weights >= WIDE
+    long = rows * 2 >= _extent(windows) or weights >= 2 * MANY
     held = 1 if weights > MANY and long else row
     return vectors * (rows + held + weights) <= hardware.registers and stack < STACK
 

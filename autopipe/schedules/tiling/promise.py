@@ -21,7 +21,7 @@ STEP: Final = 0.5
 _BAND: Final = 4
 """Rows that are enough to read the weights again for each band of them."""
 
-_STORE, TILE = 2, 20
+STORE, TILE = 2, 20
 """Cycles to clear and to write one vector of sums, and further cycles of a tile."""
 
 _WAIT: Final = 10
@@ -163,7 +163,7 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     strips = contraction.breadth // contraction.lines.granule * cuts
     bands = -(-contraction.height // tile.rows)
     jobs = strips * bands * math.prod(contraction.extents[axis] for axis in contraction.others)
-    tile_cycles = math.prod(contraction.terms) * step + sums * _STORE + TILE
+    tile_cycles = math.prod(contraction.terms) * step + sums * STORE + TILE
     lines = tile.rows * -(-tile.columns * contraction.bits // (8 * LINE_BYTES))
     waits = lines * _WAIT if _far(contraction, hardware) and not tile.fetched else 0
     tile_cycles += waits + (lines / LOADS if tile.fetched else 0)

@@ -10,9 +10,6 @@ from autopipe.schedules.tiling.form import Contraction
 MAX_VECTORS: Final = 8
 """Most vectors in a row of a tile."""
 
-_NARROW: Final = 4
-"""A vector has at least a quarter of the elements of the longest one that is of use."""
-
 _AHEAD: Final = 6 << 10
 """Bytes between the packed weights that are read and those that are fetched."""
 
@@ -97,14 +94,14 @@ def shapes(
 
 
 def _widths(granule: int, lanes: int, *, padded: bool) -> list[int]:
-    """Return the vector lengths that are worth trying, in elements.
+    """Return the vector lengths that are worth trying, in elements: the longest one and its half.
 
-    Example: 19 columns and 16 lanes give 4, 8 and 16; 3 columns give 1 and 2, or, if the operand
-    can be padded to whole vectors, 1, 2 and 4.
+    Example: 19 columns and 16 lanes give 8 and 16; 3 columns give 1 and 2, or, if the operand can
+    be padded to whole vectors, 2 and 4.
     """
     most = 2 * granule - 1 if padded else granule
     powers = [1 << i for i in range(lanes.bit_length()) if 1 << i <= min(most, lanes)]
-    return [width for width in powers if width * _NARROW >= powers[-1]]
+    return powers[-2:]
 
 
 def without_waste(extent: int, step: int, most: int) -> list[int]:
