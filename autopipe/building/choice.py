@@ -78,7 +78,8 @@ class Choices:
         watch: Watch,
     ) -> None:
         """Take the first of each task's chain, whose plain loops are compiled meanwhile."""
-        self._checks = checks
+        self.checks = checks
+        self.watch = watch
         self._chains = [_chain(request, policy, maker) for request in asked]
         self.asked = asked
         self.chosen: list[Choice] = []
@@ -96,7 +97,7 @@ class Choices:
         is replaced by the next of its chain, which is yet to be checked.
         """
         judged, self._open = self._open, []
-        verdicts = self._checks.judge(
+        verdicts = self.checks.judge(
             [
                 self._suspect(place)._replace(kernel=kernels[place] if kernels else None)
                 for place in judged

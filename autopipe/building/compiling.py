@@ -17,6 +17,7 @@ import tvm
 
 from autopipe.artifacts.model_nodes import KernelFunction
 from autopipe.building.choice import Choices
+from autopipe.building.compile_progress import CompileProgress
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build
 from autopipe.compiler.library.kernel_compiler import NotCompiled
@@ -114,7 +115,10 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
         cores = failures.conditions.hardware.cores
         packing = _ask_all(compilers, "link", cores)
         packer.tell(packing)
-        compiled = _ask_all(compilers, "compile", cores)
+        modules = source.lowered.items()
+        kernels = {label: len(list(module_io.prim_funcs(module))) for label, module in modules}
+        progress = CompileProgress(choices.watch, choices.checks, kernels)
+        compiled = _ask_all(compilers, "compile", cores, progress.wait)
         packed = _packed(packer, packing)
     functions = {}
     for label, done in compiled.items():
@@ -123,13 +127,21 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
     return CompiledModel(functions, packed)
 
 
-def _ask_all(children: Mapping[str, Child], step: str, most: int) -> dict[str, Any]:
-    """Return what each child answers; so many of them work at the same time."""
+def _ask_all(
+    children: Mapping[str, Child],
+    step: str,
+    most: int,
+    wait: Callable[[str, Child], bool] = lambda *_: False,
+) -> dict[str, Any]:
+    """Return the answer of each child; at most `most` of them work at the same time.
+
+    `wait` is called before each answer, and returns whether it is overdue.
+    """
     waiting, answers = iter(children.values()), {}
     for child in islice(waiting, most):
         child.tell(step)
     for label, child in children.items():
-        answers[label] = _result(child.answer())
+        answers[label] = _result(child.answer(late=wait(label, child)))
         for following in islice(waiting, 1):
             following.tell(step)
     return answers

@@ -64,6 +64,17 @@ class PreparedChecks:
         self._running.append((child, kernels))
         self._waiting = {}
 
+    def count_prepared(self) -> int:
+        """Return the number of schedules whose plain loops are compiled, or will be."""
+        return len(self._waiting) + len(self._compiled) + sum(len(one) for _, one in self._running)
+
+    def count_compiled(self) -> int:
+        """Return the number of those whose batch has ended."""
+        ended = ready([child.link for child, _ in self._running], 0.0)
+        return len(self._compiled) + sum(
+            len(kernels) for child, kernels in self._running if child.link in ended
+        )
+
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
         """Return a verdict for each. Raises StageError as the checker does."""
         self._finish()
