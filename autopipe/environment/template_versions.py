@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
-    "attention": "1.1",
+    "attention": "1.0",
     "by_hand": "2.0",
     "contraction": "2.3",
     "dot_product": "4.1",
@@ -21,7 +21,7 @@ TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "rolling": "1.0",
     "rows": "3.0",
     "sequence": "2.0",
-    "tile_product": "4.1",
+    "tile_product": "4.0",
     "transpose": "2.1",
     "window": "1.1",
     "winograd": "1.0",

@@ -24,8 +24,16 @@ _FROM_L2: Final = 20
 """Cycles that a tile of the input takes to load, and one of the weights."""
 _LATENCY: Final = 52
 """Cycles until a product is added, for which the next one to the same sums waits."""
+_BLOCK: Final = 60
+"""Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
+_RESULT: Final = 7
+"""Cycles of a vector of results, which come through memory from registers of tiles."""
+_HIDDEN: Final = 0.05
+"""Part by which a turn is longer for the shorter one of products and results, beside the other."""
 _AHEAD: Final = 4 << 10
 """Bytes of weights between what is read and what is fetched; the fastest of 2, 4, 8 and 16 KiB."""
+_FEW: Final = 0.25
+"""Part of what is read and written beside them up to which weights are few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +96,8 @@ def cycles(tiled: Tiled, block: Block, cores: int) -> float:
     """Return the estimated cycles on so many cores.
 
     A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
-    input. Tiles are loaded meanwhile: the input from the first cache, weights from the second. So
-    are the results of the block before made.
+    input. Tiles are loaded meanwhile: the input from the first cache, weights from the second. The
+    results of the block before are told meanwhile, too.
     """
     cut = registers_of(tiled, block).strips
     step = step_of(tiled)
@@ -98,8 +106,11 @@ def cycles(tiled: Tiled, block: Block, cores: int) -> float:
     products = len(cut) * block.vectors * max(highest, step // group)
     loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
     steps = math.prod(tiled.reduced) * tiled.depth // step
-    each = steps * (max(products, loads, _LATENCY) + loads / 50)
-    return each * math.ceil(math.prod(blocks_of(tiled, block)) / cores)
+    outputs, blocks = block.lines * block.rows, math.prod(blocks_of(tiled, block))
+    summed = steps * (max(products, loads, _LATENCY) + loads / 50)
+    told = _RESULT * outputs * block.vectors
+    each = max(summed, told) + _HIDDEN * min(summed, told) + _BLOCK
+    return each * math.ceil(blocks / cores)
 
 
 def blocks_of(tiled: Tiled, block: Block) -> tuple[int, int]:
@@ -139,13 +150,13 @@ def divides_rows(tiled: Tiled, hardware: HardwareParams) -> bool:
 def steps_ahead(tiled: Tiled, vectors: int, hardware: HardwareParams) -> int:
     """Return how many steps before they are read weights are fetched; 0 where nothing is gained.
 
-    In a model they come from far away, and a step of few rows is done before a tile has come. Those
-    that a first-level cache holds are near from the second row on, those of a small model from the
-    run before.
+    In a model they come from far away, and a step of few rows is done before a tile has come. Few
+    weights are read again and again for many rows, and are near from the second time on; those of a
+    small model are near from the run before.
 
     Example: two tiles of bytes have 2 KiB a step, so those of step 10 are fetched in step 8.
     """
-    near = hardware.keeps_weights or _weights(tiled) <= hardware.l1
+    near = hardware.keeps_weights or _weights(tiled) <= max(hardware.l1, _passing(tiled) * _FEW)
     if near or not tiled.found.free or not hardware.wants_prefetch:
         return 0
     return max(1, _AHEAD // (vectors * COLUMNS * step_of(tiled) * _size(tiled)))
