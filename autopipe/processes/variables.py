@@ -13,7 +13,7 @@ _NAMES: Final = frozenset({
 })  # fmt: skip
 _BEGINNINGS: Final = (
     "AUTOPIPE_", "LC_", "LD_", "XDG_", "PYTHON", "TVM_", "OMP_", "GOMP_", "KMP_", "MKL_",
-    "OPENBLAS_", "CUDA_", "NVCC_", "NVIDIA_", "MALLOC_", "GLIBC_", "ORT_",
+    "OPENBLAS_", "CUDA_", "NVCC_", "NVIDIA_", "MALLOC_", "GLIBC_", "ORT_", "PYDANTIC_",
 )  # fmt: skip
 
 

@@ -115,12 +115,15 @@ def test_processes_that_work_on_models_get_no_credentials(tmp_path, monkeypatch)
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "__all__")
     with Zygote(preload=()) as zygote:
         there = zygote.call(told, {}, tmp_path / "log", print)
     assert isinstance(there, list)
     asked = call.call("tests.faults.test_security", {})["names"]
     for names in (there, asked):
-        assert {"PATH", "PYTHONPATH", "ORT_DISABLE_TELEMETRY"} <= set(names)
+        assert {"PATH", "PYTHONPATH", "ORT_DISABLE_TELEMETRY", "PYDANTIC_DISABLE_PLUGINS"} <= set(
+            names
+        )
         assert not SECRETS.keys() & set(names)
 
 
