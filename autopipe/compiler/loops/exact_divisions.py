@@ -89,6 +89,8 @@ def protect_divisions(function: PrimFunc) -> PrimFunc:
 
 def protect_index(index: Expr, starts: Sequence[Var], known: Analyzer) -> Expr:
     """Rewrite the divisions of one index; `starts` are loops and axes that begin at zero."""
+    if _is_sum(index):
+        return index
 
     def division(one: tvm.ir.Expr) -> Expr:
         if not _is_index(one) or _is_plain(one.a, starts, known):
@@ -154,9 +156,21 @@ def _is_index(division: tvm.ir.Expr) -> bool:
 
 
 def _reads(expr: Expr) -> bool:
+    if _is_sum(expr):
+        return False
     found: list[Any] = []
     tvm_ffi.structural_walk(expr, ((TensorLoad, Call), found.append))
     return any(isinstance(one, TensorLoad) or _is_opaque(one) for one in found)
+
+
+def _is_sum(expr: Expr) -> bool:
+    """Return whether an index is a sum of products of variables and numbers.
+
+    Most are, and nothing in them is rewritten: that is known sooner than a structural map begins.
+    """
+    if isinstance(expr, tirx.Add | tirx.Sub | tirx.Mul):
+        return _is_sum(expr.a) and _is_sum(expr.b)
+    return isinstance(expr, Var | IntImm)
 
 
 def _is_opaque(call: Call) -> bool:
