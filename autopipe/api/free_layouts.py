@@ -17,7 +17,7 @@ from tvm.tirx import PrimFunc
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import extents_of, is_spatial
 from autopipe.schedules.analysis.expressions import loads_of
-from autopipe.schedules.templates.contraction import FEW_ROWS
+from autopipe.schedules.templates.contraction import few_rows
 
 _FREE: Final = "layout_free_buffers"
 
@@ -43,7 +43,7 @@ def _is_used_rarely(weight: Var, blocks: list[SBlock]) -> bool:
     if not readers or any(map(is_spatial, readers)):
         return False
     size = math.prod(map(int, weight.shape))
-    return all(math.prod(_extents(one)) <= FEW_ROWS * size for one in readers)
+    return all(math.prod(_extents(one)) <= few_rows(_extents(one)[-1]) * size for one in readers)
 
 
 def _extents(block: SBlock) -> list[int]:
