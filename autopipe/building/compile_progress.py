@@ -22,7 +22,7 @@ class CompileProgress:
         self._compiled = 0
         self._before = checks.count_compiled()
         """Plain loops that were compiled while schedules were planned: they took no time here."""
-        self._reported = 0
+        self._reported = -1
         total = sum(kernels.values()) + checks.count_prepared() - self._before
         self._report = watch.count("functions compiled", total)
 

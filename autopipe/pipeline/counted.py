@@ -29,17 +29,17 @@ class Watch:
 
         `message` names what is counted, such as `tasks planned`. What is quick is not told. The
         time left is that of the mean one for each that is left; without `is_even` they are too
-        different for that.
+        different for that, and none is known before the first one is done.
         """
         begun = told = time.monotonic()
 
         def tell(done: int) -> None:
             nonlocal told
             now = time.monotonic()
-            if not 0 < done < total or now - told < INTERVAL:
+            if not 0 <= done < total or now - told < INTERVAL:
                 return
             told = now
-            left = (now - begun) / done * (total - done) if is_even else None
+            left = (now - begun) / done * (total - done) if is_even and done else None
             self._emit(
                 Progress(stage=self._stage, message=message, done=done, total=total, remaining=left)
             )

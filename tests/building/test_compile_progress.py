@@ -48,3 +48,14 @@ def test_what_takes_too_long_is_overdue(tmp_path, emitted):
     with Child(lambda: lambda _: time.sleep(60), seconds=0.1) as child:
         child.tell()
         assert progress.wait("", child)
+    assert not emitted  # there is nothing to count
+
+
+def test_a_count_is_there_before_anything_is_compiled(emitted):
+    progress = CompileProgress(
+        Watch("build", emitted.append), PreparedChecks(Recording(), None), {"": 4}
+    )
+    with Child(lambda: lambda _: time.sleep(0.8)) as child:
+        child.tell()
+        assert not progress.wait("", child)
+    assert [(one.done, one.total, one.remaining) for one in emitted] == [(0, 4, None)]

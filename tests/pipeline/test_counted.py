@@ -50,11 +50,18 @@ def test_what_is_quick_is_not_told(clock):
     assert [event.done for event in events] == [50]
 
 
+def test_before_the_first_item_no_time_left_is_told(clock):
+    events: list[Any] = []
+    report_done = Watch("build", events.append).count("functions compiled", 48)
+    clock.now += 2.0
+    report_done(0)
+    assert wording(events[0]) == "build      0 of 48 functions compiled"
+
+
 def test_nothing_is_told_of_no_items_and_of_the_last_one(clock):
     events: list[Any] = []
     tell = Watch("verify", events.append).count("sizes compared", 2)
     clock.now += 10.0
-    tell(0)
     tell(2)
     assert list(Watch("verify", events.append).each("sizes compared", [])) == []
     assert not events
