@@ -6,8 +6,8 @@ import signal
 import sys
 
 from autopipe.errors import SetupError
-from autopipe.host.memory import addresses
-from autopipe.host.refusal import final_error, hunger
+from autopipe.host.memory import read_address_limit
+from autopipe.host.refusal import explain_memory_refusal, to_final_error
 
 _ENOUGH = 1 << 30
 """Addresses that are always enough to import the command line."""
@@ -23,10 +23,10 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 try:
     from autopipe.cli.app import main
 except Exception as error:  # as where there are too few addresses for it
-    found = final_error(error)
-    if found is None and addresses() < _ENOUGH:
+    found = to_final_error(error)
+    if found is None and read_address_limit() < _ENOUGH:
         # CPython 3.11 may take a refusal for bad syntax: "field 'target' is required for AnnAssign"
-        found = SetupError(hunger("MemoryError"))
+        found = SetupError(explain_memory_refusal("MemoryError"))
     if found is None:
         raise
     sys.stderr.write(f"error: {found}\n")

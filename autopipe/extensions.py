@@ -135,7 +135,7 @@ def installed() -> tuple[Extension, ...]:
     return tuple(sorted(found, key=lambda entry: (entry.group, entry.distribution, entry.name)))
 
 
-def distributions() -> dict[str, str]:
+def list_distributions() -> dict[str, str]:
     """Return the versions of the distributions that register anything, by name."""
     return {extension.distribution: extension.version for extension in installed()}
 
@@ -146,7 +146,7 @@ def read_template_versions() -> dict[str, int | None]:
     return {extension.name: extension.read_template_version() for extension in templates}
 
 
-def registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]:
+def list_registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]:
     """Return the extensions of a group by name, in the order of their distributions.
 
     Raises SetupError where two have one name, or one has a name of autopipe's `own`.
@@ -164,19 +164,19 @@ def registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]:
     return found
 
 
-def attribute(group: str, name: str) -> str:
+def format_with_owner(group: str, name: str) -> str:
     """Return a name with the distribution that registers it, if that is not autopipe."""
     owners = (one for one in installed() if (one.group, one.name) == (group, name))
     owner = next(owners, None)
     return name if owner is None else f"{name} of {owner.distribution} {owner.version}"
 
 
-def check(_argument: object = None, _emit: object = None) -> str:
+def check_extensions(_argument: object = None, _emit: object = None) -> str:
     """Import everything that is installed, and return what it is, in a line for people.
 
     Raises SetupError if anything of it is broken. Takes what a call in a child process brings.
     """
-    found = [extension for group in NAMES for extension in registered(group).values()]
+    found = [extension for group in NAMES for extension in list_registered(group).values()]
     for extension in found:
         extension.load()
     return ", ".join(map(str, found)) or "none"

@@ -94,14 +94,14 @@ def parse_object(data: bytes | str) -> dict[str, Any]:
 
 def read(path: Path, largest: int) -> bytes:
     """Read a regular file of so many bytes at most. Raises OSError for any other."""
-    with opened(path) as file:
+    with open_regular_file(path) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
         raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB, which no such file is", path)
     return data
 
 
-def opened(path: Path) -> BufferedReader:
+def open_regular_file(path: Path) -> BufferedReader:
     """Open a regular file. Raises OSError for what would have to be waited for, or never ends."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -116,7 +116,7 @@ def opened(path: Path) -> BufferedReader:
     raise OSError(errno.EINVAL, "not a regular file", path)
 
 
-def lines(file: BinaryIO, longest: int) -> Iterator[bytes | None]:
+def read_lines(file: BinaryIO, longest: int) -> Iterator[bytes | None]:
     """Yield the lines of a file; None for one that is longer than so many bytes."""
     while line := file.readline(longest + 1):
         if len(line) <= longest or line.endswith(b"\n"):
@@ -130,42 +130,47 @@ def lines(file: BinaryIO, longest: int) -> Iterator[bytes | None]:
 def _check_depth(value: object) -> None:
     level = [value]
     for _ in range(_DEEPEST):
-        level = [inner for item in level for inner in _inside(item) if isinstance(inner, _NESTED)]
+        level = [
+            inner for item in level for inner in _list_children(item) if isinstance(inner, _NESTED)
+        ]
         if not level:
             return
     raise MalformedError("nested too deeply")
 
 
-def _inside(value: object) -> Iterable[object]:
+def _list_children(value: object) -> Iterable[object]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
 
 
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise MalformedError("a key is there twice")
     return found
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if len(text) > _DIGITS:
         raise MalformedError(f"a number of more than {_DIGITS} digits")
     return int(text)
 
 
-def _real(text: str) -> float:
+def _parse_float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
         raise MalformedError("a number that is too large")
     return value
 
 
-def _constant(text: str) -> NoReturn:
+def _refuse_constant(text: str) -> NoReturn:
     raise MalformedError(f"{text}, which is no number")
 
 
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=_real, parse_constant=_constant
+    object_pairs_hook=_build_object,
+    parse_int=_parse_integer,
+    parse_float=_parse_float,
+    parse_constant=_refuse_constant,
 )

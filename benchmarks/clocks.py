@@ -31,8 +31,8 @@ from autopipe.artifacts.tuning import TuningReport
 from autopipe.benchmarking.contender import time_contender
 from autopipe.config.benchmark import Benchmark
 from autopipe.tasks.task import read_tasks
-from autopipe.verification.inputs import draw
-from autopipe.verification.limits import input_limits
+from autopipe.verification.inputs import draw_inputs
+from autopipe.verification.limits import find_input_limits
 
 CLOCKS: Final = ("loop", "model")
 ROUNDS: Final = 5
@@ -88,7 +88,8 @@ class TwoBuilds:
         inputs = self.folder / "inputs.safetensors"
         ports = BuiltLibrary.read(self.folder / "model" / "build").signature.inputs
         save_file(
-            draw(ports, input_limits(self.folder / "model" / "import", ports), (0, 0)), inputs
+            draw_inputs(ports, find_input_limits(self.folder / "model" / "import", ports), (0, 0)),
+            inputs,
         )
         whole: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
         inside: dict[str, list[float]] = {clock: [] for clock in CLOCKS}

@@ -78,7 +78,7 @@ def library(path: Path, modules: Mapping[str, Any], target: Any) -> None:  # noq
     from autopipe.compiler.graph import elementary
 
     functions = {
-        name: elementary.expand(module)["main"].with_attr("global_symbol", name)
+        name: elementary.expand_functions(module)["main"].with_attr("global_symbol", name)
         for name, module in modules.items()
     }
     built = compile_kernel(tvm.IRModule(functions), target)
@@ -93,9 +93,9 @@ def in_turn(folder: Path, row: Row, turns: int) -> dict[str, float]:
     import tvm
 
     from autopipe.compiler.module_io import load_module
-    from autopipe.measure.timing import arguments
+    from autopipe.measure.timing import make_operands
 
-    given = arguments(load_module(folder / f"{stem(row)}.json"))
+    given = make_operands(load_module(folder / f"{stem(row)}.json"))
     passed = [tvm.runtime.tensor(one) for one in given]
     versions = dict(_versions(folder, stem(row)))
     least = dict.fromkeys(versions, math.inf)

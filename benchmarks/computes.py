@@ -145,34 +145,34 @@ def _time(folder: Path, turns: int, end: float) -> None:
 
 def _roof(folder: Path, row: Row) -> float:
     """Return the seconds that a function takes at best here."""
-    from autopipe.api.scheduled import task_alone
+    from autopipe.api.scheduled import build_single_task
     from autopipe.compiler.module_io import load_module
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.roofline import lower_bound_ns
 
-    task = task_alone(load_module(folder / f"{builds.stem(row)}.json"))
+    task = build_single_task(load_module(folder / f"{builds.stem(row)}.json"))
     hardware = Conditions.of(target(), fast_algorithms=True).hardware
     return 1e-9 * lower_bound_ns(task, hardware)
 
 
 def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN401
     """Return what a row says of a schedule; the function; its schedule; what that is for."""
-    from autopipe.api.compute import declared
+    from autopipe.api.compute import to_declared_module
     from autopipe.compiler.graph import elementary
-    from autopipe.schedules.analysis.classes import classify
+    from autopipe.schedules.analysis.classes import classify_blocks
     from autopipe.schedules.conditions import Conditions
-    from autopipe.schedules.engines.fallback import fall
+    from autopipe.schedules.engines.fallback import choose_fallback
 
     conditions = Conditions.of(here, fast_algorithms=True)
-    module = elementary.mark(declared(case.module["main"]))
+    module = elementary.mark_inexact(to_declared_module(case.module["main"]))
     began = process_time()
-    fallback = fall(("static", "default"), module, conditions)
+    fallback = choose_fallback(("static", "default"), module, conditions)
     seconds = process_time() - began
     sizes = [[*map(int, param.shape)] for param in case.module["main"].params]
     found = {
         "engine": fallback.engine,
         "template": _template(fallback),
-        "classes": [str(block.kind) for block in classify(module)],
+        "classes": [str(block.kind) for block in classify_blocks(module)],
         "bytes": 4 * sum(map(math.prod, sizes)),
         "seconds": round(seconds, 4),
     }

@@ -17,7 +17,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.target.target import tvm_target
+from autopipe.compiler.target.target import make_target
 
 _NUMBERS: Final = 1 << 18
 _ROUNDS: Final = 21
@@ -65,11 +65,11 @@ def _built(name: str, *, lanes: int) -> Any:  # noqa: ANN401 - tvm
     y = te.compute((_NUMBERS,), lambda i: getattr(tirx, name)(x[i]), name="y")
     module = tvm.IRModule({"main": te.create_prim_func([x, y])})
     if lanes > 1:
-        sch = Schedule(elementary.mark(module))
+        sch = Schedule(elementary.mark_inexact(module))
         (loop,) = sch.get_loops(sch.get_sblock("y"))
         sch.vectorize(sch.split(loop, [None, lanes])[1])
-        module = elementary.expand(sch.mod)
-    return tvm.tirx.build(module, tvm_target(target()))["main"]
+        module = elementary.expand_functions(sch.mod)
+    return tvm.tirx.build(module, make_target(target()))["main"]
 
 
 def _values(name: str) -> np.ndarray[Any, np.dtype[np.float32]]:

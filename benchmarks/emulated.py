@@ -95,7 +95,7 @@ def count(
     plans = (
         [default.plan_loops(module, conditions)]
         if stated is None
-        else static.plans(module, conditions)
+        else static.list_plans(module, conditions)
     )
     planned = next(plan for plan in plans if plan is not None)
     return emulator.count_call(planned.module, conditions.target)

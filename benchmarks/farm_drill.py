@@ -54,7 +54,9 @@ class Drill:
         self._workers = [place.begin(LABEL, **self._variables) for _ in range(options.workers)]
         for worker in self._workers:
             _until(worker, "works for")
-        (found,) = (one for one in farm.diagnose(place.address, place.folder) if one.what == LABEL)
+        (found,) = (
+            one for one in farm.diagnose_farm(place.address, place.folder) if one.what == LABEL
+        )
         target = re.search(r"target: \{.*\}", found.detail)
         assert target is not None  # noqa: S101 -- `doctor --cluster` says it of each label
         self._file = folder / "drill.yaml"

@@ -26,7 +26,7 @@ from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.benchmarking.contender import time_contender
 from autopipe.benchmarking.interval import Interval
-from autopipe.compiler.tvm_probe import examine
+from autopipe.compiler.tvm_probe import examine_tvm
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.load import load
 from autopipe.environment.environment import Host
@@ -34,8 +34,8 @@ from autopipe.pipeline.stage import Context
 from autopipe.stages.build import BuildStage
 from autopipe.store.store import open_store
 from autopipe.tasks.task import read_tasks
-from autopipe.verification.inputs import draw
-from autopipe.verification.limits import input_limits
+from autopipe.verification.inputs import draw_inputs
+from autopipe.verification.limits import find_input_limits
 
 BY: Final = ("trials", "model")
 """Who decided the winners of a build."""
@@ -84,8 +84,8 @@ class Decision:
             return
         inputs = self.folder / "inputs.safetensors"
         ports = BuiltLibrary.read(self.folder / "model" / "build").signature.inputs
-        limits = input_limits(self.folder / "model" / "import", ports)
-        save_file(draw(ports, limits, (0, 0)), inputs)
+        limits = find_input_limits(self.folder / "model" / "import", ports)
+        save_file(draw_inputs(ports, limits, (0, 0)), inputs)
         times: dict[str, list[float]] = {by: [] for by in BY}
         for turn in range(rounds):
             for by in BY if turn % 2 else BY[::-1]:
@@ -112,7 +112,7 @@ def build_by_trials(path: Path, own: Path, root: Path) -> None:
     stage = BuildStage.of(pipeline, path.parent)
     inputs = {name: (own / name).resolve() for name in stage.needs} | {"tune": part / "tune"}
     with open_store(root) as store:
-        host = Host(pipeline.target, store, lambda: examine({}, print))
+        host = Host(pipeline.target, store, lambda: examine_tvm({}, print))
         facts = host.facts(stage.reads)
     made = Context(inputs, facts, part / "build", part / "work", root / "records.sqlite", print)
     stage.run(made)

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from autopipe.lock.file import read
+from autopipe.lock.file import read_lock
 from autopipe.lock.paths import lock_of
 from autopipe.store.files import remove, sha256
 
@@ -46,7 +46,7 @@ def rebuild(pipeline: Path, folder: Path) -> tuple[float, bool]:
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     seconds = time.monotonic() - start
     (package,) = (folder / "dist").iterdir()
-    same = read(lock_of(file)).artifacts[package.name] == sha256(package)
+    same = read_lock(lock_of(file)).artifacts[package.name] == sha256(package)
     remove(store)
     return seconds, same
 

@@ -116,17 +116,17 @@ def our_kernels(library: Path, inputs: Mapping[str, np.ndarray]) -> Iterator[Ker
     from autopipe.compiler.library import runtime
 
     machines: list[Any] = []
-    load = runtime._machine  # noqa: SLF001 -- no other way to the machine itself
+    load = runtime._load_machine  # noqa: SLF001 -- no other way to the machine itself
 
     def kept(path: Path, devices: Any) -> Any:  # noqa: ANN401
         machines.append(load(path, devices))
         return machines[-1]
 
-    runtime._machine = kept  # type: ignore[assignment]  # noqa: SLF001
+    runtime._load_machine = kept  # type: ignore[assignment]  # noqa: SLF001
     try:
         model = runtime.load_artifact(library)
     finally:
-        runtime._machine = load  # noqa: SLF001
+        runtime._load_machine = load  # noqa: SLF001
     calls: list[tuple[str, tuple[tuple[int, ...], ...], float]] = []
     begun: list[float] = []
 

@@ -208,13 +208,13 @@ def ours(folder: Path) -> float:
     from autopipe.measure.local import Local
     from autopipe.measure.timing import use_threads
     from autopipe.schedules.conditions import Conditions
-    from autopipe.schedules.engines.fallback import fall
+    from autopipe.schedules.engines.fallback import choose_fallback
 
     cores = int(str(target()["num_cores"]))
     use_threads(cores)
     conditions = Conditions.of(target(), fast_algorithms=True)
     _, module = max(workloads(folder / "tasks"), key=lambda found: found[0].flops)
-    planned = fall(["static", "default"], module, conditions).planned
+    planned = choose_fallback(["static", "default"], module, conditions).planned
     if planned is None:
         sys.exit("the layer has no schedule")
     limits = Measure(repeat=10, min_repeat=0.05)
@@ -226,19 +226,19 @@ def ours(folder: Path) -> float:
 
 def ours_alone(folder: Path) -> float:
     """Return the least processor time of the untuned kernel of the layer on one thread."""
-    from autopipe.measure.build import build
-    from autopipe.measure.timing import arguments, use_threads
+    from autopipe.measure.build import build_kernel
+    from autopipe.measure.timing import make_operands, use_threads
     from autopipe.schedules.conditions import Conditions
-    from autopipe.schedules.engines.fallback import fall
+    from autopipe.schedules.engines.fallback import choose_fallback
 
     use_threads(1)
     conditions = Conditions.of({**target(), "num_cores": 1}, fast_algorithms=True)
     _, module = max(workloads(folder / "tasks"), key=lambda found: found[0].flops)
-    planned = fall(["static", "default"], module, conditions).planned
+    planned = choose_fallback(["static", "default"], module, conditions).planned
     if planned is None:
         sys.exit("the layer has no schedule")
-    kernel = build(planned.module, conditions.target)
-    call, given, others = kernel.library["main"], arguments(kernel.module), np.ones(PASSED, "f")
+    kernel = build_kernel(planned.module, conditions.target)
+    call, given, others = kernel.library["main"], make_operands(kernel.module), np.ones(PASSED, "f")
     seconds = []
     for _ in range(CALLS):
         others[::16].sum()
@@ -308,11 +308,11 @@ def peak(_: Path) -> float:
     import tvm
     from tvm.script import tirx as T  # noqa: N812 - as everybody calls it
 
-    from autopipe.compiler.target.target import tvm_target
+    from autopipe.compiler.target.target import make_target
     from autopipe.measure.timing import use_threads
     from autopipe.schedules.hardware import HardwareParams
 
-    here = tvm_target(target())
+    here = make_target(target())
     hardware = HardwareParams.of(here)
     cores, lanes, steps = hardware.cores, hardware.lanes(32), 1 << 20
     use_threads(cores)

@@ -10,11 +10,11 @@ from autopipe.tasks.task import Task
 
 def target() -> Mapping[str, object]:
     """Return the facts of a target that is this machine, as a pipeline resolves them."""
-    from autopipe.compiler.tvm_probe import examine
+    from autopipe.compiler.tvm_probe import examine_tvm
     from autopipe.config.target import Target
-    from autopipe.environment.environment import resolve
+    from autopipe.environment.environment import resolve_target
 
-    return resolve(Target(), examine({}, lambda _: None))
+    return resolve_target(Target(), examine_tvm({}, lambda _: None))
 
 
 def workloads(tasks: Path) -> Iterator[tuple[Task, Any]]:

@@ -113,12 +113,12 @@ def _scheduled(x: Any, y: Any, wanted: np.ndarray, given: np.ndarray) -> float: 
 
     from autopipe.measure.timing import use_threads
     from autopipe.schedules.conditions import Conditions
-    from autopipe.schedules.engines.fallback import fall
+    from autopipe.schedules.engines.fallback import choose_fallback
 
     conditions = Conditions.of(target(), fast_algorithms=True)
     use_threads(conditions.hardware.cores)
     module = tvm.IRModule({"main": te.create_prim_func([x, y])})
-    planned = fall(["static", "default"], module, conditions).planned
+    planned = choose_fallback(["static", "default"], module, conditions).planned
     if planned is None:
         sys.exit("it has no schedule")
     built = tvm.tirx.build(planned.module, conditions.target)

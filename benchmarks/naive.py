@@ -36,7 +36,7 @@ def measure(pipeline: Path) -> tuple[float, float]:
     from autopipe.measure.local import Local
     from autopipe.measure.timing import use_threads
     from autopipe.schedules.conditions import Conditions
-    from autopipe.schedules.engines.fallback import fall
+    from autopipe.schedules.engines.fallback import choose_fallback
 
     with tempfile.TemporaryDirectory() as folder:
         artifact = autopipe.run(pipeline, store=Path(folder) / "store", until="tasks")["tasks"]
@@ -48,7 +48,7 @@ def measure(pipeline: Path) -> tuple[float, float]:
     local = Local(conditions.target, cores, LIMITS)
 
     def static(module: Any) -> Any:  # noqa: ANN401
-        planned = fall(["static", "default"], module, conditions).planned
+        planned = choose_fallback(["static", "default"], module, conditions).planned
         return planned.module if planned else module
 
     totals = []

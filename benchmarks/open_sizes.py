@@ -35,16 +35,16 @@ from safetensors.numpy import save_file
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import TuningReport
-from autopipe.benchmarking.at_sizes import timed_sizes
+from autopipe.benchmarking.at_sizes import choose_timed_sizes
 from autopipe.benchmarking.contender import time_contender
 from autopipe.config.benchmark import Benchmark
-from autopipe.config.dimension import Sizes, ends, likely
+from autopipe.config.dimension import Sizes, list_end_sizes, list_likely_sizes
 from autopipe.config.load import load
-from autopipe.config.paths import model_path
+from autopipe.config.paths import find_model_path
 from autopipe.config.pipeline import Pipeline
 from autopipe.tasks.task import read_tasks
-from autopipe.verification.inputs import draw
-from autopipe.verification.limits import input_limits
+from autopipe.verification.inputs import draw_inputs
+from autopipe.verification.limits import find_input_limits
 
 PIPELINES: Final = tuple(
     Path("pipelines", f"{name}.yaml") for name in ("encoder", "finder", "recognizer", "sequences")
@@ -120,17 +120,17 @@ class Subject:
     @cached_property
     def likely(self) -> Sequence[Sizes]:
         """Likely sizes that are timed."""
-        return likely(self.pipeline.model.dimensions)[:LIKELY]
+        return list_likely_sizes(self.pipeline.model.dimensions)[:LIKELY]
 
     @cached_property
     def sizes(self) -> Sequence[Sizes]:
         """All sizes that are timed: likely ones first, then the smallest, one off, others."""
         dimensions = self.pipeline.model.dimensions
-        known = likely(dimensions)
+        known = list_likely_sizes(dimensions)
         off = {name: min(known[0][name] + one.multiple, one.last)
                for name, one in dimensions.items()}  # fmt: skip
         drawn = drawn_sizes(dimensions, seed=1)
-        others = [ends(dimensions)[0], off, *timed_sizes(dimensions), next(drawn)]
+        others = [list_end_sizes(dimensions)[0], off, *choose_timed_sizes(dimensions), next(drawn)]
         found = {_label(sizes): sizes for sizes in others if sizes not in known}
         return [*self.likely, *found.values()]
 
@@ -144,7 +144,9 @@ class Subject:
         """Write the pipeline of one size."""
         document = yaml.safe_load(self.path.read_text(encoding="utf-8"))
         del document["model"]["dimensions"]
-        document["model"]["path"] = str(model_path(self.pipeline.model, self.path.parent).resolve())
+        document["model"]["path"] = str(
+            find_model_path(self.pipeline.model, self.path.parent).resolve()
+        )
         for name, given in self.pipeline.model.inputs.items():
             document["model"]["inputs"][name]["shape"] = list(given.at(sizes).sizes)
         path = self.folder / f"{_label(sizes)}.yaml"
@@ -181,7 +183,7 @@ class Subject:
         inputs = self.folder / "inputs.safetensors"
         ports = BuiltLibrary.read(self.folder / OPEN / "build").signature.at(sizes)
         imported = (self.folder / OPEN / "import").resolve()
-        save_file(draw(ports, input_limits(imported, ports), (0, 0)), inputs)
+        save_file(draw_inputs(ports, find_input_limits(imported, ports), (0, 0)), inputs)
         times: Times = {name: [] for name in contenders}
         for _ in range(rounds):
             for contender, (runtime, path) in contenders.items():

@@ -207,17 +207,17 @@ def _run(path: Path, inputs: Mapping[str, np.ndarray], here: Mapping[str, object
 def _built(lowered: Any, extracted: Any, workloads: Any, conditions: Any) -> Any:  # noqa: ANN401
     """Return the library, by the first of the chains of schedules that compiles."""
     from autopipe.compiler.library import build
-    from autopipe.schedules.engines.fallback import fall
+    from autopipe.schedules.engines.fallback import choose_fallback
 
     for chain in _CHAINS:
         scheduled = {}
         for task in extracted:
             workload = workloads[task.workload]
-            planned = fall(chain, workload, conditions).planned
+            planned = choose_fallback(chain, workload, conditions).planned
             for name in task.functions:
                 scheduled[name] = planned.module if planned else workload
         try:
-            return build.build(lowered, scheduled, conditions.target)
+            return build.build_library(lowered, scheduled, conditions.target)
         except Exception:  # of TVM, which raises what it likes
             if chain == _CHAINS[-1]:
                 raise

@@ -29,13 +29,13 @@ import numpy as np
 
 from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.artifacts.model import ImportedModel
-from autopipe.config.dimension import Sizes, likely, told
+from autopipe.config.dimension import Sizes, format_sizes, list_likely_sizes
 from autopipe.config.load import load
-from autopipe.config.paths import model_path
-from autopipe.verification.inputs import draw
-from autopipe.verification.limits import input_limits
+from autopipe.config.paths import find_model_path
+from autopipe.verification.inputs import draw_inputs
+from autopipe.verification.limits import find_input_limits
 from autopipe.verification.reference import EXACT_BYTES
-from autopipe.verification.sizes import tried
+from autopipe.verification.sizes import choose_trial_sizes
 
 FRESH = (2026, 11)
 """Seed of the inputs; no case of stage *verify* has it."""
@@ -159,13 +159,13 @@ def _travel(  # noqa: PLR0913 -- a journey
     found.ratio = _ratio(folder)
     (package,) = (folder / "dist").glob("*.tar")
     (imported,) = (path.parent for path in (folder / "store").rglob("reference.onnx"))
-    original = model_path(load(pipeline).model, folder)
+    original = find_model_path(load(pipeline).model, folder)
     errors = {}
     for sizes in _sizes(imported):
         fresh = _fresh(imported, sizes)
         np.savez(folder / "fresh.npz", **fresh)
         _autopipe("infer", package, "--input", folder / "fresh.npz", "--output", folder / "out")
-        errors[told(sizes)] = compared(original, fresh, folder / "out", fixed)
+        errors[format_sizes(sizes)] = compared(original, fresh, folder / "out", fixed)
     found.infer = "ok"
     worst = max(errors, key=lambda sizes: errors[sizes])
     found.equal = f"{'equal' if errors[worst] <= CLOSE else 'differs'} {errors[worst]:.0e}"
@@ -176,7 +176,7 @@ def _travel(  # noqa: PLR0913 -- a journey
 def _fresh(imported: Path, sizes: Sizes) -> dict[str, Any]:
     """Return inputs that nobody has seen."""
     ports = tuple(port.at(sizes) for port in ImportedModel.read(imported).inputs)
-    return draw(ports, input_limits(imported, ports), FRESH)
+    return draw_inputs(ports, find_input_limits(imported, ports), FRESH)
 
 
 def _sizes(imported: Path) -> list[Sizes]:
@@ -184,7 +184,7 @@ def _sizes(imported: Path) -> list[Sizes]:
     dimensions = ImportedModel.read(imported).dimensions
     if not dimensions:
         return [{}]
-    return [*likely(dimensions), *tried(dimensions, FRESH[0])[:SIZES]]
+    return [*list_likely_sizes(dimensions), *choose_trial_sizes(dimensions, FRESH[0])[:SIZES]]
 
 
 def compared(

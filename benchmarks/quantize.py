@@ -21,8 +21,8 @@ import onnx.version_converter
 import autopipe
 from autopipe.artifacts.model import ImportedModel
 from autopipe.config.load import load
-from autopipe.verification.inputs import draw
-from autopipe.verification.limits import input_limits
+from autopipe.verification.inputs import draw_inputs
+from autopipe.verification.limits import find_input_limits
 
 CALIBRATION: Final = 4
 """Drawn inputs that ranges are taken from."""
@@ -46,9 +46,9 @@ class Drawn:
 
     def __init__(self, folder: Path) -> None:
         ports = ImportedModel.read(folder).inputs
-        limits = input_limits(folder, ports)
+        limits = find_input_limits(folder, ports)
         self._cases: Iterator[dict[str, Any]] = (
-            draw(ports, limits, (7, seed)) for seed in range(CALIBRATION)
+            draw_inputs(ports, limits, (7, seed)) for seed in range(CALIBRATION)
         )
 
     def get_next(self) -> dict[str, Any] | None:

@@ -30,16 +30,16 @@ from safetensors.numpy import save_file
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import TuningReport
-from autopipe.benchmarking.agreement import disagreement
+from autopipe.benchmarking.agreement import find_disagreement
 from autopipe.benchmarking.conditions import disturbance
-from autopipe.benchmarking.contender import outputs, time_contender
+from autopipe.benchmarking.contender import find_outputs_path, time_contender
 from autopipe.benchmarking.rivals import RIVALS
 from autopipe.config.benchmark import Benchmark
-from autopipe.config.dimension import Sizes, likely
+from autopipe.config.dimension import Sizes, list_likely_sizes
 from autopipe.errors import AutopipeError, StageError
 from autopipe.tasks.task import read_tasks
-from autopipe.verification.inputs import draw
-from autopipe.verification.limits import input_limits
+from autopipe.verification.inputs import draw_inputs
+from autopipe.verification.limits import find_input_limits
 
 PARTS: Final = ("build", "time", "table")
 ROUNDS: Final = 5
@@ -183,7 +183,9 @@ class Subject:
                     raise
                 skipped[name] = str(error)
         for name in [name for name in times if name in RIVALS and not RIVALS[name].trusted]:
-            wrong = disagreement(outputs(OURS, inputs), outputs(name, inputs))
+            wrong = find_disagreement(
+                find_outputs_path(OURS, inputs), find_outputs_path(name, inputs)
+            )
             if wrong:
                 skipped[name] = wrong
         (self.timed / "skipped.json").write_text(json.dumps(skipped), encoding="utf-8")
@@ -196,7 +198,9 @@ class Subject:
         if not file.exists():
             sizes = self.sizes or _sizes(self.folder)
             ports = BuiltLibrary.read(self.folder / "build").signature.at(sizes)
-            save_file(draw(ports, input_limits(self.folder / "import", ports), (0, 0)), file)
+            save_file(
+                draw_inputs(ports, find_input_limits(self.folder / "import", ports), (0, 0)), file
+            )
         return file
 
     def times(self) -> Times | None:
@@ -294,7 +298,9 @@ def recorded_seconds(folder: Path) -> float:
 
 def _sizes(folder: Path) -> dict[str, int]:
     """Return the first likely sizes of a model that was built; {} of one without open sizes."""
-    return dict(next(iter(likely(BuiltLibrary.read(folder / "build").signature.dimensions)), {}))
+    return dict(
+        next(iter(list_likely_sizes(BuiltLibrary.read(folder / "build").signature.dimensions)), {})
+    )
 
 
 def _ratio(times: Times, of: Callable[[list[float]], float]) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.config.dimension import Dimension, Sizes, ends
+from autopipe.config.dimension import Dimension, Sizes, list_end_sizes
 from autopipe.host.memory import resident
 
 
@@ -36,7 +36,7 @@ def residents(build: Path, calls: int) -> list[int]:
     numbers = np.random.default_rng(0)
     found = []
     draws = drawn_sizes(signature.dimensions, seed=0)
-    for sizes in (ends(signature.dimensions)[1], *(next(draws) for _ in range(calls))):
+    for sizes in (list_end_sizes(signature.dimensions)[1], *(next(draws) for _ in range(calls))):
         model({
             port.name: numbers.integers(0, 2, port.shape).astype(port.dtype)
             for port in signature.at(sizes)

@@ -33,17 +33,17 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.engine import Problem
-from autopipe.schedules.engines.knobs.features import values
+from autopipe.schedules.engines.knobs.features import list_knob_values
 from autopipe.schedules.engines.knobs.space import Space
-from autopipe.schedules.engines.registry import engines
+from autopipe.schedules.engines.registry import load_engine_makers
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import serve
 from autopipe.tasks.task import Task
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.search.bandit import Arm, Bandit
-from autopipe.tuning.search.loop import TuningLoop, batch_size
-from autopipe.tuning.search.scheduler import gradient
-from autopipe.tuning.search.searcher import Searcher, key
+from autopipe.tuning.search.loop import TuningLoop, choose_batch_size
+from autopipe.tuning.search.scheduler import choose_by_gradient
+from autopipe.tuning.search.searcher import Searcher, make_search_key
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 
@@ -109,7 +109,7 @@ class KnobLandscape:
         served = serve(module, self._conditions.hardware)
         assert served is not None  # noqa: S101 -- a setting of it was proposed
         space = Space.of(served, self._conditions.hardware, self._seed)
-        rows = np.log2(1 + np.abs(np.stack(list(values(space).values()), axis=1)))
+        rows = np.log2(1 + np.abs(np.stack(list(list_knob_values(space).values()), axis=1)))
         into, out = _drawn(rows.shape[1], 2 * math.sqrt(rows.shape[1]))
         heights = np.tanh((rows - rows[0]) @ into) @ out
         return {space.document(n): float(height) for n, height in enumerate(heights)}
@@ -160,9 +160,9 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
         return 1e-3 if options.blind else true
 
     many, width = options.processes, options.workers * SLOTS if options.workers > 1 else 1
-    batch = batch_size(options.trials, len(states), BATCH)
+    batch = choose_batch_size(options.trials, len(states), BATCH)
     problems = {
-        key(state, by): Problem(
+        make_search_key(state, by): Problem(
             state.task, state.module, conditions, (), batch, options.seed,
             threads=1 if many > 1 or options.show == "quality" else None,
         )
@@ -173,14 +173,16 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
         RecordStore.open(Path(folder) / "records.sqlite", sys.exit) as store,
     ):
         journal = Journal(store, Platform("target", "", ""), Session.resume(Path(folder)))
-        searcher = Searcher(engines([by.engine], conditions), problems, journal.known, many=many)
+        searcher = Searcher(
+            load_engine_makers([by.engine], conditions), problems, journal.known, many=many
+        )
         trials = Trials(
             states, Budget(trials=options.trials), journal,
             Simulated(width, seconds),
             conditions, lambda: None,
         )  # fmt: skip
         start = perf_counter()
-        TuningLoop(trials, gradient, batch, searcher, _failed).run()
+        TuningLoop(trials, choose_by_gradient, batch, searcher, _failed).run()
         spent = perf_counter() - start
         searcher.close()
     count = sum(state.trials for state in states)
@@ -198,10 +200,10 @@ def _some(tasks: Path, count: int) -> list[tuple[Task, Any]]:
 
 
 def _state(task: Task, module: Any, by: Contender) -> TaskState:  # noqa: ANN401 -- TVM
-    from autopipe.compiler.labels.op_info import described
+    from autopipe.compiler.labels.op_info import annotate_workload
 
     bandit = Bandit(Rule(engines=(by.engine,)), 0, {by: Arm()})
-    return TaskState(task, "{}", described(module, task.info), {}, bandit, task.share)
+    return TaskState(task, "{}", annotate_workload(module, task.info), {}, bandit, task.share)
 
 
 def _run(tasks: Path, options: argparse.Namespace, **more: object) -> dict[str, Any]:

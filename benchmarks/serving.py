@@ -27,7 +27,7 @@ import numpy as np
 from random_sizes import drawn_sizes
 from served import Call, load_exported, load_onnxruntime
 
-from autopipe.config.dimension import Dimension, Sizes, ends
+from autopipe.config.dimension import Dimension, Sizes, list_end_sizes
 
 PARTS: Final = ("size", "start", "memory", "calls", "random")
 STARTS: Final = 10
@@ -303,7 +303,7 @@ def call_randomly(folder: Path, calls: int) -> str:
     ranges = dimensions(folder)
     draws = drawn_sizes(ranges, seed=1)
     resident = []
-    for sizes in (ends(ranges)[1], *(next(draws) for _ in range(calls))):
+    for sizes in (list_end_sizes(ranges)[1], *(next(draws) for _ in range(calls))):
         call(inputs_of(folder, sizes))
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         resident.append(pages * 4096 / MIB)

@@ -27,9 +27,9 @@ from onnx import numpy_helper, parser
 from safetensors.numpy import load_file, save_file
 
 import autopipe
-from autopipe.api.init import init
+from autopipe.api.init import write_pipeline_file
 from autopipe.artifacts.model import ImportedModel
-from autopipe.verification.inputs import draw
+from autopipe.verification.inputs import draw_inputs
 
 WIDTH: Final = 64
 LENGTH: Final = 100
@@ -158,12 +158,12 @@ def _raced(small: SmallModel, folder: Path, rounds: int) -> tuple[list[float], l
         path.write_bytes(small.model.read_bytes())
     else:
         onnx.save(small.model, path)
-    init(str(path), folder / "small.yaml", shapes=small.shapes)
+    write_pipeline_file(str(path), folder / "small.yaml", shapes=small.shapes)
     made = autopipe.run(
         folder / "small.yaml", overrides=["tuning=null"], store=folder / "store", until="build"
     )
     imported = ImportedModel.read(Path(made["import"].path))
-    drawn = draw(imported.inputs, imported.selects, (2026, 11))
+    drawn = draw_inputs(imported.inputs, imported.selects, (2026, 11))
     counts = {name: np.full_like(drawn[name], value) for name, value in small.counts.items()}
     save_file({**drawn, **counts}, folder / "inputs.safetensors")
     (folder / "states.json").write_text(json.dumps(small.states), encoding="utf-8")

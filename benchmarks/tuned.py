@@ -19,7 +19,7 @@ import autopipe
 from autopipe.api import flow
 from autopipe.artifacts.tuning import TunedTask, TuningReport
 from autopipe.schedules.policy import SERIAL
-from autopipe.tasks.filters import tally
+from autopipe.tasks.filters import count_dropped
 from autopipe.tasks.task import Task
 
 COLUMNS = "{:<34} {:<26} {:>6} {:>10} {:>10} {:>10} {:>6} {:>7}  {}"
@@ -40,7 +40,7 @@ def main() -> int:
     artifacts = autopipe.run(
         options.pipeline, overrides=overrides, store=options.store, until="tune"
     )
-    tasks = flow.tasks(options.pipeline, store=options.store)
+    tasks = flow.list_tasks(options.pipeline, store=options.store)
     found = TuningReport.read(artifacts["tune"].path).tasks
     print_tasks(tasks)
     print_rows(tasks, found, options.least)
@@ -55,7 +55,7 @@ def print_tasks(tasks: Sequence[Task]) -> None:
         for task in tasks
         if task.dropped
     )
-    dropped = ", ".join(f"{count} {name}" for name, count in tally(tasks).items())
+    dropped = ", ".join(f"{count} {name}" for name, count in count_dropped(tasks).items())
     print(f"{len(tasks)} tasks, {len(kept)} kept; dropped: {dropped}; {shapes} compute shapes")
     kinds = Counter((_ops(task), "open" if "@" in task.name else "fixed") for task in kept)
     for (ops, sizes), count in kinds.most_common():

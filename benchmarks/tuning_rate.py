@@ -81,7 +81,7 @@ def stock(tasks: Path, trials: int, work: Path) -> None:
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
 
-    from autopipe.compiler.target.target import tvm_target
+    from autopipe.compiler.target.target import make_target
 
     start = perf_counter()
     cores = int(str(target()["num_cores"]))
@@ -100,7 +100,7 @@ def stock(tasks: Path, trials: int, work: Path) -> None:
             return futures
 
     kept = _convolutions(tasks)
-    here = tvm_target(target())
+    here = make_target(target())
     extracted = [
         ms.ExtractedTask(task.name, module, here, [module], task.calls)
         for task in kept

@@ -14,7 +14,7 @@ import typer
 
 from autopipe import errors
 from autopipe.cli.app import build_app
-from autopipe.config.schema import field_table, json_schema
+from autopipe.config.schema import build_json_schema, format_field_table
 from docs.chart import draw_chart
 
 _NOTE = "`make gen` writes this page from the code.\n"
@@ -55,10 +55,10 @@ and the test that proves it in [faults](../faults.md).
 
 def generated(root: Path) -> Iterator[tuple[Path, str]]:
     """Yield each generated file under `root` with the text it should have."""
-    schema = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    schema = json.dumps(build_json_schema(), indent=2, ensure_ascii=False) + "\n"
     yield root / "schemas" / "pipeline.schema.json", schema
     reference = root / "docs" / "reference"
-    yield reference / "pipeline-file.md", _FIELDS + field_table()
+    yield reference / "pipeline-file.md", _FIELDS + format_field_table()
     yield (
         reference / "commands.md",
         _COMMANDS + "".join(_commands(typer.main.get_command(build_app()))),

@@ -57,4 +57,4 @@ def test_a_line_that_is_too_long_costs_itself(tmp_path):
     path = tmp_path / "lines"
     path.write_bytes(b"a\n" + b"b" * 100 + b"\nccc\n\n" + b"d" * 5)
     with path.open("rb") as file:
-        assert list(foreign.lines(file, 4)) == [b"a", None, b"ccc", b"", None]
+        assert list(foreign.read_lines(file, 4)) == [b"a", None, b"ccc", b"", None]

@@ -17,21 +17,21 @@ from pydantic import JsonValue
 
 from autopipe.api.child_entries import tune_alone
 from autopipe.api.compute import Compute
-from autopipe.api.hardware import conditions, filled, target_of, valid
+from autopipe.api.hardware import build_conditions, fill_target, to_target, validate_section
 from autopipe.api.scheduled import (
     ContenderSummary,
     Scheduled,
-    maker,
-    prepared,
-    scheduled,
-    task_alone,
+    apply_saved_schedule,
+    build_single_task,
+    name_engine,
+    prepare_function,
 )
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.labels.op_info import described
+from autopipe.compiler.labels.op_info import annotate_workload
 from autopipe.compiler.library import kernels
 from autopipe.compiler.loops.exact_divisions import protect_module_divisions
 from autopipe.compiler.module_io import save_module
-from autopipe.compiler.tvm_probe import examine
+from autopipe.compiler.tvm_probe import examine_tvm
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.config.target import Target
 from autopipe.config.tuning import Tuning
@@ -40,12 +40,12 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Late, Zygote
-from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.engines.fallback import choose_fallback
 from autopipe.schedules.engines.loops import as_declared
 from autopipe.stages import PRELOADED
 from autopipe.store.store import Store, open_store
 from autopipe.tasks.op_info import OpInfo
-from autopipe.tuning.partial_result import rescued
+from autopipe.tuning.partial_result import recover_outcome
 from autopipe.tuning.trials import LATE
 
 _ANY: Final = 10_000_000
@@ -84,24 +84,24 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     SetupError and StoreError.
     """
     begun = monotonic()
-    goal = target_of(target)
+    goal = to_target(target)
     if store is not None and not isinstance(store, str | Path):
         raise ConfigError(f"store: not a folder: {store!r}")
-    loops = prepared(compute, goal, fast_algorithms=fast_algorithms)
+    loops = prepare_function(compute, goal, fast_algorithms=fast_algorithms)
     if info is not None:
-        loops = described(loops, valid(OpInfo, info, info="info"))
-    request = _request(trials, seconds, seed, engines)
+        loops = annotate_workload(loops, validate_section(OpInfo, info, info="info"))
+    request = _build_request(trials, seconds, seed, engines)
     if trials is None and seconds is None:
-        return _at_once(loops, goal, fast_algorithms=fast_algorithms)
+        return _schedule_at_once(loops, goal, fast_algorithms=fast_algorithms)
     request["fast_algorithms"] = fast_algorithms
-    at_once = _at_once(loops, goal, fast_algorithms=fast_algorithms)
-    end = math.inf if seconds is None else begun + seconds - _returning(seconds)
-    with _opened(store) as opened:
-        answer = _tuned(loops, goal, request, opened, emit, end)
-    return _answered(answer, at_once, loops, fast_algorithms=fast_algorithms)
+    at_once = _schedule_at_once(loops, goal, fast_algorithms=fast_algorithms)
+    end = math.inf if seconds is None else begun + seconds - _estimate_return_seconds(seconds)
+    with _open_or_make_store(store) as opened:
+        answer = _tune_in_child(loops, goal, request, opened, emit, end)
+    return _to_scheduled(answer, at_once, loops, fast_algorithms=fast_algorithms)
 
 
-def _answered(
+def _to_scheduled(
     answer: dict[str, Any], at_once: Scheduled, loops: tvm.IRModule, *, fast_algorithms: bool
 ) -> Scheduled:
     """Return what was found; where that is nothing, what is returned without measuring.
@@ -111,13 +111,13 @@ def _answered(
     if "schedule" not in answer:
         return replace(at_once, ended=str(answer["ended"]))
     contenders = tuple(ContenderSummary(**contender) for contender in answer.pop("contenders"))
-    return scheduled(
+    return apply_saved_schedule(
         loops, target=at_once.target, contenders=contenders, fast_algorithms=fast_algorithms,
         **answer,
     )  # fmt: skip
 
 
-def _returning(seconds: float) -> float:
+def _estimate_return_seconds(seconds: float) -> float:
     """Return how long before the end of so many seconds processes are ended.
 
     The winner is made once more in this one.
@@ -125,44 +125,48 @@ def _returning(seconds: float) -> float:
     return 0.2 + 0.04 * seconds
 
 
-def _request(
+def _build_request(
     trials: int | None, seconds: float | None, seed: int, engines: Sequence[str]
 ) -> dict[str, object]:
     """Return how to tune. Raises ConfigError."""
     names = (engines,) if isinstance(engines, str) else tuple(engines)
-    limits, rule = _limits(trials, seconds, seed), valid(Rule, {"engines": names})
+    limits, rule = (
+        _build_tuning_section(trials, seconds, seed),
+        validate_section(Rule, {"engines": names}),
+    )
     return {"tuning": limits.model_dump_json(), "rule": rule.model_dump_json()}
 
 
-def _limits(trials: int | None, seconds: float | None, seed: int) -> Tuning:
+def _build_tuning_section(trials: int | None, seconds: float | None, seed: int) -> Tuning:
     """Return section `tuning` of a pipeline file. Raises ConfigError."""
     budget = {"trials": _ANY if trials is None else trials, "time": seconds}
-    return valid(
+    return validate_section(
         Tuning, {"budget": budget, "seed": seed, "measure": {"clock": "loop"}},  # in no model
         trials="budget.trials", seconds="budget.time",
     )  # fmt: skip
 
 
-def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> Scheduled:
+def _schedule_at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> Scheduled:
     """Schedule without measuring, in this process. Raises ModelError where a GPU can not run it."""
-    goal = filled(target)
-    for_what = conditions(goal, fast_algorithms=fast_algorithms)
-    found = fall(Schedules().fallback, loops, for_what)
+    goal = fill_target(target)
+    for_what = build_conditions(goal, fast_algorithms=fast_algorithms)
+    found = choose_fallback(Schedules().fallback, loops, for_what)
     planned = found.planned or as_declared(loops)
     if not for_what.hardware.backend.runs_unscheduled_loops:
-        why = kernels.refusal(planned.module, for_what.target)
+        why = kernels.find_kernel_refusal(planned.module, for_what.target)
         if why is not None:
             kind = for_what.hardware.backend.kind
             raise ModelError(f"no schedule makes a kernel for {kind} of it: {why}; pass kind llvm")
     return Scheduled(
-        workload=loops, module=protect_module_divisions(elementary.expand(planned.module)),
-        engine=maker(found.engine, loops, planned.module),
+        workload=loops,
+        module=protect_module_divisions(elementary.expand_functions(planned.module)),
+        engine=name_engine(found.engine, loops, planned.module),
         implementation=planned.implementation, schedule=planned.schedule,
-        target=goal, fast_algorithms=fast_algorithms, flops=task_alone(loops).flops,
+        target=goal, fast_algorithms=fast_algorithms, flops=build_single_task(loops).flops,
     )  # fmt: skip
 
 
-def _tuned(  # noqa: PLR0913, PLR0917 - what a child process has to be told
+def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process has to be told
     loops: tvm.IRModule,
     target: Target,
     request: Mapping[str, object],
@@ -178,23 +182,25 @@ def _tuned(  # noqa: PLR0913, PLR0917 - what a child process has to be told
     argument: dict[str, object] = {**request, **places}
     with Zygote(PRELOADED, store.tmp) as zygote:
         try:
-            facts = Host(target, store, lambda: _stack(zygote, log, _left(end))).facts(_FACETS)
+            facts = Host(
+                target, store, lambda: _examine_tvm(zygote, log, _count_seconds_left(end))
+            ).facts(_FACETS)
             argument["facts"] = {facet.value: dict(said) for facet, said in facts.items()}
-            argument["seconds"] = _left(end)
+            argument["seconds"] = _count_seconds_left(end)
             answer: Mapping[str, Any] | None
-            answer = zygote.call(tune_alone, argument, log, emit, _left(end))
+            answer = zygote.call(tune_alone, argument, log, emit, _count_seconds_left(end))
         except Late:
-            answer = rescued(argument) if "facts" in argument else None
+            answer = recover_outcome(argument) if "facts" in argument else None
     return dict(answer or {"ended": LATE})
 
 
-def _left(end: float) -> float | None:
+def _count_seconds_left(end: float) -> float | None:
     """Return the seconds until then, or None where there is no end."""
     return None if math.isinf(end) else max(0.0, end - monotonic())
 
 
 @contextmanager
-def _opened(folder: Path | str | None) -> Iterator[Store]:
+def _open_or_make_store(folder: Path | str | None) -> Iterator[Store]:
     """Open a store, one that is deleted afterwards unless a folder is named."""
     if folder is not None:
         with open_store(Path(folder)) as store:
@@ -204,5 +210,5 @@ def _opened(folder: Path | str | None) -> Iterator[Store]:
         yield store
 
 
-def _stack(zygote: Zygote, log: Path, seconds: float | None) -> Mapping[str, str]:
-    return zygote.call(examine, {}, log, lambda _: None, seconds)
+def _examine_tvm(zygote: Zygote, log: Path, seconds: float | None) -> Mapping[str, str]:
+    return zygote.call(examine_tvm, {}, log, lambda _: None, seconds)

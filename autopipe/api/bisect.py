@@ -15,14 +15,14 @@ from autopipe.api.profile import ProfileTarget, profile_build
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.verification import CheckedCase
-from autopipe.backends import of_target
+from autopipe.backends import find_backend
 from autopipe.bisection.bisection import BisectedCall, Bisection, Cause
 from autopipe.bisection.reference_values import compute_values
 from autopipe.bisection.slow_kernels import SlowKernels, rank_by_bound, rank_by_reference
 from autopipe.compiler.target import machine
 from autopipe.config.verify import Verify
 from autopipe.errors import ConfigError, StageError, StoreError
-from autopipe.lock.recognize import head, is_package
+from autopipe.lock.recognize import is_package, read_head
 from autopipe.processes import call
 from autopipe.profiling.profile import match_sites, name_nodes
 from autopipe.profiling.reference_profile import profile_reference
@@ -58,13 +58,13 @@ def find_bisect_target(
 
     Raises ConfigError for a file without a build, TargetError for one that does not run here.
     """
-    if file.is_file() and is_package(head(file)):
+    if file.is_file() and is_package(read_head(file)):
         raise ConfigError(f"{file} is a package; bisect takes the pipeline file that it is of")
     pipeline = load_last(file, overrides, build, store)
     artifacts = find_artifacts(pipeline, file, store, build)
     built = BuiltLibrary.read(artifacts["build"])
     machine.check(built.target)
-    if not of_target(built.target).runs_on_host:
+    if not find_backend(built.target).runs_on_host:
         raise ConfigError(f"bisect takes builds for processors; {file} is built for {built.device}")
     options = pipeline.verify or Verify()
     samples = {name: file.absolute().parent / name for name in options.inputs}
@@ -80,10 +80,10 @@ def bisect_build(
     runtime computes for it. `to` takes the first that is wrong. Raises ConfigError for a name that
     no case has, StoreError for `to`, StageError for what can not be run.
     """
-    with _made_folder(to), tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
+    with _make_folder(to), tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
         work = Path(scratch)
-        given, checked = _wrong_case(target, work, case)
-        request = _request(target, work, given, to)
+        given, checked = _find_wrong_case(target, work, case)
+        request = _build_request(target, work, given, to)
         nodes = NodeMap.read(target.artifacts["build"])
         values = work / "values"
         notes = _compute_values(target.artifacts["import"], work / _INPUTS, nodes, values)
@@ -93,9 +93,9 @@ def bisect_build(
             "case": given.name, "sizes": dict(given.sizes), "wrong": tuple(wrong), "notes": notes,
         }  # fmt: skip
         try:
-            answer = call.call(_PROGRAM, request)
+            answer = call.run_module(_PROGRAM, request)
         except StageError as error:
-            crashed = _crashed(known, work / _PROGRESS, nodes, str(error))
+            crashed = _build_crash_bisection(known, work / _PROGRESS, nodes, str(error))
             if crashed is None:
                 raise StageError(f"bisecting failed: {error}") from None
             if to is not None:
@@ -120,7 +120,7 @@ def find_slow_kernel(
     model = artifacts["import"] / MODEL
     if against is not None and not model.exists():
         raise ConfigError(f"--against {against} runs ONNX models, and this is none")
-    with _made_folder(to), tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
+    with _make_folder(to), tempfile.TemporaryDirectory(prefix="autopipe-") as scratch:
         work = Path(scratch)
         given = _first_case(target, case)
         files = {name: work / f"{at}.npy" for at, name in enumerate(given.arrays)}
@@ -138,13 +138,13 @@ def find_slow_kernel(
                 profile, kernels, given.name, nodes=nodes.nodes, runtime=against, times=times
             )
         if to is not None and (worst := ranked.worst) is not None:
-            request = _request(target, work, given, to)
+            request = _build_request(target, work, given, to)
             _save_call(request, worst.position, worst.nodes, timed=True)
     return ranked
 
 
 @contextmanager
-def _made_folder(to: Path | None) -> Iterator[None]:
+def _make_folder(to: Path | None) -> Iterator[None]:
     """Make a folder before anything runs; take it away if nothing is written. Raises StoreError."""
     if to is None or to.is_dir():
         yield
@@ -160,7 +160,9 @@ def _made_folder(to: Path | None) -> Iterator[None]:
             to.rmdir()
 
 
-def _request(target: BisectTarget, work: Path, given: Case, to: Path | None) -> dict[str, Any]:
+def _build_request(
+    target: BisectTarget, work: Path, given: Case, to: Path | None
+) -> dict[str, Any]:
     """Write the inputs of a case, and return what a child process is asked."""
     arrays.save(given.arrays, work / _INPUTS)
     return {
@@ -178,7 +180,9 @@ def _first_case(target: BisectTarget, name: str | None) -> Case:
     return source.find_case(target.samples, name)
 
 
-def _wrong_case(target: BisectTarget, work: Path, name: str | None) -> tuple[Case, CheckedCase]:
+def _find_wrong_case(
+    target: BisectTarget, work: Path, name: str | None
+) -> tuple[Case, CheckedCase]:
     built = BuiltLibrary.read(target.artifacts["build"])
     with ContainedBuild(target.artifacts["build"], work, built.target) as model:
         return find_wrong_case(
@@ -202,7 +206,7 @@ def _compute_values(imported: Path, inputs: Path, nodes: NodeMap, out: Path) -> 
     return ()
 
 
-def _crashed(
+def _build_crash_bisection(
     known: Mapping[str, Any], progress: Path, nodes: NodeMap, why: str
 ) -> Bisection | None:
     """Return the calls up to one that did not return; None where all of them did."""
@@ -231,4 +235,4 @@ def _save_call(
 ) -> None:
     """Write a folder with the call at a position. Raises StageError."""
     more = {"position": position, "nodes": list(nodes), "timed": timed}
-    call.call(_PROGRAM, {**request, **more})
+    call.run_module(_PROGRAM, {**request, **more})

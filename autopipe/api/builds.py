@@ -61,8 +61,8 @@ def find_builds(
             builds += [PlannedBuild(file, name, pipeline) for name, pipeline in pipelines.items()]
     if mistakes and len(paths) == 1 and not _is_folder(paths[0]):
         return (PlannedBuild(paths[0], only[0] if only else None),)
-    _refuse(mistakes)
-    return _select(builds, only)
+    _raise_mistakes(mistakes)
+    return _select_builds(builds, only)
 
 
 def check_file(file: Path) -> None:
@@ -71,8 +71,10 @@ def check_file(file: Path) -> None:
     Raises ConfigError with all that is wrong.
     """
     pipelines = load_builds(file)
-    found = _mistakes(PlannedBuild(file, *pair) for pair in pipelines.items())
-    _refuse(str(error) if build.name is None else f"{build}: {error}" for build, error in found)
+    found = _list_mistakes(PlannedBuild(file, *pair) for pair in pipelines.items())
+    _raise_mistakes(
+        str(error) if build.name is None else f"{build}: {error}" for build, error in found
+    )
 
 
 def check_builds(
@@ -83,8 +85,8 @@ def check_builds(
     force: Collection[str] = (),
 ) -> None:
     """Raise ConfigError, before any build runs, where one can not or two would write one file."""
-    mistakes = [f"{build}: {error}" for build, error in _mistakes(builds, until, force)]
-    _refuse([*mistakes, *_clashes(builds, output)])
+    mistakes = [f"{build}: {error}" for build, error in _list_mistakes(builds, until, force)]
+    _raise_mistakes([*mistakes, *_list_clashes(builds, output)])
 
 
 def _describe_target(target: Target) -> str:
@@ -94,7 +96,7 @@ def _describe_target(target: Target) -> str:
     return " ".join([target.mcpu, *(target.mtriple or "").split("-")[:1]]).strip()
 
 
-def _refuse(mistakes: Iterable[str]) -> None:
+def _raise_mistakes(mistakes: Iterable[str]) -> None:
     if told := "\n".join(mistakes):
         raise ConfigError(told)
 
@@ -103,7 +105,7 @@ def list_files(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield pipeline files, each once, with those of folders in the place of these."""
     known: set[str] = set()
     for path in paths:
-        for file in _inside(path) if _is_folder(path) else (path,):
+        for file in _list_pipeline_files(path) if _is_folder(path) else (path,):
             place = os.path.normpath(file.absolute())
             if place not in known:
                 known.add(place)
@@ -117,14 +119,14 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _inside(folder: Path) -> list[Path]:
+def _list_pipeline_files(folder: Path) -> list[Path]:
     files = sorted(folder.glob(_PIPELINES))
     if not files:
         raise ConfigError(f"{folder}: a folder without pipeline files ({_PIPELINES})")
     return files
 
 
-def _select(builds: Sequence[PlannedBuild], only: Sequence[str]) -> tuple[PlannedBuild, ...]:
+def _select_builds(builds: Sequence[PlannedBuild], only: Sequence[str]) -> tuple[PlannedBuild, ...]:
     names = [build.name for build in builds if build.name is not None]
     for name in only:
         if name not in names:
@@ -133,7 +135,7 @@ def _select(builds: Sequence[PlannedBuild], only: Sequence[str]) -> tuple[Planne
     return tuple(build for build in builds if not only or build.name in only)
 
 
-def _mistakes(
+def _list_mistakes(
     builds: Iterable[PlannedBuild], until: str | None = None, force: Collection[str] = ()
 ) -> Iterator[tuple[PlannedBuild, ConfigError]]:
     """Yield what can be seen of builds before the store is opened."""
@@ -145,7 +147,7 @@ def _mistakes(
             yield build, error
 
 
-def _clashes(builds: Iterable[PlannedBuild], output: Path) -> Iterator[str]:
+def _list_clashes(builds: Iterable[PlannedBuild], output: Path) -> Iterator[str]:
     """Yield the packages and locks that more than one build would write."""
     writers: dict[Path, list[PlannedBuild]] = defaultdict(list)
     for build in builds:

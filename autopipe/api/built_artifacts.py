@@ -7,7 +7,7 @@ from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError
 from autopipe.pipeline.history import History
 from autopipe.store.locks import FOR_EVER
-from autopipe.store.store import default_root, open_store
+from autopipe.store.store import find_default_root, open_store
 
 
 def find_artifacts(
@@ -19,7 +19,7 @@ def find_artifacts(
     whose artifacts one is gone.
     """
     missing = ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
-    with open_store(root or default_root(), FOR_EVER) as store:
+    with open_store(root or find_default_root(), FOR_EVER) as store:
         key = History.of(store, file, pipeline.name, build).last_key("build")
         built = None if key is None else store.lookup(key, lambda _: None)
         entry = None if key is None else store.entry(key)

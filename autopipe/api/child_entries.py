@@ -13,27 +13,27 @@ from autopipe.pipeline.packed import Emit
 
 def write_scripts(argument: Mapping[str, Any], emit: Emit) -> dict[str, dict[str, Any]]:
     """Return workloads as TVMScript, by name, as `compiler.script` does."""
-    from autopipe.compiler.tvmscript_text import scripts
+    from autopipe.compiler.tvmscript_text import format_workloads
 
-    return scripts(argument, emit)
+    return format_workloads(argument, emit)
 
 
 def list_offers(argument: Mapping[str, Any], emit: Emit) -> dict[str, str | None]:
     """Return the template of each implementation of a task, as `schedules.offers` does."""
-    from autopipe.schedules.offers import offers
+    from autopipe.schedules.offers import find_templates
 
-    return offers(argument, emit)
+    return find_templates(argument, emit)
 
 
 def tune_alone(argument: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
     """Tune one function and return its winner, as `tuning.alone` does."""
-    from autopipe.tuning.alone import answer
+    from autopipe.tuning.alone import tune_workload
 
-    return answer(argument, emit)
+    return tune_workload(argument, emit)
 
 
 def measure_machine(argument: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
     """Return the numbers of this machine, as `measure.measure_machine` does."""
-    from autopipe.measure.measure_machine import measure
+    from autopipe.measure.measure_machine import measure_numbers
 
-    return measure(argument, emit)
+    return measure_numbers(argument, emit)

@@ -11,10 +11,10 @@ from tvm.ir import Call, StringImm, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc, Stmt
 
-from autopipe.api.free_layouts import where_they_pay
+from autopipe.api.free_layouts import drop_unpaid_free_layouts
 from autopipe.compiler.loops.exact_divisions import protect_divisions
-from autopipe.compiler.loops.zero_based_axes import plain_domains
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.loops.zero_based_axes import normalize_domains
+from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.walls.names import EXTERNS, PACKED
 from autopipe.errors import ModelError
 from autopipe.schedules.analysis.blocks import is_spatial
@@ -39,36 +39,36 @@ _ROOT: Final = "root"
 """TVM's name of the block around all others."""
 
 
-def declared(compute: Compute) -> tvm.IRModule:
+def to_declared_module(compute: Compute) -> tvm.IRModule:
     """Return the module of the one PrimFunc, unscheduled.
 
     Raises ModelError if there is not exactly one, if a size is symbolic or negative, if it is
     scheduled already, if results are not last, or if TE tensors compute nothing. What an opaque
     block does inside is its own.
     """
-    function = protect_divisions(plain_domains(_function(compute)))
+    function = protect_divisions(normalize_domains(_to_prim_func(compute)))
     name = str((function.attrs or {}).get("global_symbol", "main"))
-    if not all(isinstance(size, IntImm) for size in _sizes(function)):
+    if not all(isinstance(size, IntImm) for size in _list_sizes(function)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
-    if any(int(size) < 0 for size in _sizes(function)):
+    if any(int(size) < 0 for size in _list_sizes(function)):
         raise ModelError(f"{name}: a dimension is negative: pass tensors of 0 and more elements")
-    _callable(function, name)
-    _results_last(function, name)
+    _check_callable(function, name)
+    _check_results_last(function, name)
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-    own = [loop for block in blocks if _is_opaque(block) for loop in _loops(block.body)]
-    loops = [loop for loop in _loops(function.body) if not any(map(loop.same_as, own))]
+    own = [loop for block in blocks if _is_opaque(block) for loop in _list_loops(block.body)]
+    loops = [loop for loop in _list_loops(function.body) if not any(map(loop.same_as, own))]
     if any(loop.kind not in _LOOPS or loop.thread_binding for loop in loops):
         raise ModelError(f"{name} is scheduled already: pass the function as it was declared")
     for block in blocks:
-        if is_spatial(block) and _carries(block):
+        if is_spatial(block) and _has_own_output_read(block):
             raise ModelError(
                 f"{name}: block {block.name_hint} reads what it writes, but says iterations are"
                 " independent: declare an axis with T.axis.scan, or write to another tensor"
             )
     if not blocks:
         raise ModelError(f"{name} has no blocks: pass what te.create_prim_func or TVMScript made")
-    return tvm.IRModule({"main": where_they_pay(function)})
+    return tvm.IRModule({"main": drop_unpaid_free_layouts(function)})
 
 
 def _is_opaque(block: SBlock) -> bool:
@@ -76,7 +76,7 @@ def _is_opaque(block: SBlock) -> bool:
     return block.name_hint != _ROOT and not (block.iter_vars or block.reads or block.writes)
 
 
-def _carries(block: SBlock) -> bool:
+def _has_own_output_read(block: SBlock) -> bool:
     """Tell whether a block reads what it writes: some tiles are computed twice."""
     store = block.body
     return isinstance(store, BufferStore) and any(
@@ -84,17 +84,17 @@ def _carries(block: SBlock) -> bool:
     )
 
 
-def _loops(statement: Stmt) -> list[For]:
+def _list_loops(statement: Stmt) -> list[For]:
     loops: list[For] = []
     tvm_ffi.structural_walk(statement, (For, loops.append))
     return loops
 
 
-def _function(compute: object) -> PrimFunc:
+def _to_prim_func(compute: object) -> PrimFunc:
     if isinstance(compute, PrimFunc):
         return compute
     if isinstance(compute, tvm.IRModule):
-        functions = prim_funcs(compute)
+        functions = list_prim_funcs(compute)
         if len(functions) == 1:
             return functions[0][1]
         names = f": {', '.join(name for name, _ in functions)}" if functions else ""
@@ -105,30 +105,30 @@ def _function(compute: object) -> PrimFunc:
     tensors = [tensor for tensor in given if isinstance(tensor, te.Tensor)]
     if not tensors or len(tensors) < len(given):
         raise ModelError("a PrimFunc, a module with one, or a list of TE tensors is needed")
-    _declares(tensors)
+    _check_tensors(tensors)
     try:
         return te.create_prim_func(tensors)
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[-1]
         if _SCAN in reason:
             reason += " Write a scan as loops in TVMScript, with T.axis.scan."
-        elif missing := _missing(tensors):
+        elif missing := _find_missing_input(tensors):
             reason = f"{missing} is read and not among them: pass inputs, then results"
         raise ModelError(f"TVM makes no function of these TE tensors: {reason}") from None
 
 
-def _declares(tensors: Sequence[te.Tensor]) -> None:
+def _check_tensors(tensors: Sequence[te.Tensor]) -> None:
     """Raise ModelError for tensors of which TVM makes no function, or another one than they say."""
     if all(isinstance(tensor.op, te.PlaceholderOp) for tensor in tensors):
         raise ModelError("these TE tensors are placeholders only: pass the result, too")
     for at, tensor in enumerate(tensors):
         if any(map(tensor.same_as, tensors[:at])):
             raise ModelError(f"{tensor.op.name} is passed twice: pass each input and result once")
-    for tensor in _tensors(tensors):
-        _reduces_as_tvm_does(tensor)
+    for tensor in _list_all_tensors(tensors):
+        _check_reduction(tensor)
 
 
-def _reduces_as_tvm_does(tensor: te.Tensor) -> None:
+def _check_reduction(tensor: te.Tensor) -> None:
     """Raise ModelError for what TVM leaves out of a reduction without a word."""
     for value in tensor.op.body if isinstance(tensor.op, te.ComputeOp) else ():
         if not isinstance(value, te.Reduce):
@@ -145,7 +145,7 @@ def _reduces_as_tvm_does(tensor: te.Tensor) -> None:
             )
 
 
-def _callable(function: PrimFunc, name: str) -> None:
+def _check_callable(function: PrimFunc, name: str) -> None:
     """Raise ModelError for a function that calls others, or takes tensors with gaps."""
     calls: list[Call] = []
     tvm_ffi.structural_walk(function.body, (Call, calls.append))
@@ -169,7 +169,7 @@ def _callable(function: PrimFunc, name: str) -> None:
             )
 
 
-def _results_last(function: PrimFunc, name: str) -> None:
+def _check_results_last(function: PrimFunc, name: str) -> None:
     """Raise ModelError where an input comes after a result: calls pass inputs first."""
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(function.body, (TensorLoad, loads.append))
@@ -181,15 +181,15 @@ def _results_last(function: PrimFunc, name: str) -> None:
             raise ModelError(f"{name}: input {param.name} comes after a result: pass results last")
 
 
-def _missing(tensors: Sequence[te.Tensor]) -> str | None:
+def _find_missing_input(tensors: Sequence[te.Tensor]) -> str | None:
     """Return the name of an input that was not passed, or None."""
-    inputs = [one for one in _tensors(tensors) if isinstance(one.op, te.PlaceholderOp)]
+    inputs = [one for one in _list_all_tensors(tensors) if isinstance(one.op, te.PlaceholderOp)]
     passed = (any(map(one.same_as, tensors)) for one in inputs)
     missing = (str(one.op.name) for one, there in zip(inputs, passed, strict=True) if not there)
     return next(missing, None)
 
 
-def _tensors(results: Sequence[te.Tensor]) -> list[te.Tensor]:
+def _list_all_tensors(results: Sequence[te.Tensor]) -> list[te.Tensor]:
     """Return tensors and all that they are made of."""
     left, seen = list(results), list(results)
     while left:
@@ -200,5 +200,5 @@ def _tensors(results: Sequence[te.Tensor]) -> list[te.Tensor]:
     return seen
 
 
-def _sizes(function: PrimFunc) -> list[Any]:
+def _list_sizes(function: PrimFunc) -> list[Any]:
     return [size for param in function.params if hasattr(param, "shape") for size in param.shape]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from autopipe.config.target import Target
-from autopipe.environment.toolchain import is_foreign, machine_of, require_linker
+from autopipe.environment.toolchain import find_architecture, is_foreign, require_linker
 from autopipe.errors import ConfigError
 from autopipe.pipeline.plan import Plan
 from autopipe.pipeline.stage import Stage
@@ -35,7 +35,7 @@ def check_linker(target: Target, plan: Plan, triple: str | None) -> None:
         likely = triple.replace("-unknown-", "-")
         raise ConfigError(
             f"target.linker: null, but the target {triple} is not this machine "
-            f"({machine_of(None)}): name a compiler that links for it, such as {likely}-gcc"
+            f"({find_architecture(None)}): name a compiler that links for it, such as {likely}-gcc"
         )
 
 
@@ -49,34 +49,35 @@ def check_compiler(target: Target, plan: Plan) -> None:
 def check_stages(plan: Plan, outlooks: "Iterable[Outlook]", triple: str) -> None:
     """Raise ConfigError with a line for each stage that would have to run foreign code."""
     runs = {outlook.stage for outlook in outlooks if outlook.state == "run"}
-    if lines := list(_impossible(plan, runs, machine_of(triple))):
+    if lines := list(_list_impossible_stages(plan, runs, find_architecture(triple))):
         raise ConfigError("\n".join(lines))
 
 
-def unverified(plan: Plan, triple: str) -> str | None:
+def explain_unverified(plan: Plan, triple: str) -> str | None:
     """Say that a build is compared with nothing, if its code can not run here."""
     builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
     verified = any(isinstance(step.stage, VerifyStage) for step in plan.steps)
     if verified or not (builds and is_foreign(triple)):
         return None
     return (
-        f"not done: code for {machine_of(triple)} does not run on this machine"
-        f" ({machine_of(None)}), so that the package is compared with nothing; the self-test of"
+        f"not done: code for {find_architecture(triple)} does not run on this machine"
+        f" ({find_architecture(None)}), so that the package is compared with nothing; the "
+        "self-test of"
         " its exported folder does that there"
     )
 
 
-def _impossible(plan: Plan, runs: set[str], machine: str) -> Iterator[str]:
+def _list_impossible_stages(plan: Plan, runs: set[str], machine: str) -> Iterator[str]:
     for step in plan.steps:
         section, done = _RUNS.get(type(step.stage), ("", ""))
-        if section and step.name in runs and not _elsewhere(step.stage):
+        if section and step.name in runs and not _is_run_elsewhere(step.stage):
             device = ", or name a device (`tuning.measure`)" if section == "tuning" else ""
             yield (
                 f"{section}: code for {machine} can not be {done} on this machine "
-                f"({machine_of(None)}): write `{section}: null`{device}"
+                f"({find_architecture(None)}): write `{section}: null`{device}"
             )
 
 
-def _elsewhere(stage: Stage) -> bool:
+def _is_run_elsewhere(stage: Stage) -> bool:
     """Tell whether a stage has its code run by other machines."""
     return isinstance(stage, TuneStage) and stage.tuning.measure.runner != "local"

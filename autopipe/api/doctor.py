@@ -15,8 +15,8 @@ from autopipe.compiler import tvm_probe
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.target import Target
 from autopipe.config.tuning import Measure
-from autopipe.environment.environment import requirement
-from autopipe.environment.toolchain import linker
+from autopipe.environment.environment import find_requirement
+from autopipe.environment.toolchain import find_linker
 from autopipe.errors import AutopipeError
 from autopipe.measure.tracker import Tracker, Unreached
 from autopipe.pipeline.isolate import Bug, Entry, Zygote
@@ -56,7 +56,9 @@ class Check:
     tvm: bool = True
 
 
-def diagnose(tvm: Zygote | None = None, pipeline: Pipeline | None = None) -> Iterator[Diagnosis]:
+def diagnose_machine(
+    tvm: Zygote | None = None, pipeline: Pipeline | None = None
+) -> Iterator[Diagnosis]:
     """Try everything, each in a child of its own, and yield what was found, in order.
 
     With a pipeline, its own linker is tried, too, and its tracker is asked for devices.
@@ -66,59 +68,65 @@ def diagnose(tvm: Zygote | None = None, pipeline: Pipeline | None = None) -> Ite
         tvm or Zygote((_TVM,), Path(folder)) as with_tvm,
         Zygote((), Path(folder)) as without,
     ):
-        for check in (*_checks(), *_linkers(pipeline.target if pipeline else Target())):
-            yield _try(check, with_tvm if check.tvm else without, Path(folder, "log"))
+        for check in (
+            *_list_checks(),
+            *_list_linker_checks(pipeline.target if pipeline else Target()),
+        ):
+            yield _run_check(check, with_tvm if check.tvm else without, Path(folder, "log"))
     if pipeline is not None and pipeline.tuning and pipeline.tuning.measure.tracker is not None:
-        yield _devices(pipeline.tuning.measure)
-    for look in (threads, _disk, _memory):
+        yield _diagnose_devices(pipeline.tuning.measure)
+    for look in (diagnose_threads, _diagnose_disk, _diagnose_memory):
         yield look()
 
 
-def _checks() -> tuple[Check, ...]:
+def _list_checks() -> tuple[Check, ...]:
     """List what is tried."""
-    pins = f"pip install {requirement('apache-tvm')} {requirement('apache-tvm-ffi')}"
+    pins = f"pip install {find_requirement('apache-tvm')} {find_requirement('apache-tvm-ffi')}"
     onnxruntime = "only verify and benchmark want it: pip install 'autopipe[onnxruntime]'"
     tuning = "pip install xgboost-cpu psutil cloudpickle"
     modules = ["xgboost", "psutil", "cloudpickle"]
     return (
-        Check("tvm", tvm_probe.importable, {"modules": ["tvm", "tvm_ffi"]}, pins),
-        Check("tvm-ffi", tvm_probe.fit, {}, pins),
-        Check("processor", tvm_probe.host, {}, "set target.mcpu to its nearest relative"),
+        Check("tvm", tvm_probe.import_modules, {"modules": ["tvm", "tvm_ffi"]}, pins),
+        Check("tvm-ffi", tvm_probe.check_compatibility, {}, pins),
+        Check("processor", tvm_probe.check_processor, {}, "set target.mcpu to its nearest "
+                                                          "relative"),
         Check(
-            "linker", tvm_probe.link, {"linker": linker()},
+            "linker", tvm_probe.check_linking, {"linker": find_linker()},
             "install a C++ compiler, such as g++, or name one in CXX",
         ),
-        Check("tuning", tvm_probe.importable, {"modules": modules}, tuning, tvm=False),
-        Check("onnx", tvm_probe.importable, {"modules": ["onnx"]}, "pip install onnx", tvm=False),
+        Check("tuning", tvm_probe.import_modules, {"modules": modules}, tuning, tvm=False),
         Check(
-            "onnxruntime", tvm_probe.importable, {"modules": ["onnxruntime"]}, onnxruntime,
+            "onnx", tvm_probe.import_modules, {"modules": ["onnx"]}, "pip install onnx", tvm=False
+        ),
+        Check(
+            "onnxruntime", tvm_probe.import_modules, {"modules": ["onnxruntime"]}, onnxruntime,
             needed=False, tvm=False,
         ),
-        Check("cuda", tvm_probe.cuda, {}, "pip install 'autopipe[cuda]'", needed=False),
+        Check("cuda", tvm_probe.check_cuda, {}, "pip install 'autopipe[cuda]'", needed=False),
         Check(
-            "sandbox", seccomp.check, {},
+            "sandbox", seccomp.check_seccomp, {},
             "run it where the kernel has seccomp, or read models of strangers before it does",
             needed=False, tvm=False,
         ),
         Check(
-            "libraries", libraries.check, {}, "repair or uninstall that library",
+            "libraries", libraries.check_libraries, {}, "repair or uninstall that library",
             needed=False, tvm=False,
         ),
-        Check("extensions", extensions.check, {}, "repair or uninstall that package"),
+        Check("extensions", extensions.check_extensions, {}, "repair or uninstall that package"),
     )  # fmt: skip
 
 
-def _linkers(target: Target) -> tuple[Check, ...]:
+def _list_linker_checks(target: Target) -> tuple[Check, ...]:
     """List the linker that a target names, if it does."""
     if target.linker is None:
         return ()
     advice = "name a compiler that links for target.mtriple, and a target.sysroot if it needs one"
     asked = target.model_dump(mode="json", include={"mcpu", "mattr", "mtriple"})
     named = {"linker": target.linker, "sysroot": target.sysroot}
-    return (Check("target", tvm_probe.cross_link, {**asked, **named}, advice),)
+    return (Check("target", tvm_probe.check_cross_linking, {**asked, **named}, advice),)
 
 
-def _devices(measure: Measure) -> Diagnosis:
+def _diagnose_devices(measure: Measure) -> Diagnosis:
     """Ask the tracker that a pipeline names for devices of its key."""
     tracker = Tracker(str(measure.tracker), measure.connect_timeout)
     advice = f"start the server of a device of the key {measure.key}"
@@ -129,7 +137,7 @@ def _devices(measure: Measure) -> Diagnosis:
         return Diagnosis("fail", "devices", str(error), "start TVM's RPC tracker there")
 
 
-def _try(check: Check, zygote: Zygote, log: Path) -> Diagnosis:
+def _run_check(check: Check, zygote: Zygote, log: Path) -> Diagnosis:
     try:
         detail = zygote.call(check.entry, check.argument, log, lambda _: None)
     except (AutopipeError, Bug) as error:
@@ -139,7 +147,7 @@ def _try(check: Check, zygote: Zygote, log: Path) -> Diagnosis:
     return Diagnosis("ok", check.what, detail)
 
 
-def threads() -> Diagnosis:
+def diagnose_threads() -> Diagnosis:
     """Compare the cores this process may use with what a container lets it use."""
     cores = len(os.sched_getaffinity(0))
     words = QUOTA.read_text(encoding="ascii").split() if QUOTA.exists() else ["max"]
@@ -152,13 +160,13 @@ def threads() -> Diagnosis:
     return Diagnosis("ok", "threads", f"{cores} cores")
 
 
-def _disk() -> Diagnosis:
+def _diagnose_disk() -> Diagnosis:
     free = shutil.disk_usage(Path.cwd()).free / _GIB
     state: Literal["ok", "warn"] = "ok" if free >= 5 else "warn"  # noqa: PLR2004 -- GiB
     return Diagnosis(state, "disk", f"{free:.1f} GiB free here", "a large model takes 5 GiB")
 
 
-def _memory() -> Diagnosis:
+def _diagnose_memory() -> Diagnosis:
     free = psutil.virtual_memory().available / _GIB
     state: Literal["ok", "warn"] = "ok" if free >= 2 else "warn"  # noqa: PLR2004 -- GiB
     return Diagnosis(state, "memory", f"{free:.1f} GiB free", "a large model takes 2 GiB")

@@ -12,11 +12,11 @@ from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet
 from autopipe.errors import AutopipeError, GateError, StoreError
 from autopipe.pipeline.events import Event, Tuned
-from autopipe.records.proofs import proofs
+from autopipe.records.proofs import list_proofs
 from autopipe.records.record import Platform
 from autopipe.records.store import RecordStore
 from autopipe.store.artifact import Artifact
-from autopipe.tasks.shares import Proof, floored, shares
+from autopipe.tasks.shares import Proof, compute_shares, format_percent_floored
 from autopipe.tasks.task import read_tasks
 
 _BUILD: Final = "build"
@@ -38,14 +38,16 @@ class Evidence:
         if stage != _BUILD or _TUNE not in artifacts:
             return
         tasks = read_tasks(artifacts["tasks"].path)
-        winners = _winners(artifacts)
-        proven = self._proven(winners, TuningReport.read(artifacts[_TUNE].path))
-        proven_shares = shares(tasks, proven)
+        winners = _read_winners(artifacts)
+        proven = self._list_proofs(winners, TuningReport.read(artifacts[_TUNE].path))
+        proven_shares = compute_shares(tasks, proven)
         claimed = len(winners.keys() - proven.keys())
         self.emit(Tuned(stage=stage, claimed=claimed, **proven_shares.named()))
-        self._require(proven_shares.named(), claimed)
+        self._require_shares(proven_shares.named(), claimed)
 
-    def _proven(self, winners: Mapping[str, BestRecord], report: TuningReport) -> dict[str, Proof]:
+    def _list_proofs(
+        self, winners: Mapping[str, BestRecord], report: TuningReport
+    ) -> dict[str, Proof]:
         """Return what this store measured of schedules, here or on the report's device.
 
         By workload.
@@ -56,7 +58,7 @@ class Evidence:
             device = report.device or facts[Facet.DEVICE]
             platform = Platform.of(facts[Facet.TARGET], facts[Facet.TVM], device)
             with RecordStore.view(records) as store:
-                return proofs(store, platform, winners, report)
+                return list_proofs(store, platform, winners, report)
         except StoreError:
             if records.exists():
                 raise
@@ -64,14 +66,15 @@ class Evidence:
         except AutopipeError:  # there is no such device here, so nothing was measured on it
             return {}
 
-    def _require(self, reached: Mapping[str, float], claimed: int) -> None:
+    def _require_shares(self, reached: Mapping[str, float], claimed: int) -> None:
         limits = self.gates.shares()
         missed = [name for name, (word, limit) in limits.items() if reached[word] < limit]
         if not missed:
             return
         told = "; ".join(
-            f"gates.{name}: {floored(reached[word])} of the kept tasks' time was {word} by this"
-            f" store, {floored(limit)} is required"
+            f"gates.{name}: {format_percent_floored(reached[word])} of the kept tasks' time was "
+            f"{word} by this"
+            f" store, {format_percent_floored(limit)} is required"
             for name, (word, limit) in limits.items()
             if name in missed
         )
@@ -79,7 +82,7 @@ class Evidence:
         raise GateError(f"{told}; {others if claimed else 'raise tuning.budget or lower the gate'}")
 
 
-def _winners(artifacts: Mapping[str, Artifact]) -> dict[str, BestRecord]:
+def _read_winners(artifacts: Mapping[str, Artifact]) -> dict[str, BestRecord]:
     """Return the records that a build rests on, by workload."""
     records = read_records(artifacts[_TUNE].path)
     tasks = BuiltLibrary.read(artifacts[_BUILD].path).tasks

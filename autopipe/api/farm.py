@@ -10,16 +10,22 @@ from pydantic import TypeAdapter, ValidationError
 from autopipe.api.doctor import Diagnosis
 from autopipe.config import tuning
 from autopipe.config.load import load
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.config.tuning import Reach
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.farm import certificates
 from autopipe.farm.farm import Farm, FarmWorker
 from autopipe.farm.joining import Joining
-from autopipe.report.units import plural
+from autopipe.report.units import format_plural
 
 __all__ = [
-    "Joining", "address", "checked_label", "diagnose", "make_certificates", "present", "schedule",
+    "Joining",
+    "check_address",
+    "check_label",
+    "describe_workers",
+    "diagnose_farm",
+    "make_certificates",
+    "schedule",
     "work",
 ]  # fmt: skip
 
@@ -27,15 +33,15 @@ _SOON: Final = 30
 """Days before the end of a certificate when that is told."""
 
 
-def address(text: str) -> str:
+def check_address(text: str) -> str:
     """Return the address of a scheduler as it is. Raises ConfigError."""
     try:
-        return tuning.scheduler(text)
+        return tuning.check_scheduler_address(text)
     except ValueError as error:
         raise ConfigError(f"{text} {error}") from None
 
 
-def checked_label(text: str) -> str:
+def check_label(text: str) -> str:
     """Return the label of a kind of machines as it is. Raises ConfigError."""
     try:
         return TypeAdapter(tuning.Label).validate_python(text)
@@ -47,30 +53,30 @@ def schedule(listen: str, folder: Path | None, tell: Callable[[str], None]) -> N
     """Be the scheduler of a farm until SIGTERM. Raises ConfigError and SetupError."""
     from autopipe.farm import scheduler
 
-    scheduler.serve(address(listen), None if folder is None else str(folder), tell)
+    scheduler.run_scheduler(check_address(listen), None if folder is None else str(folder), tell)
 
 
 def work(joining: Joining, tell: Callable[[str], None]) -> None:
     """Be a worker of a farm until SIGTERM. Raises SetupError."""
     from autopipe.farm import worker
 
-    worker.serve(joining, tell)
+    worker.run_worker(joining, tell)
 
 
 def make_certificates(folder: Path) -> list[str]:
     """Make the certificates of a new farm; return lines that say so. Raises SetupError."""
-    made = certificates.make(folder)
+    made = certificates.make_certificates(folder)
     told = f"copy {folder} to the scheduler, every worker and whoever tunes"
     return [*(f"wrote {path}" for path in made), f"{told}; they end in {certificates.DAYS} days"]
 
 
-def diagnose(scheduler: str, folder: Path | None) -> Iterator[Diagnosis]:
+def diagnose_farm(scheduler: str, folder: Path | None) -> Iterator[Diagnosis]:
     """Yield what `doctor --cluster` says of a farm: certificates, scheduler, and who is there."""
     reach = Reach(
-        scheduler=address(scheduler), certificates=None if folder is None else str(folder)
+        scheduler=check_address(scheduler), certificates=None if folder is None else str(folder)
     )
     if scheduler.startswith("tls://"):
-        yield _certificates(folder or certificates.default_directory())
+        yield _diagnose_certificates(folder or certificates.find_default_directory())
     try:
         farm = Farm(reach, "")
     except AutopipeError as error:
@@ -87,12 +93,14 @@ def diagnose(scheduler: str, folder: Path | None) -> Iterator[Diagnosis]:
         advice = f"autopipe worker --scheduler {scheduler} --label NAME"
         yield Diagnosis("warn", "workers", "there are none", advice)
     for label, workers in sorted(labels.items()):
-        yield Diagnosis("ok", shown(label, 12), _told(workers))
+        yield Diagnosis("ok", format_value(label, 12), _describe_machines(workers))
     for refused in farm.refused:
-        yield Diagnosis("warn", "refused", shown(refused, 500), "bring it up to date")
+        yield Diagnosis("warn", "refused", format_value(refused, 500), "bring it up to date")
 
 
-def present(file: Path, overrides: Sequence[str] = (), build: str | None = None) -> str | None:
+def describe_workers(
+    file: Path, overrides: Sequence[str] = (), build: str | None = None
+) -> str | None:
     """Say who is there to measure for a pipeline file; None where this machine does.
 
     Raises ConfigError.
@@ -108,13 +116,14 @@ def present(file: Path, overrides: Sequence[str] = (), build: str | None = None)
     farm.close()
     busy = sum(worker.orders for worker in farm.own)
     return (
-        f"{plural(len(farm.own), 'worker')} of label {measure.label}, {busy} trials in their hands"
+        f"{format_plural(len(farm.own), 'worker')} of label {measure.label}, {busy} trials in "
+        "their hands"
     )
 
 
-def _certificates(folder: Path) -> Diagnosis:
+def _diagnose_certificates(folder: Path) -> Diagnosis:
     try:
-        left = certificates.days_left(certificates.check_folder(folder))
+        left = certificates.count_days_left(certificates.check_folder(folder))
     except (AutopipeError, ValueError, ImportError) as error:
         return Diagnosis("fail", "certificate", str(error), f"`{tuning.CERTIFY}`")
     state, advice = "ok", ""
@@ -123,14 +132,14 @@ def _certificates(folder: Path) -> Diagnosis:
     return Diagnosis(state, "certificate", f"{folder}: ends in {left} days", advice)  # type: ignore[arg-type]
 
 
-def _told(workers: Sequence[FarmWorker]) -> str:
+def _describe_machines(workers: Sequence[FarmWorker]) -> str:
     """Say how many machines of a kind there are, and how a pipeline file names that kind."""
     first, busy = workers[0].facts, sum(worker.orders for worker in workers)
     lacks = [f"-{feature}" for feature in str(first["processor"]["lacks"]).split()]
     mattr = f", mattr: [{', '.join(lacks)}]" if lacks else ""
     device = first["device"]
-    return shown(
-        f"{plural(len(workers), 'worker')}, {busy} trials in their hands; {device['cpu']};"
+    return format_value(
+        f"{format_plural(len(workers), 'worker')}, {busy} trials in their hands; {device['cpu']};"
         f" target: {{mcpu: {first['processor']['mcpu']}{mattr}, num_cores: {device['cores']}}}",
         2000,
     )

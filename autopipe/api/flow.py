@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autopipe.api import cross
 from autopipe.api.next_step import name_bisect
-from autopipe.api.publish import publish
+from autopipe.api.publish import publish_package
 from autopipe.api.wiring import wire_stages
-from autopipe.compiler.tvm_probe import examine
+from autopipe.compiler.tvm_probe import examine_tvm
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.environment import Environment, Host, Stack, describe_tvm_misfit
@@ -19,7 +19,7 @@ from autopipe.environment.facet import Facet
 from autopipe.environment.toolchain import is_foreign
 from autopipe.errors import ConfigError, SetupError, StoreError
 from autopipe.host import refusal
-from autopipe.host.memory import addresses, little
+from autopipe.host.memory import describe_memory_limit, read_address_limit
 from autopipe.host.refusal import OUT_OF_MEMORY
 from autopipe.lock.locking import Locking, begin
 from autopipe.lock.mode import Mode, check_mode
@@ -29,12 +29,12 @@ from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
 from autopipe.pipeline.plan import Plan, build_plan
 from autopipe.pipeline.stage import NO_DIAGNOSTICS, Diagnostics
-from autopipe.processes.interrupt import exit_code
+from autopipe.processes.interrupt import find_exit_code
 from autopipe.report.wording import describe_error
 from autopipe.stages import PRELOADED
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.locks import FOR_EVER, Patience
-from autopipe.store.store import Store, default_root, open_store
+from autopipe.store.store import Store, find_default_root, open_store
 
 if TYPE_CHECKING:
     from autopipe.pipeline.executor import Executor, Look, Remote
@@ -86,24 +86,25 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
     start, told = time.monotonic(), dict[str, Any](exit_code=0)
-    asked = overrides, store, until, force, mode, Patience(waiting(emit), lock_timeout), signers
+    patience = Patience(warn_waiting(emit), lock_timeout)
+    asked = (overrides, store, until, force, mode, patience, signers)
     try:
         with (
-            opened(file, *asked, build=build, ask=True, diagnostics=diagnostics) as flow,
-            _sharing(flow, file.absolute().parent, emit) as remote,
+            open_flow(file, *asked, build=build, ask=True, diagnostics=diagnostics) as flow,
+            _open_remote(flow, file.absolute().parent, emit) as remote,
             name_bisect(file, flow.pipeline.target, build=build, store=store),
         ):
             _check_owner(flow, output)
-            artifacts = _run(flow, force, emit, remote, told=not overrides)
+            artifacts = _run_stages(flow, force, emit, remote, told=not overrides)
             if reproducible:
                 _check_reproducible(flow, artifacts, emit)
             flow.locking.hold(artifacts, flow.store.contents)
-            told["package"] = _publish(flow, artifacts, output)
+            told["package"] = _publish_package(flow, artifacts, output)
             if until is None:
                 told |= _lock(flow, artifacts, whole=not overrides)
             return artifacts
     except BaseException as error:
-        told |= {"exit_code": exit_code(error), "error": describe_error(error)}
+        told |= {"exit_code": find_exit_code(error), "error": describe_error(error)}
         raise
     finally:
         emit(RunFinished(**told, seconds=time.monotonic() - start))
@@ -120,8 +121,8 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
     emit: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Outlook, ...]:
     """Return what `run` would do with each stage, and why; nothing is run."""
-    patience = Patience(waiting(emit))
-    with opened(file, overrides, store, until, force, Mode.AUTO, patience, build=build) as flow:
+    patience = Patience(warn_waiting(emit))
+    with open_flow(file, overrides, store, until, force, Mode.AUTO, patience, build=build) as flow:
         outlooks = forecast(
             flow.plan,
             flow.host,
@@ -132,7 +133,7 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
         return tuple(flow.locking.told(outlook) for outlook in outlooks)
 
 
-def tasks(
+def list_tasks(
     file: Path,
     *,
     overrides: Sequence[str] = (),
@@ -141,18 +142,18 @@ def tasks(
     emit: Callable[[Event], None] = lambda _: None,
 ) -> "tuple[Task, ...]":
     """Run a pipeline file up to its tasks and return them all, dropped ones too."""
-    patience = Patience(waiting(emit))
-    with opened(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
-        return extract(flow, emit)[0]
+    patience = Patience(warn_waiting(emit))
+    with open_flow(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
+        return extract_tasks(flow, emit)[0]
 
 
-def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...], Path]":
+def extract_tasks(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...], Path]":
     """Run an opened flow up to its tasks; return them, and the folder of their artifact.
 
     Patterns that match no task are told each time, whether or not the stage was cached.
     """
     from autopipe.pipeline.executor import Executor
-    from autopipe.tasks.filters.unmatched import idle_rules, unmatched
+    from autopipe.tasks.filters.unmatched import list_idle_rules, list_unmatched
     from autopipe.tasks.task import read_tasks
 
     told: set[str] = set()
@@ -166,15 +167,15 @@ def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...
     )
     folder = artifacts["tasks"].path
     tasks = read_tasks(folder)
-    vain = (*unmatched(tasks, flow.pipeline.tasks), *idle_rules(tasks, flow.pipeline.schedules))
-    for text in vain:
+    idle = list_idle_rules(tasks, flow.pipeline.schedules)
+    for text in (*list_unmatched(tasks, flow.pipeline.tasks), *idle):
         if text not in told:
             emit(Warn(stage="tasks", message=text))
     return tasks, folder
 
 
 @contextmanager
-def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands have
+def open_flow(  # noqa: PLR0913, PLR0917 -- one for each option that the commands have
     file: Path,
     overrides: Sequence[str],
     root: Path | None,
@@ -194,9 +195,9 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     """
     pipeline = load(file, overrides, build)
     stages, _ = wire_stages(file, pipeline, until=until, force=force)
-    root = root or default_root()
-    with open_store(root, patience) as store, _zygote(store.tmp) as zygote:
-        host = Host(pipeline.target, store, lambda: _examine(zygote, store))
+    root = root or find_default_root()
+    with open_store(root, patience) as store, _make_zygote(store.tmp) as zygote:
+        host = Host(pipeline.target, store, lambda: _examine_tvm(zygote, store))
         locking = begin(
             file, pipeline, stages, host, store.contents, mode, signers, build=build, ask=ask
         )
@@ -212,7 +213,7 @@ def _check_reproducible(
     """Raise GateError where another build gives other files."""
     from autopipe.lock.rebuild import Rebuilding
 
-    Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
+    Rebuilding(flow.plan, flow.store, flow.host, _make_zygote, emit).check(artifacts)
 
 
 def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, whole: bool) -> dict[str, str | None]:
@@ -224,21 +225,21 @@ def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, whole: bool) -> dict
     return {"unlocked": why if flow.locking.mode is Mode.AUTO else None}
 
 
-def _zygote(tmp: Path) -> Zygote:
+def _make_zygote(tmp: Path) -> Zygote:
     """Return what runs stages, with a folder for temporary files."""
     return Zygote(PRELOADED, tmp)
 
 
-def waiting(emit: Callable[[Event], None]) -> Callable[[str], None]:
+def warn_waiting(emit: Callable[[Event], None]) -> Callable[[str], None]:
     """Warn of whom the store has to wait for."""
     return lambda who: emit(Warn(stage="store", message=f"waiting for {who}"))
 
 
-def _publish(flow: Flow, artifacts: Mapping[str, Artifact], output: Path) -> str | None:
+def _publish_package(flow: Flow, artifacts: Mapping[str, Artifact], output: Path) -> str | None:
     """Publish the package of a run; return its path, null where none was made."""
     for artifact in artifacts.values():
         if artifact.kind is Kind.PACKAGE:
-            package = publish(artifact.path, output)
+            package = publish_package(artifact.path, output)
             flow.history.remember_package(package)
             return str(package)
     return None
@@ -256,7 +257,7 @@ def _check_owner(flow: Flow, output: Path) -> None:
         )
 
 
-def _run(
+def _run_stages(
     flow: Flow,
     force: Collection[str],
     emit: Callable[[Event], None],
@@ -273,7 +274,7 @@ def _run(
         flow.isolate,
         emit,
         remote,
-        _inspection(flow, emit),
+        _build_inspection(flow, emit),
         flow.history,
         flow.diagnostics,
     )
@@ -283,7 +284,7 @@ def _run(
     if is_foreign(triple) and remote is None:  # where what can not be done here may be
         outlooks = forecast(flow.plan, flow.host, flow.history, force=force, warn=lambda _: None)
         cross.check_stages(flow.plan, outlooks, triple)
-    if text := cross.unverified(flow.plan, triple):
+    if text := cross.explain_unverified(flow.plan, triple):
         emit(Warn(stage="verify", message=text))
     flow.locking.require(lambda: _extract_tasks(executor, flow.plan))
     if told and (stale := flow.locking.stale()):
@@ -292,7 +293,7 @@ def _run(
     return executor.run(flow.plan, force={*force, *shown})
 
 
-def _inspection(flow: Flow, emit: Callable[[Event], None]) -> "Look":
+def _build_inspection(flow: Flow, emit: Callable[[Event], None]) -> "Look":
     """Return what looks at each artifact, and remembers with what configuration a build is made."""
     from autopipe.api.evidence import Evidence
 
@@ -307,16 +308,16 @@ def _inspection(flow: Flow, emit: Callable[[Event], None]) -> "Look":
     return look
 
 
-def _sharing(
+def _open_remote(
     flow: Flow, base: Path, emit: Callable[[Event], None]
 ) -> "AbstractContextManager[Remote | None]":
     """Open the remote of a pipeline; a frozen run asks nobody."""
     if flow.pipeline.cache.remote is None or flow.locking.mode is Mode.FROZEN:
         return nullcontext()
     from autopipe.api.shapes import SHAPES
-    from autopipe.remote.shared import sharing
+    from autopipe.remote.shared import open_shared
 
-    return sharing(flow.pipeline.cache, base, flow.store, emit, SHAPES)
+    return open_shared(flow.pipeline.cache, base, flow.store, emit, SHAPES)
 
 
 def _extract_tasks(executor: "Executor", plan: Plan) -> Path | None:
@@ -327,23 +328,23 @@ def _extract_tasks(executor: "Executor", plan: Plan) -> Path | None:
     return executor.run(Plan(plan.steps[: names.index("tasks") + 1]))["tasks"].path
 
 
-def _examine(zygote: Zygote, store: Store) -> Stack:
+def _examine_tvm(zygote: Zygote, store: Store) -> Stack:
     """Ask TVM what the facts need; that it can answer is the check that it works.
 
     Raises SetupError, and StoreError for what a disk refuses.
     """
     log = store.root / "logs" / "examine.log"
     try:
-        stack = zygote.call(examine, {}, log, lambda _: None)
+        stack = zygote.call(examine_tvm, {}, log, lambda _: None)
     except (Killed, Bug, SetupError) as error:
         reason = str(error).rstrip().splitlines()[-1 if isinstance(error, Bug) else 0]
-        if words := refusal.said(reason):
+        if words := refusal.find_refusal(reason):
             raise StoreError(f"{log}: {words}; TVM can not be started") from error
         if OUT_OF_MEMORY in reason or "SIGKILL" in reason:
             raise SetupError(f"TVM can not be started: {reason}") from error
-        if addresses() < _ADDRESSES:  # libraries fail in ways of their own then
+        if read_address_limit() < _ADDRESSES:  # libraries fail in ways of their own then
             raise SetupError(
-                f"TVM can not be started ({reason}), {OUT_OF_MEMORY}? {little()}"
+                f"TVM can not be started ({reason}), {OUT_OF_MEMORY}? {describe_memory_limit()}"
             ) from error
         raise SetupError(describe_tvm_misfit(reason)) from error
     return stack

@@ -17,14 +17,14 @@ from tvm.tirx import PrimFunc
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import extents_of, is_spatial
 from autopipe.schedules.analysis.expressions import loads_of
-from autopipe.schedules.templates.contraction import few_rows
+from autopipe.schedules.templates.contraction import choose_unpacked_rows
 
 _FREE: Final = "layout_free_buffers"
 
 
-def where_they_pay(function: PrimFunc) -> PrimFunc:
+def drop_unpaid_free_layouts(function: PrimFunc) -> PrimFunc:
     """Return a function of constant sizes without free layouts of what is used a few times."""
-    free = weights.free(function)
+    free = weights.list_weights(function)
     if not free:
         return function
     blocks: list[SBlock] = []
@@ -39,18 +39,21 @@ def where_they_pay(function: PrimFunc) -> PrimFunc:
 
 def _is_used_rarely(weight: Var, blocks: list[SBlock]) -> bool:
     """Tell whether only sums read a weight, each element for a few outputs."""
-    readers = [block for block in blocks if block.iter_vars and _reads(block, weight)]
+    readers = [block for block in blocks if block.iter_vars and _is_weight_read(block, weight)]
     if not readers or any(map(is_spatial, readers)):
         return False
     size = math.prod(map(int, weight.shape))
-    return all(math.prod(_extents(one)) <= few_rows(_extents(one)[-1]) * size for one in readers)
+    return all(
+        math.prod(_list_extents(one)) <= choose_unpacked_rows(_list_extents(one)[-1]) * size
+        for one in readers
+    )
 
 
-def _extents(block: SBlock) -> list[int]:
+def _list_extents(block: SBlock) -> list[int]:
     """Return the extents of the axes of a sum, outputs first."""
     return [*extents_of(block), *extents_of(block, spatial=False)]
 
 
-def _reads(block: SBlock, weight: Var) -> bool:
+def _is_weight_read(block: SBlock, weight: Var) -> bool:
     value = getattr(block.body, "value", None)
     return value is not None and any(load.source.same_as(weight) for load in loads_of(value))

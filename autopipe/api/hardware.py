@@ -9,10 +9,10 @@ from pydantic import JsonValue, ValidationError
 from autopipe.backends import BACKENDS
 from autopipe.compiler.codegen.type_bfloat16_operands import PRODUCTS
 from autopipe.compiler.target.cpu import TILES
-from autopipe.compiler.tvm_probe import machine
+from autopipe.compiler.tvm_probe import describe_machine
 from autopipe.config.frozen import Frozen
 from autopipe.config.target import Hardware, Target
-from autopipe.environment.environment import resolve
+from autopipe.environment.environment import resolve_target
 from autopipe.errors import ConfigError
 from autopipe.schedules.conditions import Conditions
 
@@ -28,12 +28,12 @@ def hardware(**stated: JsonValue) -> Target:
     Raises ConfigError for what is no such field, and TargetError for what can not be.
     """
     sizes = {name: stated.pop(name) for name in Hardware.model_fields if name in stated}
-    return filled(valid(Target, {**stated, "hardware": sizes}, target="target"))
+    return fill_target(validate_section(Target, {**stated, "hardware": sizes}, target="target"))
 
 
-def filled(target: Target) -> Target:
+def fill_target(target: Target) -> Target:
     """Return a target that leaves nothing to the machine. Raises TargetError."""
-    facts = resolve(target, machine())
+    facts = resolve_target(target, describe_machine())
     fields = BACKENDS[target.kind].fields
     if "hardware" not in fields:
         given = {name: facts[name] for name in fields}
@@ -43,17 +43,19 @@ def filled(target: Target) -> Target:
     return Target.model_validate({**facts, "hardware": sizes})
 
 
-def conditions(target: Target, *, fast_algorithms: bool) -> Conditions:
+def build_conditions(target: Target, *, fast_algorithms: bool) -> Conditions:
     """Return what schedules are made for that stand in no model: what any build of TVM compiles.
 
     Raises TargetError.
     """
-    found = Conditions.of(resolve(target, machine()), fast_algorithms=fast_algorithms)
+    found = Conditions.of(
+        resolve_target(target, describe_machine()), fast_algorithms=fast_algorithms
+    )
     features = found.hardware.features - {PRODUCTS, TILES}
     return replace(found, hardware=replace(found.hardware.alone(), features=features))
 
 
-def valid(kind: type[_Section], value: object, **options: str) -> _Section:
+def validate_section(kind: type[_Section], value: object, **options: str) -> _Section:
     """Return the section of a pipeline file; `options` are our names of what is wrong in it.
 
     Raises ConfigError.
@@ -69,6 +71,10 @@ def valid(kind: type[_Section], value: object, **options: str) -> _Section:
         raise ConfigError("; ".join(told)) from None
 
 
-def target_of(given: Target | Mapping[str, Any] | None) -> Target:
+def to_target(given: Target | Mapping[str, Any] | None) -> Target:
     """Return what a caller means by a target; nothing is this machine. Raises ConfigError."""
-    return given if isinstance(given, Target) else valid(Target, given or {}, target="target")
+    return (
+        given
+        if isinstance(given, Target)
+        else validate_section(Target, given or {}, target="target")
+    )

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from autopipe.api import open_sizes as open_forms
 from autopipe.api import sizes
 from autopipe.api.sizes import InputSizes
-from autopipe.api.tried_sizes import Shapes, tried
-from autopipe.config.dimension import Sizes, size_of
+from autopipe.api.tried_sizes import Shapes, try_proposals
+from autopipe.config.dimension import Sizes, evaluate_size
 from autopipe.config.model import OPEN, Input
-from autopipe.config.paths import PACKAGE, located
+from autopipe.config.paths import PACKAGE, locate_model_file
 from autopipe.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Starter:
         return {name: known for name, known in self.inputs.items() if known.open}
 
 
-def init(
+def write_pipeline_file(
     model: str,
     output: Path | None = None,
     *,
@@ -71,16 +71,16 @@ def init(
     Raises ConfigError if the file is there or a shape does not fit, ModelError for a model that can
     not be used.
     """
-    path = located(model, Path())
+    path = locate_model_file(model, Path())
     if path.suffix in _PIPELINES:
         raise ConfigError(f"{model}: a pipeline file, and no model; next: autopipe run {model}")
-    output = output or Path(f"{_name(path)}.yaml")
+    output = output or Path(f"{_to_pipeline_name(path)}.yaml")
     if output.exists() and not (overwrite and output.is_file()):  # a pipe has no end
         raise ConfigError(
             f"{output}: is there already; say --overwrite, or choose another --output"
         )
     written = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
-    name = _name(output)
+    name = _to_pipeline_name(output)
     inputs, closed, text = draft_pipeline(path, written, shapes, name=name, open_sizes=open_sizes)
     try:
         with output.open("w" if overwrite else "x", encoding="utf-8") as file:
@@ -103,27 +103,27 @@ def draft_pipeline(
     from autopipe.compiler.frontends.onnx.facts import outline
 
     declared = outline.read_declared_shapes(model)
-    settled = sizes.settled(declared, sizes.given(shapes, list(declared)))
-    inputs = open_forms.named(settled) if open_sizes else settled
+    settled = sizes.resolve_sizes(declared, sizes.parse_shapes(shapes, list(declared)))
+    inputs = open_forms.name_open_sizes(settled) if open_sizes else settled
     try:
-        described = _outline(model, inputs)
+        described = _read_model_outline(model, inputs)
     except ModelError as error:
         misfit = any(words in str(error) for words in _MISFIT)
-        raise ModelError(f"{error}{_advice(inputs, shapes) if misfit else ''}") from error
-    found = _proposed(model, inputs, settled, described)
+        raise ModelError(f"{error}{_suggest_shape(inputs, shapes) if misfit else ''}") from error
+    found = _propose_sizes(model, inputs, settled, described)
     only = {name: one.dimension.first for name, one in found.items() if one.is_one_size}
-    closed = {name: _closed(model, inputs, found, name) for name in only}
+    closed = {name: _explain_closed_size(model, inputs, found, name) for name in only}
     inputs = {name: known.at(only) for name, known in inputs.items()}
     lines = [
         *("version: 1", f"name: {name}"),
-        *("model:", f"  path: {_quoted(written)}", "  inputs:"),
-        *(f"    # {_plain(told)}" for told in closed.values()),
+        *("model:", f"  path: {_to_yaml_string(written)}", "  inputs:"),
+        *(f"    # {_replace_unprintable(told)}" for told in closed.values()),
         *(
             line
             for one in described.inputs
-            for line in _input(one.name, inputs[one.name], one.dtype)
+            for line in _list_input_lines(one.name, inputs[one.name], one.dtype)
         ),
-        *_dimensions({name: one for name, one in found.items() if name not in only}),
+        *_list_dimension_lines({name: one for name, one in found.items() if name not in only}),
     ]
     if described.constant_weights:
         lines.append("  weights: {synthesize: he_normal, seed: 0}  # the file has none of its own")
@@ -131,11 +131,11 @@ def draft_pipeline(
     if layouts:
         lines += ["layout:", *(f"  {layout}" for layout in layouts)]
     lines += ["tasks: {allow_empty: true}  # a small model may have nothing worth tuning"]
-    lines += _tuning(described.layers)
+    lines += _list_tuning_lines(described.layers)
     return inputs, closed, "\n".join(lines) + "\n"
 
 
-def _proposed(
+def _propose_sizes(
     model: Path,
     inputs: Mapping[str, InputSizes],
     settled: Mapping[str, InputSizes],
@@ -144,13 +144,13 @@ def _proposed(
     """Return what is proposed of open sizes; `settled` is what was known before they had names."""
     if not any(known.names for known in inputs.values()):
         return {}
-    found = open_forms.proposed(inputs, settled, outline)
-    found = open_forms.fitted(found, partial(_fits, model, inputs))
+    found = open_forms.propose_dimensions(inputs, settled, outline)
+    found = open_forms.fit_proposals(found, partial(_can_take_sizes, model, inputs))
     dtypes = {value.name: value.dtype for value in outline.inputs}
-    return tried(found, model, _shapes(inputs), dtypes)
+    return try_proposals(found, model, _list_shapes(inputs), dtypes)
 
 
-def _closed(
+def _explain_closed_size(
     model: Path,
     inputs: Mapping[str, InputSizes],
     found: Mapping[str, open_forms.SizeProposal],
@@ -159,11 +159,14 @@ def _closed(
     """Return what to say of a dimension that the model takes one size of."""
     only, step = found[name].dimension.first, found[name].dimension.multiple
     likely = {other: one.dimension.likely[0] for other, one in found.items()}
-    why = _refusal(model, inputs, {**likely, name: only + step}) or "onnxruntime ends in an error"
+    why = (
+        _find_size_refusal(model, inputs, {**likely, name: only + step})
+        or "onnxruntime ends in an error"
+    )
     return f"{name} is {only} here: at {only + step}, {' '.join(why.split())}"
 
 
-def _dimensions(found: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
+def _list_dimension_lines(found: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
     """Yield the lines about open sizes."""
     if found:
         yield "  # proposals: one package takes every size from min to max, and is fastest at"
@@ -172,7 +175,7 @@ def _dimensions(found: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
         yield from (f"    {name}: {one.text}" for name, one in found.items())
 
 
-def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
+def _read_model_outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
     from autopipe.compiler.frontends.onnx.facts.outline import read_outline
 
     if any(None in known.shape for known in inputs.values()):
@@ -184,18 +187,18 @@ def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
     return read_outline(model, {name: Input(shape=shape) for name, shape in shapes.items()})
 
 
-def _fits(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
+def _can_take_sizes(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
     """Tell whether a model takes certain open sizes."""
-    return _refusal(model, inputs, at) is None
+    return _find_size_refusal(model, inputs, at) is None
 
 
-def _refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> str | None:
+def _find_size_refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> str | None:
     """Return why a model does not take certain open sizes, or None if it does."""
     from autopipe.compiler.frontends.onnx.facts.outline import find_refusal
 
     shapes = {
         name: tuple(
-            size_of(known.names[axis], at) if size is None else size
+            evaluate_size(known.names[axis], at) if size is None else size
             for axis, size in enumerate(known.shape)
         )
         for name, known in inputs.items()
@@ -203,7 +206,7 @@ def _refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> str | 
     return find_refusal(model, {name: Input(shape=shape) for name, shape in shapes.items()})
 
 
-def _shapes(inputs: Mapping[str, InputSizes]) -> Shapes:
+def _list_shapes(inputs: Mapping[str, InputSizes]) -> Shapes:
     """Return the shapes of inputs with names for open sizes; all of them have one here."""
     return {
         name: tuple(known.names[axis] if size is None else size
@@ -212,7 +215,7 @@ def _shapes(inputs: Mapping[str, InputSizes]) -> Shapes:
     }  # fmt: skip
 
 
-def _advice(inputs: Mapping[str, InputSizes], shapes: Sequence[str]) -> str:
+def _suggest_shape(inputs: Mapping[str, InputSizes], shapes: Sequence[str]) -> str:
     """Return what to try where the model is refused with sizes that it does not say itself."""
     if any(known.open for known in inputs.values()):
         return ""
@@ -221,28 +224,28 @@ def _advice(inputs: Mapping[str, InputSizes], shapes: Sequence[str]) -> str:
     return "; are these sizes that the model takes?" if shapes else ""
 
 
-def _input(name: str, known: InputSizes, dtype: str) -> Iterator[str]:
+def _list_input_lines(name: str, known: InputSizes, dtype: str) -> Iterator[str]:
     if known.assumed:
-        yield f"    # assumed: the batch, {dimensions(known.assumed)}, is 1"
+        yield f"    # assumed: the batch, {format_dimensions(known.assumed)}, is 1"
     if known.open:
-        yield f'    # write a size for each "{OPEN}": {dimensions(known.open)}'
+        yield f'    # write a size for each "{OPEN}": {format_dimensions(known.open)}'
     shape = ", ".join(
         known.names.get(axis, f'"{OPEN}"') if size is None else str(size)
         for axis, size in enumerate(known.shape)
     )
-    yield f"    {_quoted(name)}: {{shape: [{shape}], dtype: {dtype}}}"
+    yield f"    {_to_yaml_string(name)}: {{shape: [{shape}], dtype: {dtype}}}"
 
 
-def dimensions(named: Mapping[int, str]) -> str:
+def format_dimensions(named: Mapping[int, str]) -> str:
     """Name dimensions, as comments and messages do: `dimension 2 (height), dimension 3 (width)`."""
     texts = (
         f"dimension {axis}" + (f" ({name[:_LONGEST]})" if name else "")
         for axis, name in named.items()
     )
-    return _plain(", ".join(texts))
+    return _replace_unprintable(", ".join(texts))
 
 
-def _tuning(layers: int) -> list[str]:
+def _list_tuning_lines(layers: int) -> list[str]:
     trials = _TRIALS * max(1, layers)
     minutes = math.ceil(trials / _RATE / 60)
     return [
@@ -253,18 +256,18 @@ def _tuning(layers: int) -> list[str]:
     ]
 
 
-def _name(path: Path) -> str:
+def _to_pipeline_name(path: Path) -> str:
     """Return the name of a pipeline for the name of a file, letters without their accents."""
     letters = unicodedata.normalize("NFKD", path.stem)
     plain = "".join(c for c in letters if not unicodedata.combining(c))
     return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).lstrip("._-")[:100] or "model"
 
 
-def _quoted(text: str) -> str:
+def _to_yaml_string(text: str) -> str:
     """Return text as a YAML string, which JSON's is, less what YAML may not hold."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
-def _plain(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     """Return text that can not end the comment it stands in."""
     return "".join(char if char.isprintable() else "?" for char in text)

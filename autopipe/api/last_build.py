@@ -13,12 +13,12 @@ from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
 from autopipe.errors import StoreError
 from autopipe.foreign import MalformedError
-from autopipe.pipeline.explain import changes
+from autopipe.pipeline.explain import list_changes
 from autopipe.pipeline.history import History
 from autopipe.report.document import SinceLastBuild, TaskDifference
 from autopipe.store.canonical import Document
 from autopipe.store.locks import Patience
-from autopipe.store.store import default_root, open_store
+from autopipe.store.store import find_default_root, open_store
 
 _PATIENCE: Final = Patience(lambda _: None, 1.0)
 """Seconds to wait for whoever has the store for itself; a report is no reason to wait longer."""
@@ -55,7 +55,7 @@ def load_last(
     not know. Raises ConfigError.
     """
     pipeline = load(file, overrides, build)
-    root = store or default_root()
+    root = store or find_default_root()
     if overrides or not (root / "runs").is_dir():
         return pipeline
     with open_store(root, _PATIENCE) as opened:
@@ -107,30 +107,38 @@ def compare_builds(
     """Return what differs; None where one of them is not known."""
     if old is None or new is None:
         return None
-    fields = _changed_fields(old.configuration, new.configuration)
-    stages = dict(_changed_stages(old.actions, new.actions, {_leaf(line) for line in fields}))
+    fields = _list_changed_fields(old.configuration, new.configuration)
+    stages = dict(
+        _list_changed_stages(old.actions, new.actions, {_shorten_change(line) for line in fields})
+    )
     workloads = dict.fromkeys([*new.tasks, *old.tasks])
     pairs = ((old.tasks.get(name), new.tasks.get(name)) for name in workloads)
-    differing = (_difference(*pair) for pair in pairs if _decisions(pair[0]) != _decisions(pair[1]))
+    differing = (
+        _build_difference(*pair)
+        for pair in pairs
+        if _list_decisions(pair[0]) != _list_decisions(pair[1])
+    )
     return SinceLastBuild(fields=fields, stages=stages, tasks=tuple(differing))
 
 
-def _changed_fields(old: Document | None, new: Document | None) -> tuple[str, ...]:
-    return () if old is None or new is None else tuple(changes(old, new))
+def _list_changed_fields(old: Document | None, new: Document | None) -> tuple[str, ...]:
+    return () if old is None or new is None else tuple(list_changes(old, new))
 
 
-def _changed_stages(
+def _list_changed_stages(
     old: Mapping[str, Document], new: Mapping[str, Document], known: set[str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield what stages depend on and is other now, each where it is first seen.
 
     Parameters that are `known` to differ, as fields of the pipeline file, are left out.
     """
-    told = {kind: changes(old[kind], new[kind]) for kind in old.keys() & new.keys()}
+    told = {kind: list_changes(old[kind], new[kind]) for kind in old.keys() & new.keys()}
     results = {f"the result of {kind.split()[0]} changed" for kind, lines in told.items() if lines}
     for kind in sorted(told):
         others = (line for line in told[kind] if line not in results)
-        own = [line for line in others if not (_is_parameter(line) and _leaf(line) in known)]
+        own = [
+            line for line in others if not (_is_parameter(line) and _shorten_change(line) in known)
+        ]
         if own:
             yield kind.split()[0], tuple(own)
 
@@ -139,24 +147,24 @@ def _is_parameter(change: str) -> bool:
     return change.startswith("params.")
 
 
-def _leaf(change: str) -> str:
+def _shorten_change(change: str) -> str:
     """Return a change with the last part of its name alone: `rtol changed from 1 to 2`."""
     name, _, rest = change.partition(" ")
     return f"{name.rpartition('.')[2]} {rest}"
 
 
-def _decisions(task: LibraryTask | None) -> tuple[object, ...]:
+def _list_decisions(task: LibraryTask | None) -> tuple[object, ...]:
     return () if task is None else (task.engine, task.implementation, task.seconds)
 
 
-def _difference(old: LibraryTask | None, new: LibraryTask | None) -> TaskDifference:
+def _build_difference(old: LibraryTask | None, new: LibraryTask | None) -> TaskDifference:
     either = new or old
     assert either is not None  # noqa: S101 -- one of them is there
     return TaskDifference(
-        name=either.name, old=_schedule(old), new=_schedule(new),
+        name=either.name, old=_format_schedule(old), new=_format_schedule(new),
         old_seconds=old and old.seconds, new_seconds=new and new.seconds,
     )  # fmt: skip
 
 
-def _schedule(task: LibraryTask | None) -> str | None:
+def _format_schedule(task: LibraryTask | None) -> str | None:
     return None if task is None else f"{task.engine} on {task.implementation}"

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from autopipe.api.child_entries import measure_machine
 from autopipe.environment.caches import SYSTEM_FOLDER
-from autopipe.environment.machines import Machine, machine_of
-from autopipe.environment.toolchain import machine_of as architecture_of
+from autopipe.environment.machines import Machine, find_machine
+from autopipe.environment.toolchain import find_architecture as architecture_of
 from autopipe.pipeline.isolate import Entry, Zygote
 
 FACTOR: Final = 1.5
@@ -52,9 +52,12 @@ class ComparedNumber:
         """Return its line of the table."""
         start = f"{self.name:<21}"
         if self.measured is None:
-            return f"{start}  {'-':>8}  {_shown(self.table):>8}  {'-':>6}  {self.source}"
+            return f"{start}  {'-':>8}  {_format_number(self.table):>8}  {'-':>6}  {self.source}"
         mark = "OFF, " if self.is_off else ""
-        cells = f"{_shown(self.measured):>8}  {_shown(self.table):>8}  {self.off_by:>6.2f}"
+        cells = (
+            f"{_format_number(self.measured):>8}  {_format_number(self.table):>8}  "
+            f"{self.off_by:>6.2f}"
+        )
         return f"{start}  {cells}  {mark}{self.source}"
 
 
@@ -109,7 +112,7 @@ def measure_here(entry: Entry[dict[str, Any]] = measure_machine) -> MachineRepor
         Zygote(("autopipe.compiler.import_tvm",), Path(folder)) as tvm,
     ):
         answer = tvm.call(entry, argument, Path(folder, "log"), lambda _: None, _SECONDS)
-    row = machine_of(answer["mcpu"], architecture_of(None), answer["features"])
+    row = find_machine(answer["mcpu"], architecture_of(None), answer["features"])
     return compare_numbers(answer["mcpu"], answer["numbers"], row)
 
 
@@ -124,5 +127,5 @@ def compare_numbers(mcpu: str, numbers: list[dict[str, Any]], row: Machine) -> M
     return MachineReport(mcpu, row.family, not row.processors, compared)
 
 
-def _shown(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004 -- digits

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from autopipe.api.sizes import InputSizes, is_made_up
-from autopipe.config.dimension import Dimension, Sizes, terms
+from autopipe.config.dimension import Dimension, Sizes, parse_terms
 
 if TYPE_CHECKING:
     from autopipe.compiler.frontends.onnx.facts.hints import SizeHints
@@ -34,7 +34,7 @@ _SPATIAL: Final = 4
 """Dimensions from which the ones behind the second are those of an image."""
 
 
-def named(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:
+def name_open_sizes(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:
     """Return the inputs with a name for each size that nobody gave; that of a batch, too.
 
     A name of the model's own stays, as far as a pipeline file takes it, and so does a sum of such
@@ -49,10 +49,10 @@ def named(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:
             axis: " + ".join(
                 part
                 if _NUMBER.fullmatch(part)
-                else _name(
+                else _choose_name(
                     f"{name}_{axis}" if is_made_up(part) else part, part or f"{name} {axis}", names
                 )
-                for part in _parts(said, alone)
+                for part in _split_sum(said, alone)
             )
             for axis, said in sorted(left.items())
         }
@@ -83,7 +83,7 @@ class SizeProposal:
         return f"{{min: {one.min}, max: {one.max}{multiple}, likely: [{one.likely[0]}]}}{comment}"
 
 
-def proposed(
+def propose_dimensions(
     inputs: Mapping[str, InputSizes], before: Mapping[str, InputSizes], outline: "ModelOutline"
 ) -> dict[str, SizeProposal]:
     """Return a proposal for each dimension; `before` is what was known before there were names."""
@@ -100,15 +100,17 @@ def proposed(
                 last = _PICTURES if images else _BATCHES
                 found[called] = SizeProposal(Dimension(max=last, likely=(1,)))
             elif len(known.shape) in ranks and axis > 1:
-                found[called] = _side(hints.multiples[min(axis - 2, 1)])
+                found[called] = _propose_image_side(hints.multiples[min(axis - 2, 1)])
             else:
-                added = max((len(terms(s)) for s in sums if called in terms(s)), default=1)
+                added = max(
+                    (len(parse_terms(s)) for s in sums if called in parse_terms(s)), default=1
+                )
                 last = axis == len(known.shape) - 1
-                found[called] = _length(hints, added, of_samples=last)
+                found[called] = _propose_length(hints, added, of_samples=last)
     return found
 
 
-def fitted(
+def fit_proposals(
     found: Mapping[str, SizeProposal], fits: Callable[[Sizes], bool]
 ) -> dict[str, SizeProposal]:
     """Return proposals without sizes that the model does not take.
@@ -116,14 +118,17 @@ def fitted(
     A window of 400 samples has no place in 399, an odd number of frames makes no pairs, and a
     state of one row goes with a batch of 1. `fits` tells whether the model takes certain sizes.
     """
-    found = _likelier(found, fits)
-    likely = _likely(found, 0)
+    found = _fit_likely_sizes(found, fits)
+    likely = _list_likely_sizes(found, 0)
     if not fits(likely):
         return dict(found)
-    return {name: _bounded(one, partial(_fits, fits, likely, name)) for name, one in found.items()}
+    return {
+        name: _bound_proposal(one, partial(_can_take_size, fits, likely, name))
+        for name, one in found.items()
+    }
 
 
-def _likelier(
+def _fit_likely_sizes(
     found: Mapping[str, SizeProposal], fits: Callable[[Sizes], bool]
 ) -> Mapping[str, SizeProposal]:
     """Return proposals whose likely sizes the model takes, where those do not.
@@ -131,56 +136,56 @@ def _likelier(
     All sizes but those of a batch are halved until they fit, then each goes back as far as it can:
     of 640 x 640 a reader of lines that are 48 high leaves 48 x 640.
     """
-    times = next((n for n in range(_HALVED) if fits(_likely(found, n))), 0)
+    times = next((n for n in range(_HALVED) if fits(_list_likely_sizes(found, n))), 0)
     halved = dict.fromkeys(found, times)
     for name in found:
         tries = ({**halved, name: less} for less in range(times))
-        halved = next((one for one in tries if fits(_likely(found, one))), halved)
-    return {name: _halved(one, halved[name]) for name, one in found.items()}
+        halved = next((one for one in tries if fits(_list_likely_sizes(found, one))), halved)
+    return {name: _halve_likely_size(one, halved[name]) for name, one in found.items()}
 
 
-def _likely(found: Mapping[str, SizeProposal], halved: int | Mapping[str, int]) -> Sizes:
+def _list_likely_sizes(found: Mapping[str, SizeProposal], halved: int | Mapping[str, int]) -> Sizes:
     """Return the first likely size of each, halved so often."""
     times = halved if isinstance(halved, Mapping) else dict.fromkeys(found, halved)
-    return {n: _halved(one, times[n]).dimension.likely[0] for n, one in found.items()}
+    return {n: _halve_likely_size(one, times[n]).dimension.likely[0] for n, one in found.items()}
 
 
-def _halved(proposal: SizeProposal, times: int) -> SizeProposal:
+def _halve_likely_size(proposal: SizeProposal, times: int) -> SizeProposal:
     """Return a proposal whose likely size is halved so often, in whole multiples."""
     one = proposal.dimension
     likely = max(one.likely[0] // 2**times // one.multiple * one.multiple, one.first)
     return replace(proposal, dimension=one.model_copy(update={"likely": (likely,)}))
 
 
-def _fits(fits: Callable[[Sizes], bool], likely: Sizes, name: str, size: int) -> bool:
+def _can_take_size(fits: Callable[[Sizes], bool], likely: Sizes, name: str, size: int) -> bool:
     """Tell whether the model takes a size of one dimension, where the others are likely ones."""
     return fits({**likely, name: size})
 
 
-def _bounded(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
+def _bound_proposal(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
     """Return a proposal of sizes that fit, all of them, as far as it can be told by a few."""
-    return _largest(_stepped(_smallest(proposal, fits), fits), fits)
+    return _lower_max(_fit_multiple(_raise_min(proposal, fits), fits), fits)
 
 
-def _smallest(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
+def _raise_min(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
     """Return a proposal that begins with the smallest size that fits, if smaller ones do not."""
     one = proposal.dimension
     if fits(one.first):
         return proposal
-    first = _edge(one.likely[0], one.first, one.multiple, fits)
-    return _told(proposal, {"min": first}, "of fewer the model leaves nothing")
+    first = _bisect_fitting_size(one.likely[0], one.first, one.multiple, fits)
+    return _update_proposal(proposal, {"min": first}, "of fewer the model leaves nothing")
 
 
-def _largest(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
+def _lower_max(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
     """Return a proposal that ends with the largest size that fits, if larger ones do not."""
     one = proposal.dimension
     if fits(one.last):
         return proposal
-    last = _edge(one.likely[0], one.last, one.multiple, fits)
-    return _told(proposal, {"max": last}, "more the model does not take")
+    last = _bisect_fitting_size(one.likely[0], one.last, one.multiple, fits)
+    return _update_proposal(proposal, {"max": last}, "more the model does not take")
 
 
-def _edge(good: int, bad: int, step: int, fits: Callable[[int], bool]) -> int:
+def _bisect_fitting_size(good: int, bad: int, step: int, fits: Callable[[int], bool]) -> int:
     """Return the last size that fits on the way from one that does to one that does not."""
     good, bad = good // step, bad // step
     while abs(bad - good) > 1:
@@ -189,13 +194,13 @@ def _edge(good: int, bad: int, step: int, fits: Callable[[int], bool]) -> int:
     return good * step
 
 
-def _told(proposal: SizeProposal, changes: Mapping[str, int], why: str) -> SizeProposal:
+def _update_proposal(proposal: SizeProposal, changes: Mapping[str, int], why: str) -> SizeProposal:
     """Return a proposal with changes, and a reason more."""
     reasons = "; ".join(filter(None, [proposal.why, why]))
     return SizeProposal(proposal.dimension.model_copy(update=dict(changes)), reasons)
 
 
-def _stepped(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
+def _fit_multiple(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
     """Return a proposal of multiples where the model does not take the second size, but those."""
     one = proposal.dimension
     if one.first == one.last or fits(one.first + one.multiple):
@@ -211,7 +216,7 @@ def _stepped(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposa
     return proposal
 
 
-def _side(step: int) -> SizeProposal:
+def _propose_image_side(step: int) -> SizeProposal:
     """Return what is proposed of a side of an image, which gets so many times smaller."""
     likely = max(_IMAGE // step, 1) * step
     last = max(_IMAGES // step * step, likely)
@@ -219,7 +224,7 @@ def _side(step: int) -> SizeProposal:
     return SizeProposal(one, f"strides in the model: {step}" if step > 1 else "")
 
 
-def _length(hints: "SizeHints", added: int, *, of_samples: bool) -> SizeProposal:
+def _propose_length(hints: "SizeHints", added: int, *, of_samples: bool) -> SizeProposal:
     """Return what is proposed of a length, of which so many are added up somewhere.
 
     Only a last dimension may be one `of_samples`, along which windows run.
@@ -232,14 +237,14 @@ def _length(hints: "SizeHints", added: int, *, of_samples: bool) -> SizeProposal
     return SizeProposal(Dimension(max=last, likely=(min(_LENGTH, last),)), why)
 
 
-def _parts(said: str, alone: Collection[str]) -> list[str]:
+def _split_sum(said: str, alone: Collection[str]) -> list[str]:
     """Return the parts of a name that is a sum of sizes which other inputs tell, else the name."""
     first, *rest = parts = [part.strip() for part in said.split("+")]
     summed = first in alone and all(part in alone or _NUMBER.fullmatch(part) for part in rest)
     return parts if 0 < len(rest) <= _MOST_ADDED and summed else [said]
 
 
-def _name(text: str, key: str, names: dict[str, str]) -> str:
+def _choose_name(text: str, key: str, names: dict[str, str]) -> str:
     """Return the name of a dimension in the file; `key` is the same for the same dimension."""
     if key not in names:
         plain = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:_LONGEST] or "size"

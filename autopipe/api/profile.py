@@ -41,14 +41,14 @@ def find_target(
     Raises ConfigError for a pipeline file that was not built, PackageError.
     """
     if target.suffix in _PIPELINE:
-        return _last_build(target, store, overrides, build)
+        return _find_last_build(target, store, overrides, build)
     with opened(target) as contents:
-        prefix, _ = choose_build(contents.manifest.needs, cpu.available())
+        prefix, _ = choose_build(contents.manifest.needs, cpu.list_host_features())
         nodes = read_node_map(contents, prefix)
     return ProfileTarget(target.absolute(), nodes, None)
 
 
-def _last_build(
+def _find_last_build(
     file: Path, root: Path | None, overrides: Sequence[str], build: str | None
 ) -> ProfileTarget:
     folders = find_artifacts(load_last(file, overrides, build, root), file, root, build)
@@ -71,7 +71,7 @@ def profile_build(
         "threads": threads, "runs": runs, "bodies": sorted(bodies),
     }  # fmt: skip
     try:
-        answer = call.call("autopipe.profiling.watched_run", request)
+        answer = call.run_module("autopipe.profiling.watched_run", request)
     except StageError as error:
         raise PackageError(f"{target.path}: running it failed: {error}") from None
     peaks = Peaks(**measure_peaks(int(answer["threads"])))

@@ -7,16 +7,16 @@ from autopipe.host.copy_file import copy_content
 from autopipe.store import files
 
 
-def publish(artifact: Path, output: Path) -> Path:
+def publish_package(artifact: Path, output: Path) -> Path:
     """Copy the one file of a package artifact into the folder `output`, unless it is there.
 
     It appears whole or not at all. A copy with the same size and time is taken for the same.
     Raises StoreError.
     """
-    with files.guard(output):
+    with files.wrap_os_errors(output):
         (source,) = artifact.iterdir()
         target = output / source.name
-        if not (target.is_file() and _marks(target) == _marks(source)):
+        if not (target.is_file() and _read_file_marks(target) == _read_file_marks(source)):
             output.mkdir(parents=True, exist_ok=True)
             temporary = output / f".{source.name}.part"
             files.remove(temporary)  # what a killed run left may be read-only, or a link
@@ -25,14 +25,14 @@ def publish(artifact: Path, output: Path) -> Path:
                     copy_content(content, out)
                 shutil.copystat(source, temporary)
                 temporary.chmod(0o644)
-                files.sync(temporary)
+                files.sync_to_disk(temporary)
                 temporary.replace(target)
             finally:
                 temporary.unlink(missing_ok=True)
-            files.sync(output)
+            files.sync_to_disk(output)
     return target
 
 
-def _marks(path: Path) -> tuple[int, int]:
+def _read_file_marks(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns

@@ -19,7 +19,9 @@ def attach_profile(report: RunReport, profile: Profile) -> RunReport:
     for call in profile.calls:
         if call.kernel:
             groups[call.symbol].append(call)
-    kernels = (_kernel(name, calls, tasks, profile.peaks) for name, calls in groups.items())
+    kernels = (
+        _build_kernel_time(name, calls, tasks, profile.peaks) for name, calls in groups.items()
+    )
     summed = ProfileReport(
         library=profile.library, threads=profile.threads, runs=profile.runs, whole=profile.whole,
         sum=sum(call.seconds for call in profile.calls if call.kernel),
@@ -29,7 +31,7 @@ def attach_profile(report: RunReport, profile: Profile) -> RunReport:
     return report.model_copy(update={"profile": summed})
 
 
-def _kernel(
+def _build_kernel_time(
     name: str, calls: Sequence[ProfiledCall], tasks: Mapping[str, int | None], peaks: Peaks
 ) -> KernelTime:
     return KernelTime(

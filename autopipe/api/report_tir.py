@@ -9,7 +9,7 @@ from autopipe.pipeline.history import History
 from autopipe.processes import call
 from autopipe.report.document import RunReport
 from autopipe.store.locks import FOR_EVER
-from autopipe.store.store import default_root, open_store
+from autopipe.store.store import find_default_root, open_store
 
 _PROGRAM = "autopipe.stages.schedule_text"
 
@@ -22,11 +22,11 @@ def attach_tir(
     Raises ConfigError for a file that was not built, StageError, SetupError.
     """
     artifacts = find_artifacts(load_last(file, (), build, store), file, store, build)
-    with open_store(store or default_root(), FOR_EVER) as opened:
+    with open_store(store or find_default_root(), FOR_EVER) as opened:
         action = History.of(opened, file, "", build).last_action("build")
     if not action:
         raise ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
     folders = {stage: str(folder) for stage, folder in artifacts.items()}
-    texts = call.call(_PROGRAM, {"action": action, "artifacts": folders})["tir"]
+    texts = call.run_module(_PROGRAM, {"action": action, "artifacts": folders})["tir"]
     tasks = [task.model_copy(update={"tir": texts.get(task.workload)}) for task in report.tasks]
     return report.model_copy(update={"tasks": tuple(tasks)})

@@ -15,35 +15,35 @@ from autopipe.api.last_build import find_origin
 from autopipe.backends import BACKENDS
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
-from autopipe.environment.environment import device
+from autopipe.environment.environment import describe_device
 from autopipe.errors import AutopipeError, ConfigError, StoreError
 from autopipe.lock.outline import DECISIVE
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.plan import build_plan
-from autopipe.processes.interrupt import exit_code
+from autopipe.processes.interrupt import find_exit_code
 from autopipe.records.record import Record
 from autopipe.records.store import RecordStore
 from autopipe.report.document import RunReport, as_json
-from autopipe.report.html.page import html
-from autopipe.report.junit import junit
-from autopipe.report.markdown import markdown
+from autopipe.report.html.page import build_page
+from autopipe.report.junit import format_junit
+from autopipe.report.markdown import format_markdown
 from autopipe.report.recorder import Recorder, RunInfo, replace_places
 from autopipe.stages import stages_of
-from autopipe.store.store import default_root
+from autopipe.store.store import find_default_root
 
 Emit = Callable[[Event], None]
 
 FORMS: Final[Mapping[str, Callable[..., str]]] = {
     ".json": as_json,
-    ".xml": junit,
-    ".md": markdown,
-    ".html": html,
+    ".xml": format_junit,
+    ".md": format_markdown,
+    ".html": build_page,
 }
 """How the reports of all builds of a run are written, by the suffix of their file."""
 
 
 @contextmanager
-def saving(emit: Emit, paths: Sequence[Path]) -> Iterator[list[RunReport]]:
+def save_reports_at_end(emit: Emit, paths: Sequence[Path]) -> Iterator[list[RunReport]]:
     """Give the list for the report of each build; at the end, write them to each of `paths`.
 
     Raises ConfigError, before the run, for a path whose suffix says no form; StoreError for a
@@ -58,15 +58,15 @@ def saving(emit: Emit, paths: Sequence[Path]) -> Iterator[list[RunReport]]:
         yield reports
     except BaseException as error:
         try:
-            _save(reports or [_unstarted(error)], paths)
+            _write_reports(reports or [_report_unstarted_run(error)], paths)
         except StoreError as second:
             emit(Warn(stage="report", message=str(second)))
         raise
-    _save(reports, paths)
+    _write_reports(reports, paths)
 
 
 @contextmanager
-def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
+def record_run(  # noqa: PLR0913 -- what `flow.run` takes, too
     emit: Emit,
     reports: list[RunReport],
     file: Path,
@@ -77,7 +77,7 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
     until: str | None = None,
 ) -> Iterator[Emit]:
     """Give the reporter of a run of `file`; at its end, however it ends, add its report."""
-    root = store or default_root()
+    root = store or find_default_root()
     about = describe_run(file, overrides, until, root, build)
 
     def finish(code: int, error: BaseException | None) -> RunReport:
@@ -88,7 +88,7 @@ def recording(  # noqa: PLR0913 -- what `flow.run` takes, too
         yield recorder
     except BaseException as error:
         try:
-            reports.append(finish(exit_code(error), error))
+            reports.append(finish(find_exit_code(error), error))
         except StoreError as second:
             emit(Warn(stage="report", message=str(second)))
         raise
@@ -121,10 +121,10 @@ def find_trials(root: Path, session: str) -> list[Record]:
     return [details.believed for details in found]
 
 
-def _unstarted(error: BaseException) -> RunReport:
+def _report_unstarted_run(error: BaseException) -> RunReport:
     """Return the report of a run that ended before its first build."""
     recorder = Recorder(lambda _: None, Path)
-    return recorder.report(_describe_any_run(default_root()), exit_code(error), error)
+    return recorder.report(_describe_any_run(find_default_root()), find_exit_code(error), error)
 
 
 def write_whole_file(path: Path, text: str) -> None:
@@ -147,7 +147,7 @@ def write_whole_file(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _save(reports: Sequence[RunReport], paths: Sequence[Path]) -> None:
+def _write_reports(reports: Sequence[RunReport], paths: Sequence[Path]) -> None:
     failed = []
     for path in paths:
         try:
@@ -175,7 +175,7 @@ def describe_pipeline(pipeline: Pipeline, file: Path, until: str | None, root: P
         about = replace(about, pipeline=pipeline, configuration=configuration)
         steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until).steps
         about = replace(about, stages=[step.name for step in steps])
-        machine = {**device(), **BACKENDS[pipeline.target.kind].describe_device()}
+        machine = {**describe_device(), **BACKENDS[pipeline.target.kind].describe_device()}
         about = replace(about, machine=machine)
     return about
 

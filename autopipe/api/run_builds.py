@@ -13,7 +13,7 @@ from autopipe.pipeline.events import (
     Measured,
     RunFinished,
 )
-from autopipe.processes.interrupt import exit_code
+from autopipe.processes.interrupt import find_exit_code
 from autopipe.report.wording import describe_error
 
 Emit = Callable[[Event], None]
@@ -43,7 +43,7 @@ def run_builds(
                 watch.fail(error)
                 raise
     except BaseException as error:
-        code = exit_code(error)
+        code = find_exit_code(error)
         raise
     finally:
         results = tuple(watch.result for watch in watches)
@@ -71,30 +71,32 @@ class _Watch:
         """Take an event of the build."""
         match event:
             case Measured(document=document):
-                self._compare(BenchmarkReport.model_validate(document))
+                self._note_ratio(BenchmarkReport.model_validate(document))
             case RunFinished(exit_code=code):
                 same = {name: getattr(event, name) for name in ("seconds", "package", "lock")}
-                self._set(**same, error=event.error, exit_code=code, result=_outcome(code))
+                self._update_result(
+                    **same, error=event.error, exit_code=code, result=_describe_outcome(code)
+                )
             case _:
                 pass
         self._emit(event.model_copy(update={"build": self.build.label}))
 
     def fail(self, error: BaseException) -> None:
         """Take what the build raised."""
-        code = exit_code(error)
+        code = find_exit_code(error)
         text = describe_error(error)
-        self._set(exit_code=code, result=_outcome(code), error=text)
+        self._update_result(exit_code=code, result=_describe_outcome(code), error=text)
 
-    def _compare(self, benchmark: BenchmarkReport) -> None:
+    def _note_ratio(self, benchmark: BenchmarkReport) -> None:
         rival = benchmark.counted_rival
         if rival is not None:
-            self._set(rival=rival, ratio=benchmark.comparisons[rival].ratio)
+            self._update_result(rival=rival, ratio=benchmark.comparisons[rival].ratio)
 
-    def _set(self, **fields: object) -> None:
+    def _update_result(self, **fields: object) -> None:
         self.result = self.result.model_copy(update=fields)
 
 
-def _outcome(code: int) -> str:
+def _describe_outcome(code: int) -> str:
     if code == 0:
         return "done"
     return "interrupted" if code > 128 else "failed"  # noqa: PLR2004 -- 128 and the signal

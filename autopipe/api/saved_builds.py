@@ -20,7 +20,7 @@ from autopipe.errors import ConfigError, StoreError
 from autopipe.lock import file as lock_files
 from autopipe.lock import records as lock_records
 from autopipe.lock.document import Lock, LockedTask
-from autopipe.lock.paths import records_of
+from autopipe.lock.paths import find_records_path
 from autopipe.lock.recognize import FileKind, recognize_file
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import Needs
@@ -28,16 +28,16 @@ from autopipe.packaging.packaged_task import read_node_map, read_tasks
 from autopipe.packaging.variants import list_builds
 from autopipe.pipeline.events import StageCached
 from autopipe.pipeline.history import History
-from autopipe.pipeline.plan import require
+from autopipe.pipeline.plan import require_stages
 from autopipe.report import document
 from autopipe.report.document import KernelGraph, PackageReport, RunReport, TaskReport
 from autopipe.report.recorder import Recorder
-from autopipe.report.records import schedule
+from autopipe.report.records import list_schedule_lines
 from autopipe.report.task_reports import draw_graphs, find_nodes, label_libraries
 from autopipe.store.canonical import Document
 from autopipe.store.files import sha256
 from autopipe.store.locks import FOR_EVER
-from autopipe.store.store import Store, default_root, open_store
+from autopipe.store.store import Store, find_default_root, open_store
 
 _FINISHED: Final[Mapping[str, Any]] = {
     "configuration": None, "exit_code": 0, "outcome": "finished", "error": None, "seconds": 0.0,
@@ -67,9 +67,9 @@ def read_last_builds(
 
     Times of a benchmark are never taken from the store. Raises ConfigError where nothing was built.
     """
-    root = store or default_root()
+    root = store or find_default_root()
     pipelines = load_builds(file, overrides)
-    require([] if build is None else [build], [name or "" for name in pipelines], "--build")
+    require_stages([] if build is None else [build], [name or "" for name in pipelines], "--build")
     names = pipelines if build is None else [build]
     with open_store(root, FOR_EVER) as opened_store:
         found = [
@@ -117,7 +117,7 @@ def _is_of(verified: Document, build: str, pipeline: Pipeline) -> bool:
 
 def _report_lock(path: Path) -> RunReport:
     """Return what a lock says, with its records where they are those that it names."""
-    lock = lock_files.read(path)
+    lock = lock_files.read_lock(path)
     tuned = _read_records(lock, path)
     versions = {
         name: version for facet in lock.versions.values() for name, version in facet.items()
@@ -125,17 +125,21 @@ def _report_lock(path: Path) -> RunReport:
     return RunReport(**{
         **_FINISHED, "origin": "lock", "pipeline": lock.pipeline, "versions": versions,
         "configuration": lock.configuration, "target": lock.target, "sources": lock.sources,
-        "tasks": tuple(_locked_task(task, tuned) for task in lock.tasks),
+        "tasks": tuple(_describe_locked_task(task, tuned) for task in lock.tasks),
     })  # fmt: skip
 
 
 def _read_records(lock: Lock, path: Path) -> TuningResult:
-    records = records_of(path)
+    records = find_records_path(path)
     data = lock_files.read_records(path, lock) if records.is_file() else None
-    return TuningResult.untuned() if data is None else lock_records.read(data.decode(), records)
+    return (
+        TuningResult.untuned()
+        if data is None
+        else lock_records.read_records(data.decode(), records)
+    )
 
 
-def _locked_task(task: LockedTask, tuned: TuningResult) -> TaskReport:
+def _describe_locked_task(task: LockedTask, tuned: TuningResult) -> TaskReport:
     report, record = tuned.tasks.get(task.workload), tuned.records.get(task.workload)
     template = json.dumps(task.schedule) if isinstance(task.schedule, dict) else None
     own = record.schedule if record is not None and task.schedule is not None else template
@@ -145,7 +149,7 @@ def _locked_task(task: LockedTask, tuned: TuningResult) -> TaskReport:
         seconds=None if task.microseconds is None else task.microseconds[1] / 1e6,
         share=report.share if report else None, trials=task.trials,
         failed=report.failed if report else 0, ops=task.ops, computes=task.ops,
-        schedule=tuple(schedule(own)) if own is not None else (),
+        schedule=tuple(list_schedule_lines(own)) if own is not None else (),
     )  # fmt: skip
 
 
@@ -173,25 +177,26 @@ def _report_build(
     graphs = draw_graphs(listed, places, label_libraries(signature.entries))
     return RunReport(**{
         **_FINISHED, "origin": "package", "pipeline": name, "target": target,
-        "configuration": _configuration(contents), "versions": dict(_versions(contents, needs)),
-        "tasks": tuple(_packaged_tasks(needs, graphs, order)), "graphs": graphs,
+        "configuration": _read_configuration(contents),
+        "versions": dict(_list_versions(contents, needs)),
+        "tasks": tuple(_list_packaged_tasks(needs, graphs, order)), "graphs": graphs,
         "verified": needs.verification, "package": package,
         "inputs": signature.inputs, "outputs": signature.outputs,
     })  # fmt: skip
 
 
-def _configuration(contents: PackageContents) -> dict[str, Any] | None:
+def _read_configuration(contents: PackageContents) -> dict[str, Any] | None:
     manifest = contents.manifest
     return manifest.predicate.build_definition.external_parameters.configuration
 
 
-def _versions(contents: PackageContents, needs: Needs) -> Iterator[tuple[str, str]]:
+def _list_versions(contents: PackageContents, needs: Needs) -> Iterator[tuple[str, str]]:
     yield from needs.runtime.items()
     yield from needs.libraries.items()
     yield from contents.manifest.predicate.run_details.builder.version.items()
 
 
-def _packaged_tasks(
+def _list_packaged_tasks(
     needs: Needs, graphs: Sequence[KernelGraph], order: Sequence[str]
 ) -> Iterator[TaskReport]:
     """Yield the tasks; with nodes where all calls of a task are of the function that it names.

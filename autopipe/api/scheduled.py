@@ -13,21 +13,21 @@ import tvm_ffi
 from pydantic import Field, ValidationError
 
 from autopipe import foreign
-from autopipe.api.compute import Compute, declared
-from autopipe.api.hardware import conditions
+from autopipe.api.compute import Compute, to_declared_module
+from autopipe.api.hardware import build_conditions
 from autopipe.backends import BACKENDS
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.labels.op_info import carried
+from autopipe.compiler.labels.op_info import read_op_info
 from autopipe.compiler.loops.exact_divisions import protect_module_divisions
-from autopipe.compiler.tasks import task_of, workload
+from autopipe.compiler.tasks import make_task, make_workload
 from autopipe.config.frozen import Frozen
 from autopipe.config.target import Target
 from autopipe.errors import ModelError
 from autopipe.measure.timing import use_threads
-from autopipe.schedules.analysis.classes import ClassifiedBlock, classify
+from autopipe.schedules.analysis.classes import ClassifiedBlock, classify_blocks
 from autopipe.schedules.engines.fallback import UNSCHEDULED
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.tasks.task import Task
 
 _MICROSECOND: Final = 1e-6
@@ -82,12 +82,12 @@ class Scheduled:
     @cached_property
     def blocks(self) -> tuple[ClassifiedBlock, ...]:
         """The blocks of the function as it was declared, each with its class."""
-        return classify(self.workload)
+        return classify_blocks(self.workload)
 
     @cached_property
     def _main(self) -> Callable[..., Any]:
         use_threads(self.target.num_cores or 1)
-        where = conditions(self.target, fast_algorithms=self.fast_algorithms).target
+        where = build_conditions(self.target, fast_algorithms=self.fast_algorithms).target
         return compile_kernel(self.module, where)["main"]
 
     def __call__(self, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -98,7 +98,7 @@ class Scheduled:
         """
         if not BACKENDS[self.target.kind].runs_on_host:
             raise ModelError(f"a function for {self.target.kind} is not called here: compile it")
-        tensors = [*self._inputs(inputs), *(np.zeros(*like) for like in self._outputs)]
+        tensors = [*self._check_inputs(inputs), *(np.zeros(*like) for like in self._outputs)]
         passed = [tvm.runtime.tensor(tensor) for tensor in tensors]
         self._main(*passed)
         return tuple(tensor.numpy() for tensor in passed[len(inputs) :])
@@ -110,17 +110,19 @@ class Scheduled:
 
     @cached_property
     def _task(self) -> Task:
-        return task_alone(self.workload)
+        return build_single_task(self.workload)
 
     @property
     def _outputs(self) -> list[tuple[tuple[int, ...], str]]:
         return [(tensor.shape, tensor.dtype) for tensor in self._task.outputs]
 
-    def _inputs(self, given: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    def _check_inputs(self, given: tuple[np.ndarray, ...]) -> list[np.ndarray]:
         wanted = [(tensor.shape, tensor.dtype) for tensor in self._task.inputs]
         found = [(array.shape, str(array.dtype)) for array in map(np.asarray, given)]
         if found != wanted:
-            raise ModelError(f"the function takes {_tensors(wanted)}; these are {_tensors(found)}")
+            raise ModelError(
+                f"the function takes {_format_tensors(wanted)}; these are {_format_tensors(found)}"
+            )
         return [np.asarray(array, order="C") for array in given]  # of no axes, too
 
     def save(self, file: Path | str) -> None:
@@ -134,7 +136,11 @@ class Scheduled:
         """Return a table of the contenders, and who won; or the classes of the blocks."""
         won = f"{self.engine} on {self.implementation}"
         if self.seconds is None:
-            template = f"template {name}" if (name := _template(self.schedule)) else "TVM's trace"
+            template = (
+                f"template {name}"
+                if (name := _read_template_name(self.schedule))
+                else "TVM's trace"
+            )
             if self.engine == UNSCHEDULED:
                 won, template = "as it is", "no engine changes it"
             return "\n".join([*map(str, self.blocks), "", f"{won}: {template}, not measured"])
@@ -143,7 +149,11 @@ class Scheduled:
         if self.unchecked is not None:
             sound = f"not checked: {self.unchecked}"
         return "\n".join(
-            [*_rows(self.contenders), "", f"{won}: {_time(self.seconds)}{rate}; {sound}"]
+            [
+                *_format_contenders(self.contenders),
+                "",
+                f"{won}: {_format_time(self.seconds)}{rate}; {sound}",
+            ]
         )
 
 
@@ -185,52 +195,54 @@ def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
     except (ValueError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ModelError(f"{file}: no schedule that autopipe saved: {reason}") from None
-    function = prepared(compute, document.target, fast_algorithms=document.fast_algorithms)
-    if task_alone(function).workload != document.workload:
+    function = prepare_function(compute, document.target, fast_algorithms=document.fast_algorithms)
+    if build_single_task(function).workload != document.workload:
         raise ModelError(f"{file}: the schedule of another function")
     fields = {name: getattr(document, name) for name in SavedSchedule.model_fields}
     del fields["format"], fields["workload"]
-    return scheduled(function, **fields)
+    return apply_saved_schedule(function, **fields)
 
 
-def task_alone(function: tvm.IRModule) -> Task:
+def build_single_task(function: tvm.IRModule) -> Task:
     """Return the task of a function that stands in no model."""
     main = function["main"]
-    return task_of(0, workload(main), ["main"], carried(main))
+    return make_task(0, make_workload(main), ["main"], read_op_info(main))
 
 
-def prepared(compute: Compute, target: Target, *, fast_algorithms: bool) -> tvm.IRModule:
+def prepare_function(compute: Compute, target: Target, *, fast_algorithms: bool) -> tvm.IRModule:
     """Return the function as it is scheduled for a target. Raises ModelError."""
-    module = declared(compute)
+    module = to_declared_module(compute)
     arithmetic = fast_algorithms and BACKENDS[target.kind].expands_elementary_functions
-    return elementary.mark(module) if arithmetic else module
+    return elementary.mark_inexact(module) if arithmetic else module
 
 
-def scheduled(function: tvm.IRModule, **fields: Any) -> Scheduled:  # noqa: ANN401 - as `Scheduled`
+def apply_saved_schedule(function: tvm.IRModule, **fields: Any) -> Scheduled:  # noqa: ANN401 - as `Scheduled`
     """Return a function with a recorded schedule. Raises StageError if that does not fit."""
-    for_what = conditions(fields["target"], fast_algorithms=fields["fast_algorithms"])
-    made = replay(function, fields["implementation"], fields["schedule"], for_what)
-    fields["engine"] = maker(fields["engine"], function, made)
+    for_what = build_conditions(fields["target"], fast_algorithms=fields["fast_algorithms"])
+    made = replay_schedule(function, fields["implementation"], fields["schedule"], for_what)
+    fields["engine"] = name_engine(fields["engine"], function, made)
     return Scheduled(
-        workload=function, module=protect_module_divisions(elementary.expand(made)), **fields
+        workload=function,
+        module=protect_module_divisions(elementary.expand_functions(made)),
+        **fields,
     )
 
 
-def maker(engine: str, function: tvm.IRModule, made: tvm.IRModule) -> str:
+def name_engine(engine: str, function: tvm.IRModule, made: tvm.IRModule) -> str:
     """Return who made a schedule: nobody, where it leaves the function as it was declared."""
     return UNSCHEDULED if tvm_ffi.structural_equal(made, function) else engine
 
 
-def _template(schedule: str) -> str:
+def _read_template_name(schedule: str) -> str:
     """Return the name of the template in a record, or "" for a trace."""
     document = json.loads(schedule) if schedule else None
     return str(document["template"]) if isinstance(document, dict) else ""
 
 
-def _rows(contenders: Sequence[ContenderSummary]) -> list[str]:
+def _format_contenders(contenders: Sequence[ContenderSummary]) -> list[str]:
     rows = [("engine", "implementation", "trials", "failed", "best")]
     rows += [
-        (c.engine, c.implementation, str(c.trials), str(c.failed), _time(c.seconds))
+        (c.engine, c.implementation, str(c.trials), str(c.failed), _format_time(c.seconds))
         for c in contenders
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -240,11 +252,11 @@ def _rows(contenders: Sequence[ContenderSummary]) -> list[str]:
     ]
 
 
-def _tensors(found: Sequence[tuple[tuple[int, ...], str]]) -> str:
+def _format_tensors(found: Sequence[tuple[tuple[int, ...], str]]) -> str:
     return ", ".join(f"{dtype}[{'x'.join(map(str, shape))}]" for shape, dtype in found) or "none"
 
 
-def _time(seconds: float | None) -> str:
+def _format_time(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds * 1e6:.1f} us" if seconds >= _MICROSECOND else f"{seconds * 1e9:.1f} ns"

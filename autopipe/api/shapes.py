@@ -24,47 +24,47 @@ from autopipe.packaging.contents import opened
 from autopipe.tasks.task import Task
 
 
-def _model(folder: Path) -> None:
-    _has(folder, "weights.safetensors")
-    _module(folder / "module.json")
+def _check_model(folder: Path) -> None:
+    _require_files(folder, "weights.safetensors")
+    _check_module(folder / "module.json")
     ImportedModel.read(folder)
     ModelNodes.read(folder)
 
 
-def _optimized(folder: Path) -> None:
-    _module(folder / "module.json")
-    _module(folder / "transform.json")
+def _check_optimized(folder: Path) -> None:
+    _check_module(folder / "module.json")
+    _check_module(folder / "transform.json")
 
 
-def _lowered(folder: Path) -> None:
-    _module(folder / WHOLE)
+def _check_lowered(folder: Path) -> None:
+    _check_module(folder / WHOLE)
     for one in SizedModules.within(folder).modules:
-        _module(folder / one.file)
+        _check_module(folder / one.file)
 
 
-def _tasks(folder: Path) -> None:
+def _check_tasks(folder: Path) -> None:
     listed = foreign.parse((folder / "tasks.json").read_bytes())
     for task in TypeAdapter(tuple[Task, ...]).validate_python(listed):
         if not task.workload.isalnum():
             raise ValueError("a workload is no hash")
-        _module(folder / "workloads" / f"{task.workload}.json")
+        _check_module(folder / "workloads" / f"{task.workload}.json")
 
 
-def _records(folder: Path) -> None:
+def _check_records(folder: Path) -> None:
     TuningResult.read(folder)
 
 
-def _library(folder: Path) -> None:
+def _check_library(folder: Path) -> None:
     built = BuiltLibrary.read(folder)
     NodeMap.read(folder)
-    _has(folder, LIBRARY, "weights.safetensors", *(one.library for one in built.entries))
+    _require_files(folder, LIBRARY, "weights.safetensors", *(one.library for one in built.entries))
 
 
-def _report(folder: Path) -> None:
+def _check_report(folder: Path) -> None:
     Verification.read(folder)
 
 
-def _package(folder: Path) -> None:
+def _check_package(folder: Path) -> None:
     names = [path.name for path in folder.iterdir()]
     if len(names) != 1 or not names[0].endswith(".tar"):
         raise ValueError("it is no package alone")
@@ -73,18 +73,19 @@ def _package(folder: Path) -> None:
 
 
 SHAPES: Final[Mapping[str, Callable[[Path], None]]] = {
-    "import": _model, "optimize": _optimized, "lower": _lowered, "tasks": _tasks,
-    "tune": _records, "build": _library, "verify": _report, "package": _package,
+    "import": _check_model, "optimize": _check_optimized, "lower": _check_lowered,
+    "tasks": _check_tasks, "tune": _check_records, "build": _check_library, "verify": _check_report,
+    "package": _check_package,
 }  # fmt: skip
 """By the name of the stage. Each raises ValueError or OSError for what its stage does not leave."""
 
 
-def _has(folder: Path, *names: str) -> None:
+def _require_files(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).stat()
 
 
-def _module(path: Path) -> None:
+def _check_module(path: Path) -> None:
     """See that it may be what TVM writes of a module; it can be larger than other documents."""
     try:
         found = json.loads(path.read_bytes())

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from autopipe.config.dimension import NAME, Sizes, terms
+from autopipe.config.dimension import NAME, Sizes, parse_terms
 from autopipe.config.model import OPEN
-from autopipe.config.problem import shown
-from autopipe.config.suggestion import closest
+from autopipe.config.problem import format_value
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 Declared = tuple[int | str | None, ...]
@@ -38,7 +38,7 @@ class InputSizes:
 
     def at(self, sizes: Sizes) -> "InputSizes":
         """Return it with numbers for some names: `past + new` with one new is `past + 1`."""
-        left = {axis: _without(name, sizes) for axis, name in self.names.items()}
+        left = {axis: _substitute_sizes(name, sizes) for axis, name in self.names.items()}
         names = {axis: name for axis, name in left.items() if isinstance(name, str)}
         shape = tuple(left.get(axis, size) for axis, size in enumerate(self.shape))
         return replace(
@@ -48,7 +48,7 @@ class InputSizes:
         )
 
 
-def given(texts: Sequence[str], names: Sequence[str]) -> dict[str, Declared]:
+def parse_shapes(texts: Sequence[str], names: Sequence[str]) -> dict[str, Declared]:
     """Return the shapes that `NAME=1,3,640,640` give; the only input of a model needs no name.
 
     `x=1,3,48,?` leaves the last size as the model has it, and `x=1,3,48,width` calls it so. Raises
@@ -56,18 +56,26 @@ def given(texts: Sequence[str], names: Sequence[str]) -> dict[str, Declared]:
     """
     found: dict[str, Declared] = {}
     for text in texts:
-        name, sizes = _parted(text, names)
+        name, sizes = _split_shape_option(text, names)
         if name not in names:
-            meant = closest(name, names)
-            hint = f"; did you mean `{shown(meant)}`?" if meant else f"; it has {_listed(names)}"
-            raise ConfigError(f"--shape {shown(text)}: the model has no input of this name{hint}")
+            meant = find_closest(name, names)
+            hint = (
+                f"; did you mean `{format_value(meant)}`?"
+                if meant
+                else f"; it has {_format_names(names)}"
+            )
+            raise ConfigError(
+                f"--shape {format_value(text)}: the model has no input of this name{hint}"
+            )
         if name in found:
-            raise ConfigError(f"--shape {shown(text)}: the shape of this input is given twice")
-        found[name] = _sizes(text, sizes)
+            raise ConfigError(
+                f"--shape {format_value(text)}: the shape of this input is given twice"
+            )
+        found[name] = _parse_sizes(text, sizes)
     return found
 
 
-def settled(
+def resolve_sizes(
     declared: Mapping[str, Declared | None], shapes: Mapping[str, Declared]
 ) -> dict[str, InputSizes]:
     """Return what is known of each input: what is given for a name holds wherever it stands.
@@ -77,32 +85,36 @@ def settled(
     """
     named: dict[str, int] = {}
     for name, shape in shapes.items():
-        for axis, (said, size) in enumerate(_paired(name, declared[name], shape)):
+        for axis, (said, size) in enumerate(_pair_sizes(name, declared[name], shape)):
             if not isinstance(size, int):
                 _refuse_name(name, axis, said, size)
                 continue
             known = named.setdefault(said, size) if isinstance(said, str) else said
             if known not in {None, size}:
-                called = f" ({shown(said)})" if isinstance(said, str) else ""
+                called = f" ({format_value(said)})" if isinstance(said, str) else ""
                 raise ConfigError(
-                    f"--shape {shown(name)}: dimension {axis}{called} is {size}, "
+                    f"--shape {format_value(name)}: dimension {axis}{called} is {size}, "
                     f"and {known} in the model or in another --shape"
                 )
     return {
-        name: _known(name, _merged(shape, shapes[name]) if name in shapes else shape, named)
+        name: _build_input_sizes(
+            name, _merge_shapes(shape, shapes[name]) if name in shapes else shape, named
+        )
         for name, shape in declared.items()
     }
 
 
-def _without(extent: str, sizes: Sizes) -> str | int:
+def _substitute_sizes(extent: str, sizes: Sizes) -> str | int:
     """Return an open size with numbers for some names; a number where none is left."""
-    parts = [sizes.get(part, part) if isinstance(part, str) else part for part in terms(extent)]
+    parts = [
+        sizes.get(part, part) if isinstance(part, str) else part for part in parse_terms(extent)
+    ]
     added = sum(part for part in parts if isinstance(part, int))
     names = [part for part in parts if isinstance(part, str)]
     return " + ".join([*names, str(added)] if added else names) if names else added
 
 
-def _merged(declared: Declared | None, shape: Declared) -> Declared:
+def _merge_shapes(declared: Declared | None, shape: Declared) -> Declared:
     """Return a shape as it is given, and as the model has it where nothing is."""
     pairs = zip(declared or (None,) * len(shape), shape, strict=True)
     return tuple(said if size is None else size for said, size in pairs)
@@ -112,15 +124,19 @@ def _refuse_name(name: str, axis: int, said: int | str | None, size: str | None)
     """Raise ConfigError for a name where the model has a number."""
     if isinstance(said, int) and size is not None:
         raise ConfigError(
-            f"--shape {shown(name)}: dimension {axis} is {said} in the model, and not `{size}`"
+            f"--shape {format_value(name)}: dimension {axis} is {said} in the model, and not "
+            f"`{size}`"
         )
 
 
-def _known(name: str, declared: Declared | None, named: Mapping[str, int]) -> InputSizes:
+def _build_input_sizes(
+    name: str, declared: Declared | None, named: Mapping[str, int]
+) -> InputSizes:
     if declared is None:
         raise ConfigError(
-            f"input '{shown(name)}' has no shape in the model, not even a number of dimensions; "
-            f"give it: --shape {shown(name)}=1,3,640,640"
+            f"input '{format_value(name)}' has no shape in the model, not even a number of "
+            "dimensions; "
+            f"give it: --shape {format_value(name)}=1,3,640,640"
         )
     shape: list[int | None] = []
     left, assumed = {}, {}
@@ -147,17 +163,18 @@ def _is_batch(said: int | str | None, axis: int, rank: int) -> bool:
     return axis == 0 and rank > 1 and is_made_up(name)
 
 
-def _paired(
+def _pair_sizes(
     name: str, declared: Declared | None, shape: Declared
 ) -> Iterator[tuple[int | str | None, int | str | None]]:
     if declared is not None and len(declared) != len(shape):
         raise ConfigError(
-            f"--shape {shown(name)}: {len(shape)} sizes are given, the model has {len(declared)}"
+            f"--shape {format_value(name)}: {len(shape)} sizes are given, the model has "
+            f"{len(declared)}"
         )
     yield from zip(declared or (None,) * len(shape), shape, strict=True)
 
 
-def _parted(text: str, names: Sequence[str]) -> tuple[str, str]:
+def _split_shape_option(text: str, names: Sequence[str]) -> tuple[str, str]:
     known = next((name for name in names if text.startswith(f"{name}=")), None)
     if known is not None:
         return known, text.removeprefix(f"{known}=")
@@ -167,21 +184,22 @@ def _parted(text: str, names: Sequence[str]) -> tuple[str, str]:
     if len(names) == 1:
         return names[0], text
     raise ConfigError(
-        f"--shape {shown(text)}: write NAME={shown(text)}; the inputs are {_listed(names)}"
+        f"--shape {format_value(text)}: write NAME={format_value(text)}; the inputs are "
+        f"{_format_names(names)}"
     )
 
 
-def _sizes(text: str, sizes: str) -> Declared:
+def _parse_sizes(text: str, sizes: str) -> Declared:
     words = [word.strip() for word in sizes.strip().removeprefix("[").removesuffix("]").split(",")]
     if all(re.fullmatch(rf"{_SIZE}|\{OPEN}|{NAME[1:-1]}", word, re.ASCII) for word in words):
         return tuple(
             None if word == OPEN else int(word) if word[0].isdigit() else word for word in words
         )
     raise ConfigError(
-        f"--shape {shown(text)}: write the sizes as whole numbers: NAME=1,3,640,640; "
+        f"--shape {format_value(text)}: write the sizes as whole numbers: NAME=1,3,640,640; "
         f"{OPEN} or a name leaves one open"
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{shown(name)}`" for name in names)
+def _format_names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{format_value(name)}`" for name in names)

@@ -9,10 +9,10 @@ from pprint import pformat
 from autopipe.backends import BACKENDS
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.schedules import Rule
-from autopipe.report.escape import escape
-from autopipe.report.op_info import listing
-from autopipe.report.units import count
-from autopipe.tasks.matching import matches
+from autopipe.report.escape import escape_text
+from autopipe.report.op_info import list_op_lines
+from autopipe.report.units import format_count
+from autopipe.tasks.matching import is_match
 from autopipe.tasks.task import Task
 
 _WIDTH = 96
@@ -28,7 +28,7 @@ _IMPORTS = """\
 import autopipe
 from autopipe.errors import AutopipeError
 from autopipe.pipeline.events import Event, Warn
-from autopipe.report.wording import wording
+from autopipe.report.wording import describe_event
 """
 
 _MAIN = '''\
@@ -37,9 +37,9 @@ _MAIN = '''\
 def told(event: Event) -> None:
     """Show warnings, and in a terminal how far tuning is."""
     if isinstance(event, Warn):
-        print(wording(event), file=sys.stderr)
+        print(describe_event(event), file=sys.stderr)
     elif sys.stderr.isatty():
-        print(wording(event).ljust(79), end="\\r", file=sys.stderr, flush=True)
+        print(describe_event(event).ljust(79), end="\\r", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -89,40 +89,46 @@ class Loops:
     """As TVM's JSON, which always is."""
 
 
-def file_name(task: Task) -> str:
+def format_file_name(task: Task) -> str:
     """Return the name of a task's script, harmless in every file system."""
     return f"{task.index:03}-{re.sub(r'[^A-Za-z0-9_]+', '_', task.name)[:80]}.py"
 
 
-def reproducer(task: Task, loops: Loops, pipeline: Pipeline, target: Mapping[str, object]) -> str:
+def write_task_script(
+    task: Task, loops: Loops, pipeline: Pipeline, target: Mapping[str, object]
+) -> str:
     """Return the text of the script; `target` is the resolved facts of `Facet.TARGET`."""
-    head = "\n".join(f"# {line}".rstrip() for line in _header(task, pipeline, target))
-    imports, module = _exact(loops.tir) if loops.exact else _from_json(loops.json)
+    head = "\n".join(f"# {line}".rstrip() for line in _list_header_lines(task, pipeline, target))
+    imports, module = _split_script(loops.tir) if loops.exact else _embed_json(loops.json)
     return (
         f"{head}\n\n{_FIRST}\n{imports}\n\n{_IMPORTS}\n"
-        f"{''.join(_constants(task, pipeline, target))}\n\n{module}\n{_MAIN}"
+        f"{''.join(_list_constants(task, pipeline, target))}\n\n{module}\n{_MAIN}"
     )
 
 
-def _header(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> Iterator[str]:
-    yield escape(f"Task {task.index} of {pipeline.name}: {task.name}, {task.info.kind}", _WIDTH)
+def _list_header_lines(
+    task: Task, pipeline: Pipeline, target: Mapping[str, object]
+) -> Iterator[str]:
+    yield escape_text(
+        f"Task {task.index} of {pipeline.name}: {task.name}, {task.info.kind}", _WIDTH
+    )
     yield ""
-    yield from (f"  {line}" for line in listing(task, _WIDTH - 2))
+    yield from (f"  {line}" for line in list_op_lines(task, _WIDTH - 2))
     yield ""
-    work = f"{count(task.flops)} FLOPs and {count(task.bytes)} bytes a call"
+    work = f"{format_count(task.flops)} FLOPs and {format_count(task.bytes)} bytes a call"
     yield f"Called {task.calls} times an inference; {work}; {task.share:.1%} of the estimated time"
     yield f"Workload {task.workload}"
     if task.dropped is not None:
-        yield escape(f"A run does not tune it: {task.dropped}", _WIDTH)
+        yield escape_text(f"A run does not tune it: {task.dropped}", _WIDTH)
     machine = {k: v for k, v in target.items() if k in {"arch", "mcpu", "mtriple", "num_cores"}}
     on = ", ".join(f"{name} {value}" for name, value in machine.items())
-    yield escape(f"Exported for {on}", _WIDTH)
+    yield escape_text(f"Exported for {on}", _WIDTH)
     names = ("autopipe", "apache-tvm", "apache-tvm-ffi")
     yield f"with {', '.join(f'{name} {version(name)}' for name in names)}."
-    yield f"Run it with: python {file_name(task)} --trials 64"
+    yield f"Run it with: python {format_file_name(task)} --trials 64"
 
 
-def _constants(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> Iterator[str]:
+def _list_constants(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> Iterator[str]:
     """Yield the options that the pipeline gives the task, as assignments.
 
     What the pipeline leaves to the machine is as resolved, so that another machine is told apart.
@@ -132,7 +138,7 @@ def _constants(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> 
     names = [name for name in type(pipeline.target).model_fields if name not in others]
     resolved = {name: target[name] for name in names if name in target}
     rules = pipeline.schedules.rules
-    chains = (rule.engines for rule in rules if matches(rule.match, task, task.share))
+    chains = (rule.engines for rule in rules if is_match(rule.match, task, task.share))
     info = task.info.model_dump(mode="json", exclude_defaults=True) if task.info.ops else None
     options = {
         "TARGET": {**stated, **resolved},
@@ -145,7 +151,7 @@ def _constants(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> 
         yield f"{name} = {shown}\n".replace("\n ", "\n" + " " * len(f"{name} =  "))
 
 
-def _exact(tir: str) -> tuple[str, str]:
+def _split_script(tir: str) -> tuple[str, str]:
     """Return the imports that TVMScript names in comments before the module, and the module."""
     head, _, module = tir.partition("\n\n")
     imports = [line.removeprefix("# ") for line in head.splitlines()]
@@ -153,6 +159,6 @@ def _exact(tir: str) -> tuple[str, str]:
     return "\n".join(used), module.rstrip()
 
 
-def _from_json(text: str) -> tuple[str, str]:
+def _embed_json(text: str) -> tuple[str, str]:
     why = "# TVM's JSON: written as TVMScript, this module would not be read back as the same."
     return "import tvm", f"{why}\nModule = tvm.ir.load_json(\n    {text!r}\n)"

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from autopipe.api.child_entries import list_offers, write_scripts
-from autopipe.api.flow import Flow, extract, opened, waiting
-from autopipe.api.task_script import Loops, file_name, reproducer
+from autopipe.api.flow import Flow, extract_tasks, open_flow, warn_waiting
+from autopipe.api.task_script import Loops, format_file_name, write_task_script
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, StageError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.isolate import Bug, Entry
 from autopipe.report.tasks import Prospects
-from autopipe.store.files import guard
+from autopipe.store.files import wrap_os_errors
 from autopipe.store.locks import Patience
-from autopipe.tasks.matching import matches
+from autopipe.tasks.matching import is_match
 from autopipe.tasks.task import Task
 
 _Answer = TypeVar("_Answer")
@@ -43,14 +43,14 @@ def show_task(  # noqa: PLR0913 -- one for each option of the command
     emit: Callable[[Event], None] = lambda _: None,
 ) -> Shown:
     """Return a task in full. Raises ConfigError if there is no such task."""
-    patience = Patience(waiting(emit))
-    with opened(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
-        tasks, folder = extract(flow, emit)
-        task = _numbered(tasks, index)
-        loops = _loops(flow, folder, [task])[task.workload]
-        position, rule = _rule(flow.pipeline.schedules.rules, task)
+    patience = Patience(warn_waiting(emit))
+    with open_flow(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
+        tasks, folder = extract_tasks(flow, emit)
+        task = _find_task(tasks, index)
+        loops = _read_loops(flow, folder, [task])[task.workload]
+        position, rule = _find_rule(flow.pipeline.schedules.rules, task)
         fallback = rule.fallback or flow.pipeline.schedules.fallback
-        templates = _offers(flow, folder, task, emit)
+        templates = _list_templates(flow, folder, task, emit)
         engines = rule.engines if task.dropped is None else ()
         return Shown(task, Prospects(position, engines, fallback, templates), loops.tir)
 
@@ -70,28 +70,28 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
     Raises ConfigError if there is no such task, or `output` is there and not an empty folder, and
     StoreError if it can not be written.
     """
-    with guard(output):
+    with wrap_os_errors(output):
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise ConfigError(f"{output}: is there already; name a new or an empty folder")
-    patience = Patience(waiting(emit))
-    with opened(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
-        tasks, folder = extract(flow, emit)
-        chosen = tasks if index is None else [_numbered(tasks, index)]
-        loops = _loops(flow, folder, chosen)
+    patience = Patience(warn_waiting(emit))
+    with open_flow(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
+        tasks, folder = extract_tasks(flow, emit)
+        chosen = tasks if index is None else [_find_task(tasks, index)]
+        loops = _read_loops(flow, folder, chosen)
         texts = {
-            output / file_name(task): reproducer(
-                task, loops[task.workload], flow.pipeline, _target(flow)
+            output / format_file_name(task): write_task_script(
+                task, loops[task.workload], flow.pipeline, _read_target(flow)
             )
             for task in chosen
         }
-    with guard(output):
+    with wrap_os_errors(output):
         output.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
     return list(texts)
 
 
-def _numbered(tasks: Sequence[Task], index: int) -> Task:
+def _find_task(tasks: Sequence[Task], index: int) -> Task:
     task = next((task for task in tasks if task.index == index), None)
     if task is None:
         there = f"there are 0 to {len(tasks) - 1}" if tasks else "there are none"
@@ -99,46 +99,46 @@ def _numbered(tasks: Sequence[Task], index: int) -> Task:
     return task
 
 
-def _rule(rules: Sequence[Rule], task: Task) -> tuple[int | None, Rule]:
+def _find_rule(rules: Sequence[Rule], task: Task) -> tuple[int | None, Rule]:
     for position, rule in enumerate(rules):
-        if matches(rule.match, task, task.share):
+        if is_match(rule.match, task, task.share):
             return position, rule
     return None, Rule(engines=())
 
 
-def _target(flow: Flow) -> Mapping[str, object]:
+def _read_target(flow: Flow) -> Mapping[str, object]:
     return flow.host.facts({Facet.TARGET})[Facet.TARGET]
 
 
-def _loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, Loops]:
+def _read_loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, Loops]:
     """Return the TIR of tasks, by workload."""
     files = {task.workload: folder / "workloads" / f"{task.workload}.json" for task in tasks}
     argument = {"folder": str(folder / "workloads"), "workloads": list(files)}
-    scripts = _ask(flow, write_scripts, argument)
+    scripts = _call_with_tvm(flow, write_scripts, argument)
     return {
         name: Loops(**scripts[name], json=path.read_text("utf-8")) for name, path in files.items()
     }
 
 
-def _offers(
+def _list_templates(
     flow: Flow, folder: Path, task: Task, emit: Callable[[Event], None]
 ) -> Mapping[str, str | None]:
     """Return the templates of a task, or none with a warning where trying them goes wrong."""
     argument = {
         "task": task.model_dump(mode="json"),
         "module": str(folder / "workloads" / f"{task.workload}.json"),
-        "target": dict(_target(flow)),
+        "target": dict(_read_target(flow)),
         "fast_algorithms": flow.pipeline.numerics.fast_algorithms,
     }
     try:
-        return _ask(flow, list_offers, argument)
+        return _call_with_tvm(flow, list_offers, argument)
     except (Bug, StageError) as error:
         reason = str(error).rstrip().splitlines()[-1]
         emit(Warn(stage="tasks", message=f"task {task.index}: its templates fail: {reason}"))
         return {}
 
 
-def _ask(flow: Flow, entry: Entry[_Answer], argument: dict[str, Any]) -> _Answer:
+def _call_with_tvm(flow: Flow, entry: Entry[_Answer], argument: dict[str, Any]) -> _Answer:
     """Call a function in a process that has TVM."""
     log = flow.store.root / "logs" / "tasks.log"
     return flow.isolate.call(entry, argument, log, lambda _: None)

@@ -14,12 +14,12 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
-from autopipe.api.open_sizes import SizeProposal, fitted
-from autopipe.config.dimension import Dimension, Sizes, size_of
+from autopipe.api.open_sizes import SizeProposal, fit_proposals
+from autopipe.config.dimension import Dimension, Sizes, evaluate_size
 from autopipe.errors import AutopipeError
 from autopipe.host.memory import available
 from autopipe.processes import bounds, call
-from autopipe.processes.seccomp import confine
+from autopipe.processes.seccomp import confine_thread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ _GIVEN_UP: Final = ("terminate", "alloc", "memory")
 """Words of a runtime that ran out of time or memory, which says nothing of the sizes."""
 
 
-def tried(
+def try_proposals(
     found: Mapping[str, SizeProposal], model: Path, shapes: Shapes, dtypes: Mapping[str, str]
 ) -> dict[str, SizeProposal]:
     """Return proposals without sizes at which onnxruntime refuses to run the model.
@@ -49,26 +49,26 @@ def tried(
         "found": {name: [one.dimension.model_dump(), one.why] for name, one in found.items()},
     }  # fmt: skip
     try:
-        answer = call.call(__name__, request, timeout=5 * _SECONDS)
+        answer = call.run_module(__name__, request, timeout=5 * _SECONDS)
     except AutopipeError:  # whatever it was, a proposal is no promise
         return dict(found)
     return {name: SizeProposal(Dimension(**one["dimension"]), one["why"])
             for name, one in answer.items()}  # fmt: skip
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     """Look for sizes that fit with a session that stays open, and with nothing else to reach."""
     import numpy as np  # noqa: F401 -- loaded before nothing can be written any more
     import onnxruntime  # noqa: F401
 
     bounds.first_to_go()
-    bounds.bound(available() // 2)
-    confine()
+    bounds.limit_address_space(available() // 2)
+    confine_thread()
     found = {name: SizeProposal(Dimension(**one), why)
              for name, (one, why) in request["found"].items()}  # fmt: skip
     trial = SizeTrial.of(request["model"], request["shapes"], request["dtypes"])
     return {name: asdict(one) | {"dimension": one.dimension.model_dump()}
-            for name, one in fitted(found, trial.fits).items()}  # fmt: skip
+            for name, one in fit_proposals(found, trial.fits).items()}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class SizeTrial:
             return True
         try:
             self.run({
-                name: np.ones([s if isinstance(s, int) else size_of(s, sizes) for s in shape],
+                name: np.ones([s if isinstance(s, int) else evaluate_size(s, sizes) for s in shape],
                               self.dtypes[name])
                 for name, shape in self.shapes.items()
             })  # fmt: skip
@@ -119,4 +119,4 @@ class SizeTrial:
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from autopipe.artifacts.document import ArtifactDocument
-from autopipe.config.dimension import told
+from autopipe.config.dimension import format_sizes
 from autopipe.config.frozen import Frozen, Sparse
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -161,10 +161,10 @@ class BenchmarkResult(Sparse, frozen=True):
 
     def summary(self) -> str:
         """Return one line for people."""
-        sizes = f"{told(self.at_sizes[0].sizes)}: " if self.at_sizes else ""
-        return f"{sizes}{self._contest()}{self._over_sizes()}"
+        sizes = f"{format_sizes(self.at_sizes[0].sizes)}: " if self.at_sizes else ""
+        return f"{sizes}{self._summarize_comparison()}{self._summarize_over_sizes()}"
 
-    def _over_sizes(self) -> str:
+    def _summarize_over_sizes(self) -> str:
         """Say how the build does over all sizes."""
         if len(self.at_sizes) <= 1:
             return ""
@@ -181,12 +181,12 @@ class BenchmarkResult(Sparse, frozen=True):
             parts.append(f"the best at each {geometric_mean(counts):.2f}")
         return f"; mean ratio to {', '.join(parts)}" if parts else ""
 
-    def _contest(self) -> str:
-        parts = [_milliseconds(self.ours.latency)]
+    def _summarize_comparison(self) -> str:
+        parts = [_format_milliseconds(self.ours.latency)]
         for rival in self.rivals:
             found = self.comparisons[rival.name]
             parts.append(
-                f"{rival.name} {_milliseconds(rival.latency)}: "
+                f"{rival.name} {_format_milliseconds(rival.latency)}: "
                 f"ratio {found.ratio:.2f}, {found.verdict}"
             )
         if self.best:
@@ -227,12 +227,12 @@ class BenchmarkReport(BenchmarkResult, ArtifactDocument, frozen=True, extra="for
     """What became of each gate."""
 
 
-def best_rival(latencies: Mapping[str, Latency]) -> str:
+def find_best_rival(latencies: Mapping[str, Latency]) -> str:
     """Return the name of the fastest of several rivals; empty where there are no two."""
     if len(latencies) <= 1:
         return ""
     return min(latencies, key=lambda name: latencies[name].median)
 
 
-def _milliseconds(latency: Latency) -> str:
+def _format_milliseconds(latency: Latency) -> str:
     return f"{latency.median * 1e3:.3g} ms ({latency.low * 1e3:.3g} to {latency.high * 1e3:.3g})"

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 
 from autopipe import foreign
 from autopipe.config.frozen import Frozen
-from autopipe.config.problem import first
+from autopipe.config.problem import format_first_error
 from autopipe.store.canonical import pretty
 
 LARGEST: Final = 256 << 20
@@ -36,25 +36,25 @@ class ArtifactDocument(Part, frozen=True):
 
         Raises OSError, and MalformedError that says in a line what is wrong.
         """
-        return parse(cls, foreign.read(folder / cls.FILE, LARGEST))
+        return parse_document(cls, foreign.read(folder / cls.FILE, LARGEST))
 
     def write(self, folder: Path) -> None:
         """Write it into an artifact; the same document gives the same bytes."""
         (folder / self.FILE).write_text(pretty(self.document()), encoding="utf-8")
 
 
-def parse(kind: type[_Model], data: bytes | str) -> _Model:
+def parse_document(kind: type[_Model], data: bytes | str) -> _Model:
     """Read JSON as a value of this type, where every value has the type it should have.
 
     Raises MalformedError that says in a line what is wrong.
     """
     foreign.parse(data)  # pydantic's own reader takes more than is JSON
-    return typed(kind, data)
+    return validate_document(kind, data)
 
 
-def typed(kind: type[_Model], data: bytes | str) -> _Model:
-    """Read as `parse` does what `foreign` has read before."""
+def validate_document(kind: type[_Model], data: bytes | str) -> _Model:
+    """Read as `parse_document` does what `foreign` has read before."""
     try:
         return kind.model_validate_json(data, strict=True)
     except ValidationError as error:
-        raise foreign.MalformedError(first(error)) from None
+        raise foreign.MalformedError(format_first_error(error)) from None

@@ -12,8 +12,8 @@ from autopipe.config.dimension import (
     DimensionName,
     OpenExtent,
     Sizes,
-    named_in,
-    size_of,
+    evaluate_size,
+    list_dimension_names,
 )
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import DType
@@ -47,7 +47,7 @@ class Port(Tensor, Sparse, frozen=True):
         for given in (self.dimensions, self.ranges):
             if given and len(given) != len(self.shape):
                 raise ValueError(f"{self.name!r}: as many dimensions as sizes are needed")
-        for size, name, ends in self._axes():
+        for size, name, ends in self._list_axes():
             if size >= 0 and (name or ends):
                 raise ValueError(f"{self.name!r}: a size with a name or a range is open")
             if ends and (name or ends[0] > ends[1]):
@@ -56,7 +56,7 @@ class Port(Tensor, Sparse, frozen=True):
                 )
         return self
 
-    def _axes(self) -> Iterator[tuple[int, str, tuple[int, int] | None]]:
+    def _list_axes(self) -> Iterator[tuple[int, str, tuple[int, int] | None]]:
         """Yield size, name and range of each dimension."""
         names = self.dimensions or ("",) * len(self.shape)
         ranges = self.ranges or (None,) * len(self.shape)
@@ -67,19 +67,21 @@ class Port(Tensor, Sparse, frozen=True):
         """Return each size in words: `8`, `batch`, `1 to 64`, or `?` where only a call tells it."""
         return tuple(
             name or (f"{ends[0]} to {ends[1]}" if ends else "?" if size < 0 else str(size))
-            for size, name, ends in self._axes()
+            for size, name, ends in self._list_axes()
         )
 
     def at(self, sizes: Sizes) -> "Port":
         """Return the same port at certain sizes."""
-        shape = tuple(size_of(name, sizes) if name else size for size, name, _ in self._axes())
+        shape = tuple(
+            evaluate_size(name, sizes) if name else size for size, name, _ in self._list_axes()
+        )
         return self.model_copy(update={"shape": shape, "dimensions": ()})
 
     def takes(self, shape: Sequence[int]) -> bool:
         """Tell whether an array of a shape may be this, whatever the sizes with names are."""
         return len(shape) == len(self.shape) and all(
             given == size or (size < 0 and (ends is None or ends[0] <= given <= ends[1]))
-            for given, (size, _, ends) in zip(shape, self._axes(), strict=True)
+            for given, (size, _, ends) in zip(shape, self._list_axes(), strict=True)
         )
 
 
@@ -144,7 +146,12 @@ class Signature(Sparse, frozen=True):
             if port.ranges or (port.dimensions and "?" in port.words):
                 raise ValueError(f"input {port.name!r}: a size is open where it has a name")
         for port in self.outputs:
-            named = {name for extent in port.dimensions if extent for name in named_in(extent)}
+            named = {
+                name
+                for extent in port.dimensions
+                if extent
+                for name in list_dimension_names(extent)
+            }
             if named - self.dimensions.keys():
                 raise ValueError(f"output {port.name!r}: a dimension that no input has")
         return self
@@ -152,7 +159,7 @@ class Signature(Sparse, frozen=True):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         extents = {extent for port in self.inputs for extent in port.dimensions if extent}
-        named = {name for extent in extents for name in named_in(extent)}
+        named = {name for extent in extents for name in list_dimension_names(extent)}
         if named != self.dimensions.keys():
             raise ValueError("dimensions: other names than those of the inputs")
         if named - extents:

@@ -12,21 +12,21 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import AfterValidator, Field, StringConstraints
 
 from autopipe import foreign
-from autopipe.artifacts.document import LARGEST, ArtifactDocument, Part, parse
+from autopipe.artifacts.document import LARGEST, ArtifactDocument, Part, parse_document
 from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.artifacts.numbers import Amount, Count, Hash, Name, TaskName, Time
 
 RECORDS: Final = "records.jsonl"
 
 
-def _schedule(text: str) -> str:
+def _check_schedule(text: str) -> str:
     """Check that a text may be a schedule: a list is a trace, an object a template's."""
     if not isinstance(foreign.parse(text), list | dict):
         raise ValueError("neither a trace nor a template")  # noqa: TRY004 -- of a file
     return text
 
 
-def _setting(text: str) -> str:
+def _check_setting(text: str) -> str:
     """Check that a text may be the setting of a template."""
     if not isinstance(foreign.parse(text), dict):
         raise ValueError("no setting of a template")  # noqa: TRY004 -- of a file
@@ -78,7 +78,7 @@ class Replaced(_Kept, frozen=True):
 
     engine: Name
     implementation: Name
-    schedule: Annotated[str, StringConstraints(max_length=1 << 24), AfterValidator(_schedule)]
+    schedule: Annotated[str, StringConstraints(max_length=1 << 24), AfterValidator(_check_schedule)]
     """As in a record."""
 
 
@@ -200,7 +200,7 @@ class OpenSetting(_Kept, frozen=True):
 
     engine: Name
     implementation: Name
-    schedule: Annotated[str, StringConstraints(max_length=1 << 16), AfterValidator(_setting)]
+    schedule: Annotated[str, StringConstraints(max_length=1 << 16), AfterValidator(_check_setting)]
     """A template and its knobs, as JSON."""
 
     def of(self, record: "BestRecord") -> "BestRecord":
@@ -215,7 +215,7 @@ class BestRecord(_Kept, frozen=True):
     workload: Hash
     engine: Name
     implementation: Name
-    schedule: Annotated[str, StringConstraints(max_length=1 << 24), AfterValidator(_schedule)]
+    schedule: Annotated[str, StringConstraints(max_length=1 << 24), AfterValidator(_check_schedule)]
     """How it is made again: TVM's trace, or a template and its knobs, as JSON."""
     seconds: Annotated[tuple[Time, ...], Field(min_length=1, max_length=10_000)]
     """Time of one call, a value a repeat."""
@@ -269,7 +269,9 @@ class TuningResult:
 def read_records(folder: Path) -> dict[str, BestRecord]:
     """Read `records.jsonl` of an artifact, by workload. Raises OSError, and MalformedError."""
     lines = foreign.read(folder / RECORDS, LARGEST).splitlines()
-    return {record.workload: record for record in (parse(BestRecord, line) for line in lines)}
+    return {
+        record.workload: record for record in (parse_document(BestRecord, line) for line in lines)
+    }
 
 
 def write_records(records: Iterable[BestRecord], folder: Path) -> None:

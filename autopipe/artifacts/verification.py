@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from autopipe.artifacts.document import ArtifactDocument, Part
-from autopipe.config.dimension import with_sizes
+from autopipe.config.dimension import append_sizes
 from autopipe.config.frozen import Sparse
 
 
@@ -86,7 +86,7 @@ class CheckedCase(Sparse, Part, frozen=True):
     def told(self) -> str:
         """Return what it is called, with its sizes."""
         where = " in the library for every size" if self.generic else ""
-        return with_sizes(f"case {self.name!r}", self.sizes) + where
+        return append_sizes(f"case {self.name!r}", self.sizes) + where
 
     @property
     def outcome(self) -> CaseOutcome:
@@ -142,11 +142,11 @@ class Verification(Sparse, ArtifactDocument, frozen=True):
             return self.failure
         used = [output.used or 0.0 for case in self.cases for output in case.outputs]
         return (
-            f"equal to {self._references()} on {self.extent}, "
+            f"equal to {self._format_references()} on {self.extent}, "
             f"{max(used):.2%} of the allowed error used"
         ) + ("" if self.rounded_by is None else f"; {self.rounded_by:.2%} off by bfloat16")
 
-    def _references(self) -> str:
+    def _format_references(self) -> str:
         """Name the references, with the number of cases that each decided if there are several."""
         main = f"{self.reference} {self.reference_version}"
         counts = Counter(case.reference or main for case in self.cases if not case.skipped)

@@ -19,6 +19,6 @@ DEVICES: Final[Mapping[str, Backend]] = {backend.device: backend for backend in 
 """All backends, by TVM's name of the device."""
 
 
-def of_target(facts: Mapping[str, object]) -> Backend:
+def find_backend(facts: Mapping[str, object]) -> Backend:
     """Return the backend of a target, resolved or not: its facts have a `kind`."""
     return BACKENDS[str(facts["kind"])]

@@ -50,14 +50,14 @@ class Cpu(Backend):
         return default.plan_loops(module, conditions)
 
     def templates(self) -> "tuple[AnyTemplate, ...]":  # noqa: D102
-        from autopipe.schedules.templates import templates
+        from autopipe.schedules.templates import list_templates
 
-        return templates()
+        return list_templates()
 
     def implementations(self) -> "tuple[Implementation, ...]":  # noqa: D102
-        from autopipe.schedules.implementations import rewrites
+        from autopipe.schedules.implementations import load_implementations
 
-        return rewrites()
+        return load_implementations()
 
 
 CPU: Final = Cpu()

@@ -25,28 +25,28 @@ class Cuda(Backend):
     def target_attributes(self, facts: Mapping[str, object]) -> Mapping[str, object]:  # noqa: D102 - as in Backend
         from autopipe.compiler.target import cuda_target
 
-        named = cuda_target.architecture_attributes(str(facts["arch"]))
+        named = cuda_target.find_arch_attributes(str(facts["arch"]))
         return {"kind": self.kind, **named, **self.limits}
 
     def resolve_architecture(self, named: str | None) -> str:  # noqa: D102
         from autopipe.environment import cuda
 
-        return cuda.native() if named in {None, "native"} else str(named)
+        return cuda.find_native_arch() if named in {None, "native"} else str(named)
 
     def required_architecture(self, facts: Mapping[str, object]) -> str:  # noqa: D102
         from autopipe.compiler.target import gpu
 
-        return gpu.required(facts)
+        return gpu.find_required_arch(facts)
 
     def check_device(self, facts: Mapping[str, object]) -> None:  # noqa: D102
         from autopipe.compiler.target import gpu
 
-        gpu.check(gpu.required(facts))
+        gpu.check_arch(gpu.find_required_arch(facts))
 
     def describe_device(self) -> Mapping[str, object]:  # noqa: D102
         from autopipe.environment import cuda
 
-        return cuda.device()
+        return cuda.describe_gpu()
 
     def describe_toolchain(self) -> Mapping[str, object]:  # noqa: D102
         from autopipe.environment import cuda

@@ -10,7 +10,7 @@ _OFF: Final = 0.05
 """Of the largest number of an output: runtimes round in many ways, and this is none of them."""
 
 
-def disagreement(ours: Path, theirs: Path) -> str | None:
+def find_disagreement(ours: Path, theirs: Path) -> str | None:
     """Return how the outputs of a rival differ from ours, or None where they do not.
 
     Both files hold the outputs under their places. Whole numbers are not compared: a place of the

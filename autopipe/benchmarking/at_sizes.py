@@ -5,28 +5,28 @@ from collections.abc import Mapping
 from itertools import chain
 
 from autopipe.artifacts.benchmark import BenchmarkResult, SizedTimes
-from autopipe.config.dimension import Dimension, Sizes, likely
+from autopipe.config.dimension import Dimension, Sizes, list_likely_sizes
 
 _LARGER = 2
 """So many times the first likely size is a large one: what takes minutes tells no more."""
 
 
-def timed_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
+def choose_timed_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     """Return the likely sizes, then a middle one and a large one that are not; () without any."""
-    known = likely(dimensions)
+    known = list_likely_sizes(dimensions)
     if not known:
         return ()
-    middle = {name: _middle(one) for name, one in dimensions.items()}
+    middle = {name: _choose_geometric_middle(one) for name, one in dimensions.items()}
     large = {name: min(one.last, _LARGER * one.likely[0]) for name, one in dimensions.items()}
     others: list[Sizes] = []
     for sizes in (middle, large):
-        other = _unlikely(sizes, dimensions, [*known, *others])
+        other = _find_unlisted_sizes(sizes, dimensions, [*known, *others])
         if other is not None:
             others.append(other)
     return (*known, *others)
 
 
-def sized_times(sizes: Sizes, found: BenchmarkResult, known: tuple[Sizes, ...]) -> SizedTimes:
+def summarize_sizes(sizes: Sizes, found: BenchmarkResult, known: tuple[Sizes, ...]) -> SizedTimes:
     """Return what was measured at certain sizes; `known` are the likely ones."""
     return SizedTimes(
         sizes=dict(sizes),
@@ -39,13 +39,13 @@ def sized_times(sizes: Sizes, found: BenchmarkResult, known: tuple[Sizes, ...]) 
     )
 
 
-def _middle(dimension: Dimension) -> int:
+def _choose_geometric_middle(dimension: Dimension) -> int:
     """Return the middle of a range as factors go: 8 of 1 to 64."""
     steps = round(math.sqrt(max(dimension.first, 1) * dimension.last) / dimension.multiple)
     return min(max(steps * dimension.multiple, dimension.first), dimension.last)
 
 
-def _unlikely(
+def _find_unlisted_sizes(
     sizes: Sizes, dimensions: Mapping[str, Dimension], known: list[Sizes]
 ) -> Sizes | None:
     """Return sizes, or near ones, that are not known; None where there are none near."""

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from autopipe import foreign
-from autopipe.config.document import Document, read
+from autopipe.config.document import Document, parse_document
 from autopipe.config.frozen import Frozen
-from autopipe.config.problem import Diagnostic, refusal, shown
+from autopipe.config.problem import Diagnostic, build_config_error, format_value
 from autopipe.errors import ConfigError
 from autopipe.store.canonical import pretty
 
@@ -49,7 +49,7 @@ class Baseline(Frozen, frozen=True):
 
     @field_validator("rounds")
     @classmethod
-    def _complete(cls, rounds: dict[str, Rounds], info: ValidationInfo) -> dict[str, Rounds]:
+    def _check_rounds(cls, rounds: dict[str, Rounds], info: ValidationInfo) -> dict[str, Rounds]:
         if rounds.keys() != {OURS, *info.data.get("rivals", ())}:
             raise ValueError(f"there is one of {OURS} and one of each of `rivals`, and no other")
         if len({len(series) for series in rounds.values()}) > 1:
@@ -68,27 +68,31 @@ class Baseline(Frozen, frozen=True):
         return pretty(document)
 
 
-def load(path: Path, pipeline: str) -> Baseline:
+def read_baseline(path: Path, pipeline: str) -> Baseline:
     """Read the baseline of a pipeline. Raises ConfigError with the line of what is wrong."""
     try:
         data = foreign.read(path, _LARGEST)
         text = data.decode()
     except OSError as error:
         hint = "`autopipe baseline write` makes it from the report of a run"
-        raise ConfigError(f"{shown(path, 4096)}: {error.strerror}; {hint}") from error
+        raise ConfigError(f"{format_value(path, 4096)}: {error.strerror}; {hint}") from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{shown(path, 4096)}:{line}: not UTF-8; {_ADVICE}") from error
+        raise ConfigError(f"{format_value(path, 4096)}:{line}: not UTF-8; {_ADVICE}") from error
     if not text.lstrip().startswith("{") or _TOLD not in text:
-        raise ConfigError(f"{shown(path, 4096)}:1:1: no baseline; {_ADVICE}")  # and nothing of it
-    baseline = _parsed(read(text), path)
+        raise ConfigError(
+            f"{format_value(path, 4096)}:1:1: no baseline; {_ADVICE}"
+        )  # and nothing of it
+    baseline = _validate_baseline(parse_document(text), path)
     if baseline.pipeline != pipeline:
-        theirs = shown(baseline.pipeline)
-        raise ConfigError(f"{shown(path, 4096)}: times of pipeline {theirs!r}, not of {pipeline!r}")
+        theirs = format_value(baseline.pipeline)
+        raise ConfigError(
+            f"{format_value(path, 4096)}: times of pipeline {theirs!r}, not of {pipeline!r}"
+        )
     return baseline
 
 
-def _parsed(document: Document, path: Path) -> Baseline:
+def _validate_baseline(document: Document, path: Path) -> Baseline:
     """Validate what was read; JSON is YAML, whose reader knows the place of everything."""
     mistakes = [
         Diagnostic(problem.place, problem.field, f"{problem.message}; {_ADVICE}")
@@ -104,4 +108,4 @@ def _parsed(document: Document, path: Path) -> Baseline:
                 place = next(document.values[start] for start in above if start in document.values)
                 message = detail["msg"].removeprefix("Value error, ")
                 mistakes.append(Diagnostic(place, at, f"{message}; {_ADVICE}"))
-    raise refusal(path, mistakes)
+    raise build_config_error(path, mistakes)

@@ -70,13 +70,13 @@ class Glance:
         )  # fmt: skip
 
 
-def glance(cpus: Collection[int], stat: Path = _STAT) -> Glance:
+def read_counters(cpus: Collection[int], stat: Path = _STAT) -> Glance:
     """Look at the counters of this process and of the processors `cpus`."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = time.process_time() + children.ru_utime + children.ru_stime
     at, load = time.perf_counter(), load_average()
     try:
-        counted = _counted(stat.read_text("ascii"), cpus)
+        counted = _parse_cpu_seconds(stat.read_text("ascii"), cpus)
     except (OSError, ValueError):  # some sandboxes show no such file, or another one
         counted = None
     if counted is None:
@@ -108,7 +108,7 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def _counted(stat: str, cpus: Collection[int]) -> tuple[float, float, float] | None:
+def _parse_cpu_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float, float] | None:
     """Return the seconds that the processors were busy, were kept from us, and in all.
 
     None if one of them is not there. Raises ValueError for what is no number.

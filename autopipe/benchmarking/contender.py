@@ -16,8 +16,8 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from autopipe.artifacts.benchmark import RoundConditions
-from autopipe.benchmarking.conditions import glance
-from autopipe.benchmarking.quota import quota
+from autopipe.benchmarking.conditions import read_counters
+from autopipe.benchmarking.quota import read_cpu_quota
 from autopipe.benchmarking.rivals import RIVALS, Run
 from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
@@ -50,8 +50,8 @@ def time_contender(
     """Time one round of a contender.
 
     `path` is a LIBRARY artifact for `autopipe`, an ONNX model for a rival; `inputs` a safetensors
-    file, and `outputs` says where beside it the outputs are written. A rival takes so many
-    `threads`, all processors if none are given; the build has those it was built for.
+    file, and `find_outputs_path` says where beside it the outputs are written. A rival takes so
+    many `threads`, all processors if none are given; the build has those it was built for.
     Raises StageError where the contender fails or takes too long.
     """
     request = {
@@ -59,35 +59,35 @@ def time_contender(
         "path": str(path),
         "inputs": str(inputs),
         "threads": threads,
-        "outputs": str(outputs(name, inputs)),
+        "outputs": str(find_outputs_path(name, inputs)),
         "warmup": options.warmup,
         "repeat": options.repeat,
     }
     try:
-        answer = call.call(__name__, request, timeout=options.timeout)
+        answer = call.run_module(__name__, request, timeout=options.timeout)
     except StageError as error:
         raise StageError(f"contender {name}: {error}") from None
     conditions = RoundConditions.model_validate(answer["conditions"])
     return Timed(list(answer["seconds"]), str(answer["version"]), conditions)
 
 
-def outputs(name: str, inputs: Path) -> Path:
+def find_outputs_path(name: str, inputs: Path) -> Path:
     """Return the file of a contender's outputs by their places, for a file of inputs."""
     return inputs.with_name(f"{name}.outputs")
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     cpus = os.sched_getaffinity(0)  # before a runtime pins this thread to one of them
     rival = RIVALS.get(request["contender"])
     path, inputs = Path(request["path"]), load_file(request["inputs"])
     threads = request["threads"] or len(cpus)
-    run = rival.prepare(path, inputs, threads) if rival else _autopipe(path, inputs)
+    run = rival.prepare(path, inputs, threads) if rival else _load_build(path, inputs)
     made = {str(place): np.ascontiguousarray(array) for place, array in enumerate(run())}
     arrays.save(made, Path(request["outputs"]))
-    _times(run, request["warmup"], _WARM)
-    before = glance(cpus)
-    seconds = _times(run, request["repeat"], _LONG)
-    conditions = before.until(glance(cpus), len(cpus), quota())
+    _time_runs(run, request["warmup"], _WARM)
+    before = read_counters(cpus)
+    seconds = _time_runs(run, request["repeat"], _LONG)
+    conditions = before.until(read_counters(cpus), len(cpus), read_cpu_quota())
     return {
         "seconds": seconds,
         "version": version(rival.module if rival else "autopipe"),
@@ -95,22 +95,22 @@ def _answer(request: call.Answer) -> call.Answer:
     }
 
 
-def _times(run: Run, count: int, seconds: float) -> list[float]:
+def _time_runs(run: Run, count: int, seconds: float) -> list[float]:
     """Return the times of `count` runs, and of as many more as fit into `seconds`."""
     end = time.perf_counter() + seconds
-    times = [_seconds(run) for _ in range(count)]
+    times = [_time_run(run) for _ in range(count)]
     while time.perf_counter() < end:
-        times.append(_seconds(run))
+        times.append(_time_run(run))
     return times
 
 
-def _seconds(run: Run) -> float:
+def _time_run(run: Run) -> float:
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
-def _autopipe(library: Path, inputs: Mapping[str, np.ndarray]) -> Run:
+def _load_build(library: Path, inputs: Mapping[str, np.ndarray]) -> Run:
     from autopipe.compiler.library.runtime import load_artifact
 
     model = load_artifact(library)
@@ -118,4 +118,4 @@ def _autopipe(library: Path, inputs: Mapping[str, np.ndarray]) -> Run:
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

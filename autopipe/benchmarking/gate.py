@@ -11,25 +11,25 @@ from autopipe.artifacts.benchmark import (
     Outcome,
 )
 from autopipe.benchmarking.baseline import Baseline
-from autopipe.benchmarking.latency import against
-from autopipe.benchmarking.regression import baseline_of, regression
+from autopipe.benchmarking.latency import judge_latencies
+from autopipe.benchmarking.regression import check_regression, to_baseline
 from autopipe.config.gates import Gates
 from autopipe.errors import GateError, SetupError
 
 
-def measurement(
+def build_report(
     match: BenchmarkResult, gates: Gates, baseline: Baseline | None, device: Mapping[str, Any]
 ) -> BenchmarkReport:
     """Check all gates. Raises SetupError for a rival that could not be timed."""
-    checked = list(_slowdowns(match, gates))
+    checked = list(_check_slowdowns(match, gates))
     if gates.regression is not None and baseline is not None:
-        now = baseline_of(match, baseline.pipeline, device)
-        checked.append(regression(now, baseline, gates.regression))
+        now = to_baseline(match, baseline.pipeline, device)
+        checked.append(check_regression(now, baseline, gates.regression))
     told = {name: getattr(match, name) for name in BenchmarkResult.model_fields}
     return BenchmarkReport(**told, device=dict(device), gates=tuple(checked))
 
 
-def hold(checked: Iterable[CheckedGate]) -> Iterator[str]:
+def require_gates(checked: Iterable[CheckedGate]) -> Iterator[str]:
     """Yield what is to be warned about. Raises GateError, after that, if a gate failed."""
     failed = []
     for gate in checked:
@@ -41,7 +41,7 @@ def hold(checked: Iterable[CheckedGate]) -> Iterator[str]:
         raise GateError("\n".join(failed))
 
 
-def _slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
+def _check_slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
     """Check the gate of each rival: it fails beyond doubt, not within the spread of the times.
 
     Where other programs disturbed, it passes beyond doubt only as well.
@@ -49,10 +49,10 @@ def _slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
     rivals = {rival.name: rival.latency for rival in match.rivals}
     for field, limit in gates.max_slowdown.items():
         gate = f"gates.max_slowdown.{field}"
-        name = _rival(field, match)
+        name = _find_limited_rival(field, match)
         ratio = match.comparisons[name].ratio
         finding = f"the build takes {ratio:.2f} times as long as {name}, allowed is {limit:g}"
-        verdict = against(match.ours.latency, rivals[name], limit)
+        verdict = judge_latencies(match.ours.latency, rivals[name], limit)
         if verdict is LatencyVerdict.FASTER or (ratio <= limit and not match.disturbed):
             outcome = Outcome.PASSED
         elif verdict is LatencyVerdict.SLOWER:
@@ -65,7 +65,7 @@ def _slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
         yield CheckedGate(gate=gate, outcome=outcome, found=finding)
 
 
-def _rival(field: str, match: BenchmarkResult) -> str:
+def _find_limited_rival(field: str, match: BenchmarkResult) -> str:
     """Return the rival that a limit is about. Raises SetupError where it was not timed."""
     timed = [rival.name for rival in match.rivals]
     if field in timed:

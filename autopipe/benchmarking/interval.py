@@ -47,18 +47,22 @@ class Interval(Frozen, frozen=True):
         return f"{self.ratio:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
-def change(now: Sequence[float], before: Sequence[float]) -> Interval | None:
+def estimate_ratio(now: Sequence[float], before: Sequence[float]) -> Interval | None:
     """Return `now / before`; None where a single round says nothing of the spread."""
     if min(len(now), len(before)) < _FEWEST:
         return None
     samples = [[log(value) for value in series] for series in (now, before)]
     middle = fmean(samples[0]) - fmean(samples[1])
     errors = [variance(sample) / len(sample) for sample in samples]
-    reach = _student(errors, [len(sample) - 1 for sample in samples]) * sqrt(sum(errors))
+    reach = _find_student_quantile(errors, [len(sample) - 1 for sample in samples]) * sqrt(
+        sum(errors)
+    )
     return Interval(ratio=exp(middle), low=exp(middle - reach), high=exp(middle + reach))
 
 
-def paired(now: Sequence[float], before: Sequence[float], sure: float) -> Interval | None:
+def estimate_paired_ratio(
+    now: Sequence[float], before: Sequence[float], sure: float
+) -> Interval | None:
     """Return `now / before` where both were timed in each round, by the sign test.
 
     The ratio is the median of the rounds' ratios. Nothing is supposed of how times are spread: the
@@ -79,7 +83,7 @@ def paired(now: Sequence[float], before: Sequence[float], sure: float) -> Interv
     return Interval(ratio=median(ratios), low=ratios[inside - 1], high=ratios[-inside])
 
 
-def _student(errors: Sequence[float], freedoms: Sequence[int]) -> float:
+def _find_student_quantile(errors: Sequence[float], freedoms: Sequence[int]) -> float:
     """Return the quantile at the degrees of freedom of Welch and Satterthwaite, rounded down."""
     spread = sum(error**2 / freedom for error, freedom in zip(errors, freedoms, strict=True))
     freedom = sum(errors) ** 2 / spread if spread else sum(freedoms)

@@ -6,7 +6,7 @@ from statistics import median, quantiles
 from autopipe.artifacts.benchmark import Latency, LatencyComparison, LatencyVerdict
 
 
-def summed(rounds: Sequence[Sequence[float]]) -> Latency:
+def summarize_rounds(rounds: Sequence[Sequence[float]]) -> Latency:
     """Sum up the runs of each round; their quartiles are widened to hold every round's median.
 
     A machine that changes its speed between rounds shows in the medians, not in the runs.
@@ -19,14 +19,16 @@ def summed(rounds: Sequence[Sequence[float]]) -> Latency:
     )
 
 
-def compared(ours: Latency, theirs: Latency, *, disturbed: bool = False) -> LatencyComparison:
+def compare_latencies(
+    ours: Latency, theirs: Latency, *, disturbed: bool = False
+) -> LatencyComparison:
     """Compare the latencies of the same rounds; those of `disturbed` ones tell nothing."""
     ratios = tuple(a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True))
-    verdict = LatencyVerdict.INCONCLUSIVE if disturbed else against(ours, theirs, 1.0)
+    verdict = LatencyVerdict.INCONCLUSIVE if disturbed else judge_latencies(ours, theirs, 1.0)
     return LatencyComparison(ratio=ours.median / theirs.median, rounds=ratios, verdict=verdict)
 
 
-def against(ours: Latency, theirs: Latency, factor: float) -> LatencyVerdict:
+def judge_latencies(ours: Latency, theirs: Latency, factor: float) -> LatencyVerdict:
     """Say whether ours is faster than `factor` times theirs, as far as the spreads tell."""
     if ours.high < theirs.low * factor:
         return LatencyVerdict.FASTER

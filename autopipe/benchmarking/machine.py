@@ -7,10 +7,10 @@ from autopipe.benchmarking.conditions import load_average
 from autopipe.compiler.target import cpu
 
 
-def machine(load_before: float, gpu: str | None = None) -> BenchmarkMachine:
+def describe_machine(load_before: float, gpu: str | None = None) -> BenchmarkMachine:
     """Return the machine as it is after the last round."""
     return BenchmarkMachine(
-        cpu=cpu.model(),
+        cpu=cpu.read_cpu_model(),
         cores=len(os.sched_getaffinity(0)),
         gpu=gpu,
         load_before=load_before,

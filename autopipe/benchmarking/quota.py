@@ -13,13 +13,13 @@ from autopipe.host.control_groups import GROUPS, ROOT, folders
 _UNLIMITED: Final = ("max", "-1")
 
 
-def quota(groups: Path = GROUPS, root: Path = ROOT) -> float | None:
+def read_cpu_quota(groups: Path = GROUPS, root: Path = ROOT) -> float | None:
     """Return as how many processors that is; None where nobody sets a limit, or says so."""
-    limits = [limit for folder in folders("cpu", groups, root) for limit in _limits(folder)]
+    limits = [limit for folder in folders("cpu", groups, root) for limit in _read_limits(folder)]
     return min(limits, default=None)
 
 
-def _limits(folder: Path) -> Iterator[float]:
+def _read_limits(folder: Path) -> Iterator[float]:
     """Yield the limit of a group, in the words of version 2 and of version 1."""
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:

@@ -11,13 +11,13 @@ from typing import Any
 
 from autopipe.artifacts.benchmark import BenchmarkResult, CheckedGate, Outcome
 from autopipe.benchmarking.baseline import OURS, Baseline
-from autopipe.benchmarking.interval import Interval, change
+from autopipe.benchmarking.interval import Interval, estimate_ratio
 from autopipe.config.gates import Regression
 
 GATE = "gates.regression"
 
 
-def baseline_of(match: BenchmarkResult, pipeline: str, device: Mapping[str, Any]) -> Baseline:
+def to_baseline(match: BenchmarkResult, pipeline: str, device: Mapping[str, Any]) -> Baseline:
     """Return the times of a match as what later builds are compared with."""
     return Baseline(
         pipeline=pipeline,
@@ -31,26 +31,26 @@ def baseline_of(match: BenchmarkResult, pipeline: str, device: Mapping[str, Any]
     )
 
 
-def regression(now: Baseline, before: Baseline, gate: Regression) -> CheckedGate:
+def check_regression(now: Baseline, before: Baseline, gate: Regression) -> CheckedGate:
     """Compare two builds."""
-    evidence, obstacles = _evidence(now, before)
-    outcome = judged(list(evidence.values()), gate.max)
+    evidence, obstacles = _collect_evidence(now, before)
+    outcome = judge_intervals(list(evidence.values()), gate.max)
     said = [f"{interval} times the baseline's {what}" for what, interval in evidence.items()]
     said += [f"allowed is {gate.max:g}", *obstacles]
     if outcome is Outcome.INCONCLUSIVE:
-        said.append(_why(evidence))
+        said.append(_explain_inconclusive(evidence))
         if gate.on_inconclusive == "fail":
             outcome = Outcome.FAILED
     return CheckedGate(gate=GATE, outcome=outcome, found="; ".join(said))
 
 
-def _why(evidence: Mapping[str, Interval]) -> str:
+def _explain_inconclusive(evidence: Mapping[str, Interval]) -> str:
     """Say why nothing can be said."""
     more = "these times do not tell; more `benchmark.rounds` may"
     return more if evidence else "nothing is left to compare"
 
 
-def judged(evidence: list[Interval], limit: float) -> Outcome:
+def judge_intervals(evidence: list[Interval], limit: float) -> Outcome:
     """Fail if every interval lies beyond the limit; pass if one lies within, and none beyond."""
     beyond = [interval.low > limit for interval in evidence]
     if evidence and all(beyond):
@@ -60,14 +60,14 @@ def judged(evidence: list[Interval], limit: float) -> Outcome:
     return Outcome.INCONCLUSIVE
 
 
-def _evidence(now: Baseline, before: Baseline) -> tuple[dict[str, Interval], list[str]]:
+def _collect_evidence(now: Baseline, before: Baseline) -> tuple[dict[str, Interval], list[str]]:
     """Return the intervals by what they are of, and why others could not be made."""
     if now.threads != before.threads:
         return {}, [f"threads were {before.threads}, and are {now.threads}"]
     evidence: dict[str, Interval] = {}
     obstacles = []
-    for what, obstacle, series in _comparable(now, before):
-        interval = None if obstacle else change(*series)
+    for what, obstacle, series in _list_comparable_series(now, before):
+        interval = None if obstacle else estimate_ratio(*series)
         if interval is None:
             why = obstacle or "a single round has no spread"
             obstacles.append(f"{what} is not compared: {why}")
@@ -79,7 +79,7 @@ def _evidence(now: Baseline, before: Baseline) -> tuple[dict[str, Interval], lis
 _Series = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def _comparable(now: Baseline, before: Baseline) -> Iterator[tuple[str, str, _Series]]:
+def _list_comparable_series(now: Baseline, before: Baseline) -> Iterator[tuple[str, str, _Series]]:
     """Yield what might be compared: its name, what stands against it, and both series."""
     differ = sorted(
         name
@@ -95,13 +95,13 @@ def _comparable(now: Baseline, before: Baseline) -> Iterator[tuple[str, str, _Se
     for rival, version in now.rivals.items():
         what = f"time relative to {rival}"
         if before.rivals.get(rival) == version:
-            yield what, "", (_relative(now, rival), _relative(before, rival))
+            yield what, "", (_divide_by_rival(now, rival), _divide_by_rival(before, rival))
         else:
             was = before.rivals.get(rival, "not timed")
             yield what, f"{rival} is {version}, and was {was}", ((), ())
 
 
-def _relative(times: Baseline, rival: str) -> tuple[float, ...]:
+def _divide_by_rival(times: Baseline, rival: str) -> tuple[float, ...]:
     """Return the time of each round relative to the rival's, one after the other."""
     pairs = zip(times.rounds[OURS], times.rounds[rival], strict=True)
     return tuple(ours / theirs for ours, theirs in pairs)

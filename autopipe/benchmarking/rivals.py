@@ -45,7 +45,7 @@ class Rival:
         return f"it is not installed: pip install 'autopipe[{self.extra}]'"
 
 
-def _onnxruntime(model: Path, inputs: Arrays, threads: int) -> Run:
+def _prepare_onnxruntime(model: Path, inputs: Arrays, threads: int) -> Run:
     """Its defaults are its fastest: all processors, each thread kept on one, where we have all."""
     import onnxruntime
 
@@ -60,7 +60,7 @@ def _onnxruntime(model: Path, inputs: Arrays, threads: int) -> Run:
     return lambda: session.run(None, inputs)
 
 
-def _openvino(model: Path, inputs: Arrays, threads: int) -> Run:
+def _prepare_openvino(model: Path, inputs: Arrays, threads: int) -> Run:
     """Its default is bfloat16 where the processor has it; float32 is asked for.
 
     Arrays are shared with it both ways, which saves two copies.
@@ -85,7 +85,7 @@ def _openvino(model: Path, inputs: Arrays, threads: int) -> Run:
     return run
 
 
-def _mnn(model: Path, inputs: Arrays, threads: int) -> Run:
+def _prepare_mnn(model: Path, inputs: Arrays, threads: int) -> Run:
     """Precision, power and memory are `high`: float32, no pauses, and copies of weights.
 
     Its converter is called as the function of the wheel: the command `mnnconvert` installs a
@@ -113,7 +113,7 @@ def _mnn(model: Path, inputs: Arrays, threads: int) -> Run:
             file, names, outputs, runtime_manager=nn.create_runtime_manager((options,)),
             shape_mutable=not fixed, rearrange=True,
         )  # fmt: skip
-    given = {name: _narrowed(inputs[name]) for name in names}
+    given = {name: _to_mnn_input(inputs[name]) for name in names}
     ports = {
         name: expr.placeholder(list(array.shape), expr.NCHW, getattr(expr, _MNN_TYPES[array.dtype]))
         for name, array in given.items()
@@ -123,7 +123,7 @@ def _mnn(model: Path, inputs: Arrays, threads: int) -> Run:
         for name, port in ports.items():
             port.write(given[name])
         found = module.forward(list(ports.values()))
-        return [_plain(expr, one).read() for one in found]
+        return [_to_nchw(expr, one).read() for one in found]
 
     if not run():
         raise StageError(f"MNN {MNN.version()} gives no outputs")
@@ -137,7 +137,7 @@ _MNN_TYPES: Final = {
 }  # fmt: skip
 
 
-def _narrowed(array: np.ndarray) -> np.ndarray:
+def _to_mnn_input(array: np.ndarray) -> np.ndarray:
     """Return an array as MNN takes it: bools and whole numbers of 64 bits are of 32 there."""
     if array.dtype in (np.int64, np.bool_):
         array = array.astype(np.int32)
@@ -146,7 +146,7 @@ def _narrowed(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _plain(expr: ModuleType, found: "Var") -> "Var":
+def _to_nchw(expr: ModuleType, found: "Var") -> "Var":
     """Return a result in the order of the model, and not in blocks of channels."""
     return expr.convert(found, expr.NCHW) if found.data_format == expr.NC4HW4 else found
 
@@ -157,8 +157,8 @@ def _first_line(error: Exception) -> str:
 
 
 RIVALS: Final[Mapping[str, Rival]] = {
-    "onnxruntime": Rival("onnxruntime", "onnxruntime", _onnxruntime, trusted=True),
-    "openvino": Rival("openvino", "openvino", _openvino),
-    "mnn": Rival("MNN", "mnn", _mnn),
+    "onnxruntime": Rival("onnxruntime", "onnxruntime", _prepare_onnxruntime, trusted=True),
+    "openvino": Rival("openvino", "openvino", _prepare_openvino),
+    "mnn": Rival("MNN", "mnn", _prepare_mnn),
 }
 """All rivals, by the name that the pipeline file has for them."""

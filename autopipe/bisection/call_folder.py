@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from autopipe.artifacts.document import ArtifactDocument, Part
-from autopipe.bisection.differences import measure
+from autopipe.bisection.differences import measure_difference
 from autopipe.compiler.library.kernel_threads import use_threads
-from autopipe.compiler.library.runtime import aligned, load_kernel, tensor_of
+from autopipe.compiler.library.runtime import allocate_aligned, as_tensor, load_kernel
 from autopipe.errors import StoreError
 
 INPUTS, EXPECTED, ACTUAL = "inputs.npz", "expected.npz", "actual.npz"
@@ -99,33 +99,34 @@ def repeat_call(folder: Path) -> int:
     call = SavedCall.read(folder)
     kernel = load_kernel(folder / call.library, call.kernel)
     use_threads(call.threads)
-    stored = _load(folder / INPUTS)
+    stored = _load_arrays(folder / INPUTS)
     arrays, given = [], list[object]()
     for at, argument in enumerate(call.arguments):
         if argument.dtype is None:
             given.append(argument.size)
             continue
         kind = np.uint16 if argument.dtype == _BFLOAT16 else np.dtype(argument.dtype)
-        array = aligned(argument.shape, kind)
+        array = allocate_aligned(argument.shape, kind)
         array[...] = stored.get(str(at), 0)
         arrays.append(array)
-        given.append(tensor_of(array, bfloat16=argument.dtype == _BFLOAT16))
+        given.append(as_tensor(array, bfloat16=argument.dtype == _BFLOAT16))
     kernel(*given)
     made = [array.copy() for array in arrays[-call.outputs :]]
     print(f"{call.kernel}: {', '.join(call.nodes) or 'no node is known'}")  # noqa: T201 - what it is for
     if call.timed:
-        print(f"{_seconds(kernel, given) * 1e6:.1f} us a call on {call.threads} threads")  # noqa: T201
+        seconds = _measure_min_seconds(kernel, given)
+        print(f"{seconds * 1e6:.1f} us a call on {call.threads} threads")  # noqa: T201
     if not (folder / EXPECTED).exists():
         return 0
-    expected = _load(folder / EXPECTED)
+    expected = _load_arrays(folder / EXPECTED)
     wanted = [_as_floats(expected[str(at)], call, at) for at in range(call.outputs)]
     found = [_as_floats(array, call, at) for at, array in enumerate(made)]
-    difference = measure(wanted, found)
-    print(describe(difference.max_abs, difference.max_rel))  # noqa: T201
+    difference = measure_difference(wanted, found)
+    print(describe_errors(difference.max_abs, difference.max_rel))  # noqa: T201
     return 0 if difference.agrees else 1
 
 
-def describe(largest: float | None, relative: float | None) -> str:
+def describe_errors(largest: float | None, relative: float | None) -> str:
     """Return the errors of a kernel in words."""
     if largest is None or relative is None:
         return "its outputs are not finite, or not those that are expected"
@@ -140,12 +141,12 @@ def _as_floats(array: np.ndarray, call: SavedCall, at: int) -> np.ndarray:
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 
-def _load(path: Path) -> dict[str, np.ndarray]:
+def _load_arrays(path: Path) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)
 
 
-def _seconds(kernel: Callable[..., object], given: Sequence[object]) -> float:
+def _measure_min_seconds(kernel: Callable[..., object], given: Sequence[object]) -> float:
     """Return the least time of a call."""
     end, least = time.perf_counter() + _SECONDS, float("inf")
     while time.perf_counter() < end:

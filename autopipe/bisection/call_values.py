@@ -44,10 +44,12 @@ class GraphValues:
         found = []
         for at, site in enumerate(sites):
             own = frozenset() if site.added else frozenset(site.nodes)
-            found.append(tuple(self._leaving(own) if all(last[n] == at for n in own) else ()))
+            found.append(
+                tuple(self._list_leaving_values(own) if all(last[n] == at for n in own) else ())
+            )
         return found
 
-    def _leaving(self, nodes: frozenset[int]) -> Iterable[str]:
+    def _list_leaving_values(self, nodes: frozenset[int]) -> Iterable[str]:
         """Yield the values that nodes make and others read, or that the model returns."""
         for node in sorted(nodes):
             for name in self.outputs[node] if node < len(self.outputs) else ():

@@ -43,7 +43,7 @@ class OutputRecorder:
         if symbol not in self._outputs:
             return False
         self._begun(symbol)
-        tensors = tensors_of(given)
+        tensors = select_tensors(given)
         count = self._outputs[symbol]
         read = {self._writers.get(one.data_ptr()) for one in tensors[:-count]}
         function(*given)
@@ -77,7 +77,7 @@ class CallRecorder:
             return False
         self._ready(symbol, given)
         function(*given)
-        self.made = [copy_tensor(one) for one in tensors_of(given)[-self._outputs[symbol] :]]
+        self.made = [copy_tensor(one) for one in select_tensors(given)[-self._outputs[symbol] :]]
         return True
 
     def end(self, symbol: str) -> None:
@@ -108,7 +108,7 @@ def run_watched(
             set_watch(machine, None)
 
 
-def tensors_of(given: Sequence[Any]) -> "list[Tensor]":
+def select_tensors(given: Sequence[Any]) -> "list[Tensor]":
     """Return the tensors among the arguments of a kernel; others are sizes."""
     return [one for one in given if hasattr(one, "data_ptr")]
 

@@ -39,11 +39,11 @@ from autopipe.bisection.plain_twin import PlainTwin, count_outputs
 from autopipe.compiler import module_io
 from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.library.model_instances import Instance
-from autopipe.compiler.library.plain_reference import size_arguments
+from autopipe.compiler.library.plain_reference import make_size_arguments
 from autopipe.compiler.library.prepared_run import PreparedRun
 from autopipe.compiler.library.runtime import load_artifact
-from autopipe.compiler.target.target import tvm_target
-from autopipe.compiler.tasks import workload
+from autopipe.compiler.target.target import make_target
+from autopipe.compiler.tasks import make_workload
 from autopipe.measure.call_watch import CallWatch
 from autopipe.processes import call
 from autopipe.profiling.profile import match_sites, name_nodes
@@ -86,7 +86,7 @@ class _Job:
         """Return what `main` takes before its weights."""
         arrays = load_file(self.request["inputs"])
         tensors = [tvm.runtime.tensor(arrays[port.name]) for port in self.built.inputs]
-        return [*tensors, *size_arguments(self.built, arrays)]
+        return [*tensors, *make_size_arguments(self.built, arrays)]
 
     def outputs(self, library: str) -> dict[str, int]:
         """Return how many outputs each kernel of a library has."""
@@ -104,18 +104,18 @@ class _Job:
     def scheduled(self, library: str, kernel: str) -> str:
         """Return which engine scheduled a kernel on which implementation."""
         loops = self.loops(library, kernel)
-        identity = None if loops is None else workload(loops).identity
+        identity = None if loops is None else make_workload(loops).identity
         found = (one for one in self.built.tasks if one.workload == identity)
         return next((f"{one.engine} on {one.implementation}" for one in found), "the compiler")
 
 
-def _compare(job: _Job) -> call.Answer:
+def _compare_calls(job: _Job) -> call.Answer:
     """Compare all calls, find the first that is wrong, and save it where a folder is named."""
     recorders: dict[str, OutputRecorder] = {}
     with Path(job.request["progress"]).open("ab", buffering=0) as progress:
 
         def watch(library: str) -> OutputRecorder:
-            told = partial(_tell, progress, library)
+            told = partial(_log_call, progress, library)
             recorders[library] = OutputRecorder(job.outputs(library), told)
             return recorders[library]
 
@@ -124,7 +124,7 @@ def _compare(job: _Job) -> call.Answer:
     library, target = run.library, job.built.target
     recorded = recorders[library].calls
     weights = ModelWeights(job.folder("import"), job.folder("optimize"), target["num_cores"])
-    twin = PlainTwin(job.lowered[library], weights, tvm_target(target))
+    twin = PlainTwin(job.lowered[library], weights, make_target(target))
     loops = twin.compare(job.arguments(), recorded)
     sites = match_sites([one.kernel for one in recorded], job.nodes.named(library))
     values = _ReferenceValues.of(job, sites)
@@ -146,14 +146,14 @@ def _compare(job: _Job) -> call.Answer:
     if first is not None and job.request["to"]:
         by_loops = cause is Cause.LOOPS
         expected = loops[first].expected if by_loops else values.expected(first)
-        _save(job, first, calls[first].nodes, expected)
+        _save_call(job, first, calls[first].nodes, expected)
     return {
         "library": library, "calls": [one.document() for one in calls],
         "first": first, "cause": cause,
     }  # fmt: skip
 
 
-def _tell(progress: BinaryIO, library: str, kernel: str) -> None:
+def _log_call(progress: BinaryIO, library: str, kernel: str) -> None:
     progress.write(f"{library} {kernel}\n".encode())
 
 
@@ -202,7 +202,7 @@ class _ReferenceValues:
             return stored.get_tensor(name) if name in stored.keys() else None  # noqa: SIM118 - no mapping
 
 
-def _save(
+def _save_call(
     job: _Job, position: int, nodes: tuple[str, ...], expected: Sequence[np.ndarray] = ()
 ) -> call.Answer:
     """Write a folder with the call at a position: its inputs before it is made."""
@@ -210,18 +210,20 @@ def _save(
     recorders: dict[str, CallRecorder] = {}
 
     def watch(library: str) -> CallRecorder:
-        begin = partial(_begin, job, library, nodes)
+        begin = partial(_save_call_inputs, job, library, nodes)
         recorders[library] = CallRecorder(job.outputs(library), position, begin)
         return recorders[library]
 
     run = job.run(watch)
-    save_arrays(folder / ACTUAL, _numbered([one.numpy() for one in recorders[run.library].made]))
+    save_arrays(
+        folder / ACTUAL, _number_arrays([one.numpy() for one in recorders[run.library].made])
+    )
     if expected:
-        save_arrays(folder / EXPECTED, _numbered(expected))
+        save_arrays(folder / EXPECTED, _number_arrays(expected))
     return {}
 
 
-def _begin(
+def _save_call_inputs(
     job: _Job, library: str, nodes: tuple[str, ...], kernel: str, given: Sequence[Any]
 ) -> None:
     """Write how a call is made, and its inputs: it may never return."""
@@ -238,17 +240,17 @@ def _begin(
     save_arrays(folder / INPUTS, inputs)
 
 
-def _numbered(arrays: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
+def _number_arrays(arrays: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
     return {str(at): np.asarray(array) for at, array in enumerate(arrays)}
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     job = _Job.of(request)
     use_threads(job.built.threads)
     if request["position"] is None:
-        return _compare(job)
-    return _save(job, int(request["position"]), tuple(request["nodes"]))
+        return _compare_calls(job)
+    return _save_call(job, int(request["position"]), tuple(request["nodes"]))
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

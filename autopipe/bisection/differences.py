@@ -16,19 +16,19 @@ _AXES: Final = 5
 """Axes longer than 1 of which all orders are tried."""
 
 
-def measure(
+def measure_difference(
     expected: Sequence[np.ndarray], found: Sequence[np.ndarray], *, coarse: bool = False
 ) -> CallDifference:
     """Return how far outputs are from what is expected, and whether that is little."""
     dtypes = {str(array.dtype) for array in expected}
     allowed = max((_TOLERANCE.get(dtype, _COARSE) for dtype in dtypes), default=_COARSE)
-    errors = [_errors(*pair) for pair in zip(expected, found, strict=True)]
+    errors = [_compute_errors(*pair) for pair in zip(expected, found, strict=True)]
     largest = max((one for one, _ in errors), default=0.0)
     relative = max((one for _, one in errors), default=0.0)
     agrees = relative <= (_COARSE if coarse else allowed)
     reason = None if agrees else f"off by up to {largest:.3g}, {relative:.3g} of the largest value"
     return CallDifference(
-        agrees=agrees, max_abs=_finite(largest), max_rel=_finite(relative), reason=reason
+        agrees=agrees, max_abs=_to_finite(largest), max_rel=_to_finite(relative), reason=reason
     )
 
 
@@ -40,20 +40,20 @@ def measure_value(
     Returns the smallest difference, and the value in that layout; None where none fits.
     """
     best: tuple[CallDifference, np.ndarray] | None = None
-    for laid_out in _layouts(value, found.shape):
-        difference = measure([laid_out], [found], coarse=coarse)
-        if best is None or _size(difference) < _size(best[0]):
+    for laid_out in _list_transposed(value, found.shape):
+        difference = measure_difference([laid_out], [found], coarse=coarse)
+        if best is None or _find_error_size(difference) < _find_error_size(best[0]):
             best = difference, laid_out
         if difference.agrees:
             return best
     if best is None and value.size == found.size:
         flat = value.reshape(found.shape)
-        difference = measure([flat], [found], coarse=coarse)
+        difference = measure_difference([flat], [found], coarse=coarse)
         return (difference, flat) if difference.agrees else None  # it may be in any order
     return best
 
 
-def _layouts(value: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+def _list_transposed(value: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
     """Yield an array in all orders of its axes in which it has a shape, but for axes of 1."""
     wanted = tuple(size for size in shape if size != 1)
     squeezed = value.squeeze()
@@ -69,7 +69,7 @@ def _layouts(value: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
             yield turned.reshape(shape)
 
 
-def _errors(expected: np.ndarray, found: np.ndarray) -> tuple[float, float]:
+def _compute_errors(expected: np.ndarray, found: np.ndarray) -> tuple[float, float]:
     """Return the largest error, and the same relative to the largest expected value."""
     if expected.shape != found.shape:
         return float("inf"), float("inf")
@@ -84,9 +84,9 @@ def _errors(expected: np.ndarray, found: np.ndarray) -> tuple[float, float]:
     return largest, largest / scale if scale else (float("inf") if largest else 0.0)
 
 
-def _size(difference: CallDifference) -> float:
+def _find_error_size(difference: CallDifference) -> float:
     return float("inf") if difference.max_abs is None else difference.max_abs
 
 
-def _finite(value: float) -> float | None:
+def _to_finite(value: float) -> float | None:
     return value if np.isfinite(value) else None

@@ -15,13 +15,13 @@ def find_first(
     rewrite of the graph has changed, such as one with a scale folded into it.
     """
     loops = next((at for at, one in enumerate(calls) if one.plain and not one.plain.agrees), None)
-    left = _leaving(calls) if wrong_outputs else None
+    left = _find_first_differing(calls) if wrong_outputs else None
     if left is not None and (loops is None or left < loops):
         return left, Cause.REFERENCE
     return (None, None) if loops is None else (loops, Cause.LOOPS)
 
 
-def _leaving(calls: Sequence[BisectedCall]) -> int | None:
+def _find_first_differing(calls: Sequence[BisectedCall]) -> int | None:
     """Return the first call that differs from the reference and hands that on.
 
     Of the nearest calls behind it that can be compared, one has to differ, too: where all of them
@@ -34,13 +34,15 @@ def _leaving(calls: Sequence[BisectedCall]) -> int | None:
     for at, call in enumerate(calls):
         if call.reference is None or call.reference.agrees:
             continue
-        nearest = _nearest(at, calls, readers)
+        nearest = _list_nearest_verdicts(at, calls, readers)
         if not nearest or not all(nearest):
             return at
     return None
 
 
-def _nearest(at: int, calls: Sequence[BisectedCall], readers: dict[int, list[int]]) -> list[bool]:
+def _list_nearest_verdicts(
+    at: int, calls: Sequence[BisectedCall], readers: dict[int, list[int]]
+) -> list[bool]:
     """Return whether the nearest calls behind one that can be compared agree."""
     waiting, seen, found = list(readers[at]), {at}, []
     while waiting:

@@ -17,12 +17,12 @@ from tvm import relax
 
 from autopipe.artifacts.model_nodes import PACKED
 from autopipe.bisection.bisection import CallDifference
-from autopipe.bisection.captured_run import CapturedCall, Outputs, tensors_of
-from autopipe.bisection.differences import measure
-from autopipe.compiler.graph.calls import bindings, callee, graph_functions
-from autopipe.compiler.library.build import build
-from autopipe.compiler.library.row_order import along_rows
-from autopipe.compiler.tasks import workload
+from autopipe.bisection.captured_run import CapturedCall, Outputs, select_tensors
+from autopipe.bisection.differences import measure_difference
+from autopipe.compiler.graph.calls import find_callee, graph_functions, list_bindings
+from autopipe.compiler.library.build import build_library
+from autopipe.compiler.library.row_order import reorder_reductions
+from autopipe.compiler.tasks import make_workload
 from autopipe.errors import StageError
 from autopipe.measure.agreement import all_agree
 from autopipe.measure.call_watch import set_watch
@@ -47,8 +47,8 @@ def count_outputs(lowered: tvm.IRModule) -> dict[str, int]:
     """Return how many outputs each kernel of a lowered module has."""
     found = {}
     for _, function in graph_functions(lowered):
-        for binding in bindings(function):
-            if (name := callee(binding.value)) is not None:
+        for binding in list_bindings(function):
+            if (name := find_callee(binding.value)) is not None:
                 made = binding.value.ty_args[0]
                 found[name] = len(made.fields) if isinstance(made, tvm.ir.TupleType) else 1
     return found
@@ -63,7 +63,7 @@ class PlainTwin:
         """Compile it. Raises StageError for what can not be compiled."""
         self._lowered, self._target = lowered, target
         self._outputs: Outputs = count_outputs(lowered)
-        built = build(along_rows(lowered), {}, plain_target())
+        built = build_library(reorder_reductions(lowered), {}, plain_target())
         self._machine = relax.VirtualMachine(built.executable, tvm.cpu()).module
         packed = weights.pack(built.packing)
         self._weights = [tvm.runtime.tensor(array) for array in packed]  # aligned, as kernels trust
@@ -75,7 +75,7 @@ class PlainTwin:
 
         A call that only a build makes, such as the packing of a value, has none.
         """
-        lockstep = _Lockstep(self._outputs, calls, self._judge)
+        lockstep = _Lockstep(self._outputs, calls, self._judge_call)
         set_watch(self._machine, lockstep)
         try:
             self._machine["main"](*given, *self._weights)
@@ -85,25 +85,27 @@ class PlainTwin:
             set_watch(self._machine, None)
         return lockstep.results
 
-    def _judge(self, kernel: str, given: Sequence[Any], call: CapturedCall) -> LoopsResult:
+    def _judge_call(self, kernel: str, given: Sequence[Any], call: CapturedCall) -> LoopsResult:
         """Compare what a build made with what the loops of a kernel wrote last."""
-        expected = [one.numpy() for one in tensors_of(given)[-len(call.outputs) :]]
+        expected = [one.numpy() for one in select_tensors(given)[-len(call.outputs) :]]
         found = [one.numpy() for one in call.outputs]
-        difference = measure(expected, found)
+        difference = measure_difference(expected, found)
         if all_agree(expected, found):
             return LoopsResult(difference.model_copy(update={"agrees": True, "reason": None}))
-        reason = self._refute(kernel, given, found)
+        reason = self._find_refutation(kernel, given, found)
         agrees = reason is None
         difference = difference.model_copy(update={"agrees": agrees, "reason": reason})
         return LoopsResult(difference, () if agrees else tuple(expected))
 
-    def _refute(self, kernel: str, given: Sequence[Any], found: Sequence[np.ndarray]) -> str | None:
+    def _find_refutation(
+        self, kernel: str, given: Sequence[Any], found: Sequence[np.ndarray]
+    ) -> str | None:
         """Return why results are wrong, by the check that each schedule passes; None if they hold.
 
         It also runs the loops on inputs that are a few roundings off: they may waver as much.
         """
-        module = workload(self._lowered[kernel]).module
-        arrays = [one.numpy() for one in tensors_of(given)]
+        module = make_workload(self._lowered[kernel]).module
+        arrays = [one.numpy() for one in select_tensors(given)]
         counts = tuple((at, int(one)) for at, one in enumerate(given) if isinstance(one, int))
         instance = Instance(_CAPTURED, module, counts, tuple(arrays))
         made = [*arrays[: -len(found)], *found]
@@ -123,21 +125,21 @@ class _Lockstep:
         calls: Sequence[CapturedCall],
         judge: Callable[[str, Sequence[Any], CapturedCall], LoopsResult],
     ) -> None:
-        self._outputs, self._calls, self._judge = outputs, calls, judge
+        self._outputs, self._calls, self._judge_call = outputs, calls, judge
         self._place = 0
         self.results: dict[int, LoopsResult] = {}
 
     def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
         if symbol not in self._outputs:
             return False
-        at = self._find(symbol)
+        at = self._find_call(symbol)
         if at is None:
             return False
         function(*given)
         call = self._calls[at]
-        self.results[at] = self._judge(symbol, given, call)
+        self.results[at] = self._judge_call(symbol, given, call)
         for made, written in zip(
-            call.outputs, tensors_of(given)[-len(call.outputs) :], strict=True
+            call.outputs, select_tensors(given)[-len(call.outputs) :], strict=True
         ):
             made.copyto(written)
         return True
@@ -145,7 +147,7 @@ class _Lockstep:
     def end(self, symbol: str) -> None:
         """Functions and builtins need no look."""
 
-    def _find(self, symbol: str) -> int | None:
+    def _find_call(self, symbol: str) -> int | None:
         """Return the position of the same call in the build; None where that makes a view there."""
         for at in range(self._place, len(self._calls)):
             name = self._calls[at].kernel.removesuffix(PACKED)

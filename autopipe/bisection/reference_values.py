@@ -22,12 +22,12 @@ def compute_values(imported: Path, inputs: Path, names: Iterable[str], out: Path
         "out": str(out),
     }  # fmt: skip
     try:
-        call.call(__name__, request)
+        call.run_module(__name__, request)
     except StageError as error:
         raise StageError(f"onnxruntime does not compute the values inside: {error}") from None
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     import numpy as np
     import onnx
     import onnxruntime
@@ -61,4 +61,4 @@ def _answer(request: call.Answer) -> call.Answer:
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

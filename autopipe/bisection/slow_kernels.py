@@ -7,7 +7,7 @@ from autopipe.artifacts.document import Part
 from autopipe.artifacts.model_nodes import ModelNode, name_kernel
 from autopipe.profiling.against import compare_profiles
 from autopipe.profiling.profile import Profile, ProfiledCall
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape_text
 
 _SHOWN: Final = 7
 _WHOLE: Final = 10_000
@@ -53,10 +53,10 @@ def rank_by_bound(profile: Profile, kernels: frozenset[str], case: str) -> SlowK
     of its tensors at the speed of a copy. `kernels` are those of the build.
     """
     found = []
-    for calls in _grouped(profile.calls, kernels).values():
+    for calls in _group_calls(profile.calls, kernels).values():
         wanted = sum(profile.peaks.compute_bound(call) for _, call in calls)
-        found.append(_slow(calls, wanted))
-    return _ranked(profile, "bound", found, case)
+        found.append(_build_slow_kernel(calls, wanted))
+    return _rank_kernels(profile, "bound", found, case)
 
 
 def rank_by_reference(  # noqa: PLR0913 -- two profiles, and how they fit together
@@ -74,23 +74,23 @@ def rank_by_reference(  # noqa: PLR0913 -- two profiles, and how they fit togeth
         for kernel in group.kernels for node in group.nodes
     }  # fmt: skip
     found = []
-    for calls in _grouped(profile.calls, kernels).values():
+    for calls in _group_calls(profile.calls, kernels).values():
         first = calls[0][1]
         share = next((shares[key] for node in first.nodes
                       if (key := (first.symbol, node)) in shares), None)  # fmt: skip
         if share is not None:
-            found.append(_slow(calls, share * sum(call.seconds for _, call in calls)))
-    return _ranked(profile, runtime, found, case)
+            found.append(_build_slow_kernel(calls, share * sum(call.seconds for _, call in calls)))
+    return _rank_kernels(profile, runtime, found, case)
 
 
-def slow_lines(made: SlowKernels) -> Iterator[str]:
+def list_slow_lines(made: SlowKernels) -> Iterator[str]:
     """Yield the slowest kernels for their work, the worst first."""
-    yield f"case {escape(made.case)}: a run takes {made.whole * 1e6:.1f} us"
+    yield f"case {escape_text(made.case)}: a run takes {made.whole * 1e6:.1f} us"
     yield f"{'us':>9} {made.against + ' us':>14} {'times':>6}  kernel: nodes"
     for one in made.kernels[:_SHOWN]:
         times = f"{one.seconds / one.wanted:.1f}" if one.wanted else ""
         head = f"{one.seconds * 1e6:>9.1f} {one.wanted * 1e6:>14.1f} {times:>6}  "
-        yield head + escape(f"{name_kernel(one.kernel)}: {_nodes(one)}", _WHOLE)
+        yield head + escape_text(f"{name_kernel(one.kernel)}: {_format_nodes(one)}", _WHOLE)
     if not made.kernels:
         yield f"no kernel can be compared with {made.against}"
         return
@@ -100,20 +100,20 @@ def slow_lines(made: SlowKernels) -> Iterator[str]:
         return
     lost = worst.seconds - worst.wanted
     share = lost / made.whole if made.whole else 0.0
-    yield escape(
-        f"kernel {name_kernel(worst.kernel)} ({_nodes(worst)}) loses most: "
+    yield escape_text(
+        f"kernel {name_kernel(worst.kernel)} ({_format_nodes(worst)}) loses most: "
         f"{lost * 1e6:.1f} us a run against its {made.against}, {share:.0%} of the run", _WHOLE,
     )  # fmt: skip
 
 
-def _nodes(kernel: SlowKernel) -> str:
+def _format_nodes(kernel: SlowKernel) -> str:
     return ", ".join(kernel.nodes) or "no node is known"
 
 
 _Calls = list[tuple[int, ProfiledCall]]
 
 
-def _grouped(calls: Sequence[ProfiledCall], kernels: frozenset[str]) -> dict[object, _Calls]:
+def _group_calls(calls: Sequence[ProfiledCall], kernels: frozenset[str]) -> dict[object, _Calls]:
     """Return the calls of kernels for the same nodes, each with its position among kernel calls."""
     own = [call for call in calls if call.symbol in kernels]
     found: dict[object, _Calls] = {}
@@ -122,7 +122,7 @@ def _grouped(calls: Sequence[ProfiledCall], kernels: frozenset[str]) -> dict[obj
     return found
 
 
-def _slow(calls: _Calls, wanted: float) -> SlowKernel:
+def _build_slow_kernel(calls: _Calls, wanted: float) -> SlowKernel:
     position, slowest = max(calls, key=lambda pair: pair[1].seconds)
     return SlowKernel(
         kernel=slowest.symbol, nodes=slowest.nodes, position=position,
@@ -130,7 +130,9 @@ def _slow(calls: _Calls, wanted: float) -> SlowKernel:
     )  # fmt: skip
 
 
-def _ranked(profile: Profile, against: str, found: Sequence[SlowKernel], case: str) -> SlowKernels:
+def _rank_kernels(
+    profile: Profile, against: str, found: Sequence[SlowKernel], case: str
+) -> SlowKernels:
     ranked = sorted(found, key=lambda one: one.wanted - one.seconds)
     return SlowKernels(
         case=case, against=against, whole=profile.whole, kernels=tuple(ranked),

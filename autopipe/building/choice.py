@@ -18,9 +18,9 @@ from autopipe.processes.contained import Failed
 from autopipe.safety.maker import Maker, Refused
 from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Finding, Verdict
-from autopipe.schedules.engines.fallback import falls
+from autopipe.schedules.engines.fallback import iterate_fallbacks
 from autopipe.schedules.implementations.implementation import DIRECT
-from autopipe.schedules.policy import Contender, Policy, allows
+from autopipe.schedules.policy import Contender, Policy, is_allowed
 from autopipe.tasks.task import Task
 
 _LOG: Final = logging.getLogger(__name__)
@@ -80,13 +80,13 @@ class Choices:
         """Take the first of each task's chain, whose plain loops are compiled meanwhile."""
         self.checks = checks
         self.watch = watch
-        self._chains = [_chain(request, policy, maker) for request in asked]
+        self._chains = [_list_candidates(request, policy, maker) for request in asked]
         self.asked = asked
         self.chosen: list[Choice] = []
         """What each task is built with, in order, as far as that is known."""
         for place, chain in enumerate(watch.each("tasks planned", self._chains)):
             self.chosen.append(next(chain))
-            checks.prepare(self._suspect(place))
+            checks.prepare(self._build_suspect(place))
         checks.start()
         self._open = list(range(len(asked)))
 
@@ -99,7 +99,7 @@ class Choices:
         judged, self._open = self._open, []
         verdicts = self.checks.judge(
             [
-                self._suspect(place)._replace(kernel=kernels[place] if kernels else None)
+                self._build_suspect(place)._replace(kernel=kernels[place] if kernels else None)
                 for place in judged
             ]
         )
@@ -110,7 +110,7 @@ class Choices:
             else:
                 right, why = verdict.finding is Finding.RIGHT, verdict.reason
                 self.chosen[place] = replace(choice, checked=right, unchecked=why)
-                _log(self.asked[place].task, choice)
+                _log_choice(self.asked[place].task, choice)
         return not self._open
 
     def drop(self, place: int, verdict: Verdict) -> None:
@@ -126,10 +126,10 @@ class Choices:
                 f" left to build it with; at the end its plain loops failed: {verdict.reason};"
                 f" python {verdict.folder}/reproduce.py shows it"
             )
-        self.chosen[place] = _after(self.chosen[place], verdict, following)
+        self.chosen[place] = _replace_rejected(self.chosen[place], verdict, following)
         self._open.append(place)
 
-    def _suspect(self, place: int) -> Suspect:
+    def _build_suspect(self, place: int) -> Suspect:
         asked, choice = self.asked[place], self.chosen[place]
         return Suspect(
             asked.task.name, choice.engine, choice.implementation, choice.schedule or "",
@@ -137,32 +137,32 @@ class Choices:
         )  # fmt: skip
 
 
-def _log(task: Task, choice: Choice) -> None:
+def _log_choice(task: Task, choice: Choice) -> None:
     """Log which schedule a task is built with, and why."""
     by = f"{choice.engine} on {choice.implementation}"
     _LOG.info("%s: %s, since %s; %s", task.name, by, choice.reason, choice.schedule or "as it is")
 
 
-def _chain(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
+def _list_candidates(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
     """Yield what a task may be built with, the best first; the plain loops are always the last."""
     task, record = asked.task, asked.record
     position, rule = policy.rule(task, asked.share)
     reason = f"not tuned: {task.dropped}" if task.dropped else "no record"
     if record is not None:
         try:
-            yield replace(_recorded(task, record, maker), rule=position)
+            yield replace(_replay_record(task, record, maker), rule=position)
             reason = "its record is wrong"
         except (Refused, Failed) as error:
             reason = f"its record does not apply: {error}"
     for likely in () if record is not None else asked.likely:
         try:
-            known = _recorded(task, likely, maker)
+            known = _replay_record(task, likely, maker)
             yield replace(known, reason="record of likely sizes", seconds=None, rule=position)
             reason = "the record of likely sizes is wrong"
         except (Refused, Failed) as error:
             reason = f"the record of likely sizes does not apply: {error}"
     plans = partial(maker.plans, task.name)
-    for found in falls(policy.chain(rule), plans, partial(allows, rule)):
+    for found in iterate_fallbacks(policy.chain(rule), plans, partial(is_allowed, rule)):
         if found.planned is None:
             yield Choice(asked.workload, found.engine, DIRECT, reason, rule=position)
         else:
@@ -173,14 +173,14 @@ def _chain(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
             )  # fmt: skip
 
 
-def _recorded(task: Task, record: BestRecord, maker: Maker) -> Choice:
+def _replay_record(task: Task, record: BestRecord, maker: Maker) -> Choice:
     times = sorted(record.seconds)
     by = Contender(record.engine, record.implementation)
     module = maker.replay(task.name, by, record.schedule)
     return Choice(module, *by, "best record", times[len(times) // 2], record.schedule)
 
 
-def _after(bad: Choice, verdict: Verdict, following: Choice) -> Choice:
+def _replace_rejected(bad: Choice, verdict: Verdict, following: Choice) -> Choice:
     """Return what follows; what is wrong is told with it, failures are listed apart."""
     who = f"{bad.engine} on {bad.implementation}"
     if verdict.finding is Finding.FAILED:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from autopipe.building.prepared_checks import PreparedChecks
 from autopipe.pipeline.counted import INTERVAL, Watch
 from autopipe.processes.contained import Child
-from autopipe.processes.link import ready
+from autopipe.processes.link import wait_for_readable
 
 
 class CompileProgress:
@@ -29,7 +29,7 @@ class CompileProgress:
     def wait(self, label: str, child: Child) -> bool:
         """Wait until a child has compiled a module; return whether its time is over before."""
         end = time.monotonic() + child.seconds
-        while not ready([child.link], INTERVAL):
+        while not wait_for_readable([child.link], INTERVAL):
             if time.monotonic() > end:
                 return True
             self._count()

@@ -21,15 +21,15 @@ from autopipe.building.compile_progress import CompileProgress
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build
 from autopipe.compiler.library.kernel_compiler import NotCompiled
-from autopipe.compiler.pass_observer import add_measured_passes, measured_passes, write_below
-from autopipe.compiler.tasks import label_of, labelled
+from autopipe.compiler.pass_observer import add_measured_passes, list_pass_times, write_below
+from autopipe.compiler.tasks import append_label, parse_label
 from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.environment.toolchain import Linker
 from autopipe.errors import AutopipeError, StageError
 from autopipe.measure.library_kernel import LibraryKernel
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
-from autopipe.processes.failure import of_ours, sorted_out
+from autopipe.processes.failure import describe_own_error, split_answer
 from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.job import Piece, do
 from autopipe.safety.verdict import Finding, Verdict
@@ -72,19 +72,19 @@ def compile_model(source: BuildSource, choices: Choices, failures: Failures) -> 
     built or linked; SetupError without the compiler for a GPU.
     """
     innocent = False
-    while _hopeless(choices, failures):
+    while _drop_known_failures(choices, failures):
         pass
     while True:
         try:
             compiled = _whole(source, choices, failures)
         except Failed as error:
-            if not _culprits(choices, failures) and choices.check():
+            if not _drop_failing_schedules(choices, failures) and choices.check():
                 if innocent:
                     why = "compiling the model failed twice, though each task alone compiles"
                     raise StageError(f"{why}: {error}\n{error.log}") from error
                 innocent = True
         else:
-            if choices.check(_kernels(source, choices, failures)):
+            if choices.check(_locate_kernels(source, choices, failures)):
                 return compiled
 
 
@@ -98,17 +98,17 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
 
     def pack(packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
         write_below("weights")
-        return source.pack({label: module_io.from_json(text) for label, text in packing.items()})
+        return source.pack({label: module_io.parse_json(text) for label, text in packing.items()})
 
     seconds = contained.SECONDS + _EACH * len(choices.asked)
     compilations = {
         label: _Compilation(source, label, scheduled, target) for label in source.lowered
     }
     compilers = {
-        label: Child(partial(_answering, work.answer), seconds=seconds)
+        label: Child(partial(_wrap_refusals, work.answer), seconds=seconds)
         for label, work in compilations.items()
     }
-    packer = Child(lambda: _answering(pack), seconds=seconds, bounded=False)
+    packer = Child(lambda: _wrap_refusals(pack), seconds=seconds, bounded=False)
     with ExitStack() as children:
         for child in (*compilers.values(), packer):
             children.enter_context(child)
@@ -116,10 +116,10 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
         packing = _ask_all(compilers, "link", cores)
         packer.tell(packing)
         modules = source.lowered.items()
-        kernels = {label: len(list(module_io.prim_funcs(module))) for label, module in modules}
+        kernels = {label: len(list(module_io.list_prim_funcs(module))) for label, module in modules}
         progress = CompileProgress(choices.watch, choices.checks, kernels)
         compiled = _ask_all(compilers, "compile", cores, progress.wait)
-        packed = _packed(packer, packing)
+        packed = _await_packed_weights(packer, packing)
     functions = {}
     for label, done in compiled.items():
         add_measured_passes(done["passes"])
@@ -141,13 +141,13 @@ def _ask_all(
     for child in islice(waiting, most):
         child.tell(step)
     for label, child in children.items():
-        answers[label] = _result(child.answer(late=wait(label, child)))
+        answers[label] = _unwrap_answer(child.answer(late=wait(label, child)))
         for following in islice(waiting, 1):
             following.tell(step)
     return answers
 
 
-def _packed(packer: Child, packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+def _await_packed_weights(packer: Child, packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
     """Return what a child that packs weights answers, which may fail once.
 
     Raises StageError: no schedule is to blame that the compiler took.
@@ -159,7 +159,7 @@ def _packed(packer: Child, packing: Mapping[str, str]) -> Any:  # noqa: ANN401 -
             answer = packer.ask(packing)
         except Failed as error:
             raise StageError(f"packing the weights failed twice: {error}\n{error.log}") from error
-    return _result(answer)
+    return _unwrap_answer(answer)
 
 
 @dataclass(slots=True)
@@ -175,26 +175,26 @@ class _Compilation:
 
     def answer(self, step: str) -> Any:  # noqa: ANN401 - JSON
         """Link the graph and return what is left to do on weights; or compile what was linked."""
-        return self._link() if step == "link" else self._compile()
+        return self._link() if step == "link" else self._compile_graph()
 
     def _link(self) -> str:
         lowered = self.source.lowered
         module = lowered[self.label]
         write_below(self.source.paths[self.label].stem if self.label else "")
-        bodies = _of(self.label, module, self.scheduled)
+        bodies = _select_bodies(self.label, module, self.scheduled)
         self.graph = build.link_graph(module, bodies, self.target, packs_at_load=len(lowered) == 1)
         packing: str = tvm.ir.save_json(self.graph.packing)
         return packing
 
-    def _compile(self) -> dict[str, Any]:
+    def _compile_graph(self) -> dict[str, Any]:
         assert self.graph is not None  # noqa: S101 - linked before
         built = build.compile_graph(self.graph)
         build.export(built, self.source.paths[self.label], self.source.linker)
         functions = [function.document() for function in built.functions]
-        return {"functions": functions, "passes": measured_passes()}
+        return {"functions": functions, "passes": list_pass_times()}
 
 
-def _answering(work: Callable[[Any], Any]) -> contained.Handler:
+def _wrap_refusals(work: Callable[[Any], Any]) -> contained.Handler:
     """Tell a refusal, which is no failure, from a result."""
 
     def answer(request: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
@@ -203,45 +203,45 @@ def _answering(work: Callable[[Any], Any]) -> contained.Handler:
         except (ForeignCode, NotCompiled):  # some task's kernel is to blame
             raise
         except AutopipeError as error:
-            return {"failed": asdict(of_ours(error))}
+            return {"failed": asdict(describe_own_error(error))}
 
     return answer
 
 
-def _result(answer: object) -> Any:  # noqa: ANN401 - JSON
+def _unwrap_answer(answer: object) -> Any:  # noqa: ANN401 - JSON
     """Return what was answered. Raises the error of ours that was raised."""
-    done, refused = sorted_out(answer)
+    done, refused = split_answer(answer)
     if refused is not None:
         raise refused.error()
     return done
 
 
-def _kernels(
+def _locate_kernels(
     source: BuildSource, choices: Choices, failures: Failures
 ) -> list[LibraryKernel | None] | None:
     """Return where the kernel of each task is; None where only the schedule alone can be run."""
     if not failures.conditions.hardware.backend.runs_on_host:
         return None
-    return [_kernel(source, asked.task.functions[0]) for asked in choices.asked]
+    return [_locate_kernel(source, asked.task.functions[0]) for asked in choices.asked]
 
 
-def _kernel(source: BuildSource, labelled_name: str) -> LibraryKernel | None:
+def _locate_kernel(source: BuildSource, labelled_name: str) -> LibraryKernel | None:
     """Return where a function is; None for one at likely sizes, which no library has."""
-    name, label = labelled_name.partition("@")[0], label_of(labelled_name)
-    if label not in source.paths or labelled(name, label) != labelled_name:
+    name, label = labelled_name.partition("@")[0], parse_label(labelled_name)
+    if label not in source.paths or append_label(name, label) != labelled_name:
         return None
     return LibraryKernel(str(source.paths[label]), name)
 
 
-def _of(
+def _select_bodies(
     label: str, module: tvm.IRModule, scheduled: Mapping[str, tvm.IRModule]
 ) -> dict[str, tvm.IRModule]:
     """Return the scheduled bodies of the PrimFuncs of one module, by their names in it."""
-    names = (name for name, _ in module_io.prim_funcs(module))
-    return {name: scheduled[labelled(name, label)] for name in names}
+    names = (name for name, _ in module_io.list_prim_funcs(module))
+    return {name: scheduled[append_label(name, label)] for name in names}
 
 
-def _pieces(choices: Choices) -> list[Piece]:
+def _list_pieces(choices: Choices) -> list[Piece]:
     return [
         Piece(
             "compiling", asked.task.name, asked.workload, choice.engine, choice.implementation,
@@ -251,10 +251,10 @@ def _pieces(choices: Choices) -> list[Piece]:
     ]  # fmt: skip
 
 
-def _hopeless(choices: Choices, failures: Failures) -> bool:
+def _drop_known_failures(choices: Choices, failures: Failures) -> bool:
     """Have each task whose schedule failed in earlier runs take another one; tell if any does."""
     found = False
-    for place, piece in enumerate(_pieces(choices) if failures.hopeless else ()):
+    for place, piece in enumerate(_list_pieces(choices) if failures.hopeless else ()):
         try:
             failures.suspect(piece)
         except KnownFailure as known:
@@ -263,10 +263,10 @@ def _hopeless(choices: Choices, failures: Failures) -> bool:
     return found
 
 
-def _culprits(choices: Choices, failures: Failures) -> bool:
+def _drop_failing_schedules(choices: Choices, failures: Failures) -> bool:
     """Have each task whose schedule fails take another one; tell whether there is any."""
     found = False
-    pieces = _pieces(choices)
+    pieces = _list_pieces(choices)
     with Child(lambda: lambda place: do(pieces[place], failures.conditions)) as child:
         for place, piece in enumerate(pieces):
             try:

@@ -13,7 +13,7 @@ import numpy as np
 _WIDE, _NARROW = np.dtype("float32"), np.dtype("float16")
 
 
-def narrowed(
+def narrow_weights(
     arrays: Mapping[str, np.ndarray], originals: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a package, in float16 where that gives back the same bits.
@@ -22,10 +22,10 @@ def narrowed(
     """
     if all(array.dtype != _NARROW for array in originals.values()):
         return dict(arrays)
-    return {name: _narrow(array) for name, array in arrays.items()}
+    return {name: _narrow_if_exact(array) for name, array in arrays.items()}
 
 
-def _narrow(array: np.ndarray) -> np.ndarray:
+def _narrow_if_exact(array: np.ndarray) -> np.ndarray:
     if array.dtype != _WIDE:
         return array
     with np.errstate(over="ignore"):

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autopipe.artifacts.model_nodes import KernelFunction, LibraryNodes, ModelNodes, NodeMap
-from autopipe.compiler.labels.kernel_nodes import kernel_work
-from autopipe.compiler.tasks import labelled
+from autopipe.compiler.labels.kernel_nodes import list_kernel_work
+from autopipe.compiler.tasks import append_label
 from autopipe.tasks.task import Task
 
 
@@ -23,8 +23,8 @@ def map_nodes(
     listed = []
     for label, library in sorted(libraries.items(), key=lambda pair: pair[1].name):
         own = {name.partition("@")[0]: count for name, count in flops.items()
-               if name == labelled(name.partition("@")[0], label)}  # fmt: skip
+               if name == append_label(name.partition("@")[0], label)}  # fmt: skip
         calls = functions[label]
-        work = kernel_work(calls, own)
+        work = list_kernel_work(calls, own)
         listed.append(LibraryNodes(library=library.name, functions=calls, work=work))
     return NodeMap(nodes=model.nodes, libraries=tuple(listed))

@@ -10,7 +10,7 @@ from autopipe.errors import StoreError
 from autopipe.measure.build import split_weights
 from autopipe.measure.plain_code import PlainKernel, PlainSource, link_plain
 from autopipe.processes.contained import Child, Failed
-from autopipe.processes.link import ready
+from autopipe.processes.link import wait_for_readable
 from autopipe.safety.inspection import ScheduleChecker
 from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Verdict
@@ -47,7 +47,7 @@ class PreparedChecks:
             packing = split_weights(suspect.scheduled).packing
             self._waiting[suspect[:4]] = PlainSource(suspect.workload, packing)
         links = [child.link for child, _ in self._running]
-        if len(self._waiting) >= _BATCH and len(ready(links, 0.0)) == len(links):
+        if len(self._waiting) >= _BATCH and len(wait_for_readable(links, 0.0)) == len(links):
             self.start()
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class PreparedChecks:
         path = self._folder / f"plain{len(self._running)}.so"
         names = {key: f"plain{place}" for place, key in enumerate(self._waiting)}
         sources = {names[key]: source for key, source in self._waiting.items()}
-        child = Child(lambda: lambda _: _link(sources, path))
+        child = Child(lambda: lambda _: _link_plain_loops(sources, path))
         child.tell()
         kernels = {key: PlainKernel(str(path), name) for key, name in names.items()}
         self._running.append((child, kernels))
@@ -70,14 +70,14 @@ class PreparedChecks:
 
     def count_compiled(self) -> int:
         """Return the number of those whose batch has ended."""
-        ended = ready([child.link for child, _ in self._running], 0.0)
+        ended = wait_for_readable([child.link for child, _ in self._running], 0.0)
         return len(self._compiled) + sum(
             len(kernels) for child, kernels in self._running if child.link in ended
         )
 
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
         """Return a verdict for each. Raises StageError as the checker does."""
-        self._finish()
+        self._await_batches()
         return self._checker.judge(
             [suspect._replace(plain=self._compiled.get(suspect[:4])) for suspect in suspects]
         )
@@ -89,7 +89,7 @@ class PreparedChecks:
         for running in self._running:
             running[0].close()
 
-    def _finish(self) -> None:
+    def _await_batches(self) -> None:
         """Wait for the batches that are compiled."""
         for child, kernels in self._running:
             with child:
@@ -102,6 +102,6 @@ class PreparedChecks:
         self._running = []
 
 
-def _link(sources: Mapping[str, PlainSource], path: Path) -> None:
+def _link_plain_loops(sources: Mapping[str, PlainSource], path: Path) -> None:
     os.nice(_NICENESS)
     link_plain(sources, path)

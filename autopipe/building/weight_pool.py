@@ -24,15 +24,15 @@ class WeightPool:
         first = not self.arrays
         names = []
         for value in values:
-            known = None if first else self._names.get(_identity(value))
+            known = None if first else self._names.get(_digest_array(value))
             name = known or number_weight(len(self.arrays))
             if known is None:
                 self.arrays[name] = value
-                self._names.setdefault(_identity(value), name)
+                self._names.setdefault(_digest_array(value), name)
             names.append(name)
         return tuple(names)
 
 
-def _identity(value: np.ndarray) -> tuple[object, ...]:
+def _digest_array(value: np.ndarray) -> tuple[object, ...]:
     data = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
     return value.shape, value.dtype.str, hashlib.sha256(data).digest()

@@ -7,8 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
-from autopipe.cli.terminal import complain, complain_of, hang_up, show
-from autopipe.processes.interrupt import Interrupted, exit_code, interruptible, resume
+from autopipe.cli.terminal import complain_of, hang_up, print_error, print_lines
+from autopipe.processes.interrupt import (
+    Interrupted,
+    find_exit_code,
+    format_resume_command,
+    raise_on_signals,
+)
 
 COMMANDS: Final = {
     "run": "pipelines",
@@ -66,7 +71,9 @@ def version() -> None:
     """Print the versions of autopipe and TVM."""
     from importlib.metadata import version as installed
 
-    show(f"{name} {installed(name)}" for name in ("autopipe", "apache-tvm", "apache-tvm-ffi"))
+    print_lines(
+        f"{name} {installed(name)}" for name in ("autopipe", "apache-tvm", "apache-tvm-ffi")
+    )
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 -- as typer calls it
@@ -88,15 +95,15 @@ def main() -> None:
     """Run a command; an expected failure ends in one message and its exit code."""
     code = 0
     try:
-        with interruptible():
+        with raise_on_signals():
             build_app(_named_command())()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except Interrupted as error:
         code = error.exit_code
-        complain(f"{error}; {resume(sys.argv[1:])}")
+        print_error(f"{error}; {format_resume_command(sys.argv[1:])}")
     except Exception as error:  # noqa: BLE001 -- a bug keeps its traceback
-        code = exit_code(error)
+        code = find_exit_code(error)
         complain_of(error)
     hang_up()
     gc.freeze()  # or the interpreter looks for garbage in all of it before it ends

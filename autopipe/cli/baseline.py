@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autopipe.cli.terminal import complain, show
+from autopipe.cli.terminal import print_error, print_lines
 from autopipe.errors import GateError
 
 app = typer.Typer(no_args_is_help=True, help="Write and compare checked-in times.")
@@ -26,17 +26,17 @@ class Inconclusive(StrEnum):
 def baseline_write(report: Report, file: File) -> None:
     """Keep the times of a run, to compare later runs with."""
     from autopipe.api.reports import write_whole_file
-    from autopipe.config.problem import shown
-    from autopipe.report.document import load
+    from autopipe.config.problem import format_value
+    from autopipe.report.document import read_report
 
-    times = load(report).times()
+    times = read_report(report).times()
     if times.disturbed:
-        complain(
-            f"warning: {shown(report)}: other programs ran while these times were measured; "
+        print_error(
+            f"warning: {format_value(report)}: other programs ran while these times were measured; "
             "gates.regression says inconclusive of every build that is compared with them"
         )
     write_whole_file(file, times.text())
-    show([f"wrote {file}; name it in `gates.regression.baseline`, and check it in"])
+    print_lines([f"wrote {file}; name it in `gates.regression.baseline`, and check it in"])
 
 
 @app.command("compare")
@@ -58,13 +58,13 @@ def baseline_compare(
     """
     from autopipe.artifacts.benchmark import Outcome
     from autopipe.benchmarking import baseline
-    from autopipe.benchmarking.regression import regression
+    from autopipe.benchmarking.regression import check_regression
     from autopipe.config.gates import Regression
-    from autopipe.report.document import load
+    from autopipe.report.document import read_report
 
-    times = load(report).times()
+    times = read_report(report).times()
     gate = Regression(baseline=file.name, max=limit, on_inconclusive=inconclusive.value)
-    checked = regression(times, baseline.load(file, times.pipeline), gate)
+    checked = check_regression(times, baseline.read_baseline(file, times.pipeline), gate)
     if checked.outcome is Outcome.FAILED:
         raise GateError(checked.found)
-    show([f"{checked.outcome}: {checked.found}"])
+    print_lines([f"{checked.outcome}: {checked.found}"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autopipe.cli.options import BuildName, File, Json, Set, StoreRoot
-from autopipe.cli.terminal import complain_of_load, show, show_json
+from autopipe.cli.terminal import complain_of_load, print_lines, show_json
 from autopipe.errors import ConfigError, GateError
 
 if TYPE_CHECKING:
@@ -63,34 +63,34 @@ def _find_wrong(
     target: "BisectTarget", case: str | None, to: Path | None, *, as_json: bool
 ) -> None:
     from autopipe.api.bisect import bisect_build
-    from autopipe.bisection.table import bisection_lines, verdict
+    from autopipe.bisection.table import format_verdict, list_bisection_lines
 
     made = bisect_build(target, case=case, to=to)
     if as_json:
         show_json(made.document())
     else:
-        show(bisection_lines(made))
-        show(["", *_written(to if made.first is not None else None)])
+        print_lines(list_bisection_lines(made))
+        print_lines(["", *_list_written_lines(to if made.first is not None else None)])
     if not made.agrees:
-        raise GateError(verdict(made))
+        raise GateError(format_verdict(made))
     if not as_json:
-        show([verdict(made)])
+        print_lines([format_verdict(made)])
 
 
 def _find_slow(
     target: "BisectTarget", case: str | None, to: Path | None, against: str | None, *, as_json: bool
 ) -> None:
     from autopipe.api.bisect import find_slow_kernel
-    from autopipe.bisection.slow_kernels import slow_lines
+    from autopipe.bisection.slow_kernels import list_slow_lines
 
     made = find_slow_kernel(target, case=case, to=to, against=against)
     complain_of_load(made.disturbed)
     if as_json:
         show_json(made.document())
     else:
-        show(slow_lines(made))
-        show(_written(to if made.worst is not None else None))
+        print_lines(list_slow_lines(made))
+        print_lines(_list_written_lines(to if made.worst is not None else None))
 
 
-def _written(to: Path | None) -> list[str]:
+def _list_written_lines(to: Path | None) -> list[str]:
     return [] if to is None else [f"wrote {to}: python {to}/reproduce.py repeats the kernel"]

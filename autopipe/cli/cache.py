@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli.options import Pipeline, Remote, StoreRoot, Url, patient, remote_of
-from autopipe.cli.terminal import complain, show
+from autopipe.cli.options import Pipeline, Remote, StoreRoot, Url, choose_remote, make_patience
+from autopipe.cli.terminal import print_error, print_lines
 from autopipe.errors import ConfigError, GateError, StoreError
-from autopipe.report.units import plural
+from autopipe.report.units import format_plural
 
 if TYPE_CHECKING:
     from autopipe.remote.transfer import Moved
@@ -26,13 +26,13 @@ def cache_ls(store: StoreRoot = None) -> None:
 
     The pipelines are those whose last run has used it.
     """
-    from autopipe.pipeline.history import pipelines
-    from autopipe.store.gc import entries
+    from autopipe.pipeline.history import list_pipelines_by_key
+    from autopipe.store.gc import list_entries
 
-    with _store(store) as opened:
-        rows = sorted(entries(opened).items(), key=lambda item: item[1].used)
-        names = pipelines(opened)
-    show(
+    with _open_existing_store(store) as opened:
+        rows = sorted(list_entries(opened).items(), key=lambda item: item[1].used)
+        names = list_pipelines_by_key(opened)
+    print_lines(
         f"{key[:16]}  {entry.action['stage']:<10} {entry.size / 2**20:10.1f} MiB  "
         f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(entry.used / 1e9))}  "
         f"{', '.join(names.get(key, ['-']))}"
@@ -64,13 +64,13 @@ def cache_gc(
             raise ConfigError("--dry-run is for a store, and not for a remote")
         _gc_remote(remote, keep_days, max_size)
         return
-    from autopipe.store.gc import collect, parse_size
+    from autopipe.store.gc import collect_garbage, parse_size
 
     limit = None if max_size is None else parse_size(max_size)
-    with _store(store) as opened:
-        swept = collect(opened, keep_days=keep_days, max_size=limit, dry_run=dry_run)
+    with _open_existing_store(store) as opened:
+        swept = collect_garbage(opened, keep_days=keep_days, max_size=limit, dry_run=dry_run)
     verb = "would delete" if dry_run else "deleted"
-    show([f"{verb} {swept.entries} entries, {swept.bytes / 2**20:.1f} MiB"])
+    print_lines([f"{verb} {swept.entries} entries, {swept.bytes / 2**20:.1f} MiB"])
 
 
 @app.command("verify")
@@ -84,11 +84,11 @@ def cache_verify(store: StoreRoot = None, remote: Remote = None) -> None:
     if remote is not None:
         _verify_remote(remote)
         return
-    from autopipe.store.gc import verify
+    from autopipe.store.gc import verify_store
 
-    with _store(store) as opened:
-        sound, damaged = verify(opened)
-    show([*damaged, f"{sound} sound, {len(damaged)} damaged"])
+    with _open_existing_store(store) as opened:
+        sound, damaged = verify_store(opened)
+    print_lines([*damaged, f"{sound} sound, {len(damaged)} damaged"])
     if damaged:
         raise GateError("damaged entries were moved to quarantine; the next run makes them again")
 
@@ -100,11 +100,14 @@ def cache_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot =
     What was measured on this machine stays here.
     """
     from autopipe.remote import transfer
-    from autopipe.remote.depot import reached
+    from autopipe.remote.depot import open_depot
 
-    with _store(store) as opened, reached(remote_of(url, pipeline), opened.tmp) as depot:
-        moved = transfer.push(opened, depot, _measured(), _warn)
-    show([f"pushed {_moved(moved)}"])
+    with (
+        _open_existing_store(store) as opened,
+        open_depot(choose_remote(url, pipeline), opened.tmp) as depot,
+    ):
+        moved = transfer.push_entries(opened, depot, _list_uncached_stages(), _print_warning)
+    print_lines([f"pushed {_format_moved(moved)}"])
 
 
 @app.command("pull")
@@ -115,59 +118,61 @@ def cache_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot =
     """
     from autopipe.api.shapes import SHAPES
     from autopipe.remote import transfer
-    from autopipe.remote.depot import reached
-    from autopipe.store.store import default_root, open_store
+    from autopipe.remote.depot import open_depot
+    from autopipe.store.store import find_default_root, open_store
 
     with (
-        open_store(store or default_root(), patient()) as opened,
-        reached(remote_of(url, pipeline), opened.tmp) as depot,
+        open_store(store or find_default_root(), make_patience()) as opened,
+        open_depot(choose_remote(url, pipeline), opened.tmp) as depot,
     ):
-        moved = transfer.pull(opened, depot, _measured(), _warn, SHAPES)
-    show([f"pulled {_moved(moved)}"])
+        moved = transfer.pull_entries(
+            opened, depot, _list_uncached_stages(), _print_warning, SHAPES
+        )
+    print_lines([f"pulled {_format_moved(moved)}"])
 
 
 def _gc_remote(url: str, keep_days: float, max_size: str | None) -> None:
     from autopipe.remote import sweep
-    from autopipe.remote.depot import reached
+    from autopipe.remote.depot import open_depot
 
     if max_size is not None:
         raise ConfigError("--max-size is for a store; in a remote nobody knows what was used last")
-    with TemporaryDirectory() as tmp, reached(url, Path(tmp)) as depot:
-        swept = sweep.collect(depot, keep_days=keep_days)
-    show([f"deleted {swept.entries} entries, {plural(swept.objects, 'object')}"])
+    with TemporaryDirectory() as tmp, open_depot(url, Path(tmp)) as depot:
+        swept = sweep.sweep_depot(depot, keep_days=keep_days)
+    print_lines([f"deleted {swept.entries} entries, {format_plural(swept.objects, 'object')}"])
 
 
 def _verify_remote(url: str) -> None:
     from autopipe.remote import sweep
-    from autopipe.remote.depot import reached
+    from autopipe.remote.depot import open_depot
 
-    with TemporaryDirectory() as tmp, reached(url, Path(tmp)) as depot:
-        sound, damaged = sweep.verify(depot)
-    show([*damaged, f"{sound} sound, {len(damaged)} damaged"])
+    with TemporaryDirectory() as tmp, open_depot(url, Path(tmp)) as depot:
+        sound, damaged = sweep.verify_depot(depot)
+    print_lines([*damaged, f"{sound} sound, {len(damaged)} damaged"])
     if damaged:
         raise GateError("a remote has damaged entries; a run that meets one makes it again")
 
 
-def _measured() -> set[str]:
+def _list_uncached_stages() -> set[str]:
     """Return the stages whose results hold for the machine that made them."""
     from autopipe.stages import STAGES
 
     return {stage.name for stage in STAGES if not stage.cached}
 
 
-def _moved(moved: "Moved") -> str:
+def _format_moved(moved: "Moved") -> str:
     return f"{moved.entries} entries, {moved.bytes / 2**20:.1f} MiB; {moved.known} were there"
 
 
-def _warn(text: str) -> None:
-    complain(f"warning: {text}")
+def _print_warning(text: str) -> None:
+    print_error(f"warning: {text}")
 
 
-def _store(root: Path | None) -> "AbstractContextManager[Store]":
+def _open_existing_store(root: Path | None) -> "AbstractContextManager[Store]":
     """Open a store that must be there."""
-    from autopipe.store.store import default_root, open_store
+    from autopipe.store.store import find_default_root, open_store
 
-    root = root or default_root()
+    root = root or find_default_root()
     if not root.exists():
         raise StoreError(f"{root}: there is no store; name one with --store")
-    return open_store(root, patient())
+    return open_store(root, make_patience())

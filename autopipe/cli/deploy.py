@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from autopipe.cli.options import Json
-from autopipe.cli.terminal import show, show_json
+from autopipe.cli.terminal import print_lines, show_json
 from autopipe.errors import ConfigError
 
 PackageOrFolder = Annotated[
@@ -20,14 +20,14 @@ def inspect(package: PackageOrFolder, *, as_json: Json = False) -> None:
     Every byte of it is checked, and nothing is loaded.
     """
     from autopipe.export.examine_folder import examine_folder
-    from autopipe.packaging.examine import examine
-    from autopipe.packaging.inspect import describe_package, summarize
+    from autopipe.packaging.examine import examine_package
+    from autopipe.packaging.inspect import describe_package, summarize_package
 
-    found = examine_folder(package) if package.is_dir() else examine(package)
+    found = examine_folder(package) if package.is_dir() else examine_package(package)
     if as_json:
-        show_json(summarize(found))
+        show_json(summarize_package(found))
     else:
-        show(describe_package(found))
+        print_lines(describe_package(found))
 
 
 Folder = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder to write, a new one")]
@@ -79,9 +79,9 @@ def export(  # noqa: PLR0913 -- one for each option
         raise ConfigError("name a package and --to DIR, or --wheel DIR")
     if package is not None and to is not None:
         made = export_package(package, to, case or (), wheels=runtime or (), model=model)
-        show([f"wrote {made}, with cases of {read_origin(made)}"])
+        print_lines([f"wrote {made}, with cases of {read_origin(made)}"])
     if wheel is not None:
-        show([f"wrote {build_wheel(wheel)}"])
+        print_lines([f"wrote {build_wheel(wheel)}"])
 
 
 def bench(  # noqa: PLR0913 -- one for each option
@@ -118,4 +118,4 @@ def bench(  # noqa: PLR0913 -- one for each option
     words = [word for name, value in options.items() if value for word in (name, f"{value:g}")]
     words += [word for text in inputs or () for word in ("--input", text)]
     words += [word for text in sizes or () for word in ("--size", text)]
-    show(bench_package(package, [*words, *(["--json"] if as_json else [])]).splitlines())
+    print_lines(bench_package(package, [*words, *(["--json"] if as_json else [])]).splitlines())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli.terminal import show, show_text
+from autopipe.cli.terminal import print_lines, show_text
 from autopipe.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,48 +50,48 @@ def diff(
 
     Nothing of a package is run.
     """
-    from autopipe.comparison.difference import compare
-    from autopipe.comparison.reading import read
+    from autopipe.comparison.difference import compare_builds
+    from autopipe.comparison.reading import read_build
 
-    difference = compare(read(old), read(new))
+    difference = compare_builds(read_build(old), read_build(new))
     if run is not None and form is not Format.COMMENT:
         raise ConfigError("--run needs --format comment")
     if form is Format.TEXT:
-        show(_text(difference))
+        print_lines(_list_text_lines(difference))
     elif form is Format.COMMENT:
-        show_text(_comment(difference, run, new))
+        show_text(_format_comment(difference, run, new))
     else:
-        show_text(_document(difference, form))
+        show_text(_format_document(difference, form))
     if exit_code and not difference.same:
         raise typer.Exit(1)
 
 
-def _text(difference: "Difference") -> Iterable[str]:
-    from autopipe.comparison.text import lines
-    from autopipe.report.tasks import columns
+def _list_text_lines(difference: "Difference") -> Iterable[str]:
+    from autopipe.comparison.text import list_lines
+    from autopipe.report.tasks import choose_table_width
 
-    return lines(difference, columns(sys.stdout))
+    return list_lines(difference, choose_table_width(sys.stdout))
 
 
-def _document(difference: "Difference", form: Format) -> str:
+def _format_document(difference: "Difference", form: Format) -> str:
     """Import what writes it alone: Markdown takes all of the reports along."""
     if form is Format.JSON:
         from autopipe.comparison import document
 
-        return document.write(difference).rstrip("\n") + "\n"
+        return document.format_json(difference).rstrip("\n") + "\n"
     if form is Format.HTML:
         from autopipe.comparison import page
 
-        return page.write(difference)
+        return page.format_page(difference)
     from autopipe.comparison import markdown
 
-    return markdown.write(difference).rstrip("\n") + "\n"
+    return markdown.format_difference(difference).rstrip("\n") + "\n"
 
 
-def _comment(difference: "Difference", run: Path | None, new: Path) -> str:
+def _format_comment(difference: "Difference", run: Path | None, new: Path) -> str:
     from autopipe.comparison import comment
     from autopipe.lock.recognize import FileKind
     from autopipe.report import document
 
     file = new if run is None and difference.new.kind is FileKind.REPORT else run
-    return comment.write(difference, None if file is None else document.load(file))
+    return comment.format_comment(difference, None if file is None else document.read_report(file))

@@ -9,7 +9,7 @@ import typer
 
 from autopipe.cli.farm import Certificates, Cluster
 from autopipe.cli.options import BuildName, Json
-from autopipe.cli.terminal import show, show_json
+from autopipe.cli.terminal import print_lines, show_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -42,12 +42,12 @@ def doctor(  # noqa: PLR0913 -- one for each option
         _measure_machine(as_json=as_json, alone=file is None and cluster is None)
         return
     findings = []
-    for finding in _findings(file, build, cluster, certificates):
+    for finding in _list_findings(file, build, cluster, certificates):
         findings.append(finding)
         if not as_json:
-            show(str(finding).split("\n"))
+            print_lines(str(finding).split("\n"))
     if as_json:
-        show_json([_fields(finding) for finding in findings])
+        show_json([_to_dict(finding) for finding in findings])
     if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(5)
 
@@ -61,21 +61,21 @@ def _measure_machine(*, as_json: bool, alone: bool) -> None:
     if as_json:
         show_json(report.fields())
     else:
-        show(report.lines())
+        print_lines(report.lines())
 
 
-def _findings(
+def _list_findings(
     file: Path | None, build: str | None, cluster: str | None, certificates: Path | None
 ) -> "Iterator[Diagnosis]":
     if cluster is not None:
         from autopipe.api import farm
 
-        return farm.diagnose(cluster, certificates)
-    from autopipe.api.doctor import diagnose
+        return farm.diagnose_farm(cluster, certificates)
+    from autopipe.api.doctor import diagnose_machine
     from autopipe.config.load import load
 
-    return diagnose(pipeline=load(file, build=build) if file is not None else None)
+    return diagnose_machine(pipeline=load(file, build=build) if file is not None else None)
 
 
-def _fields(value: "DataclassInstance") -> dict[str, object]:
+def _to_dict(value: "DataclassInstance") -> dict[str, object]:
     return {field.name: getattr(value, field.name) for field in fields(value)}

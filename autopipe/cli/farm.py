@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from autopipe.cli.terminal import show
+from autopipe.cli.terminal import print_lines
 from autopipe.errors import ConfigError
 
 Certificates = Annotated[
@@ -45,7 +45,7 @@ def scheduler(*, listen: Listen = "tls://0.0.0.0:8786", certificates: Certificat
     """Hand the trials of many runs to many workers, until Ctrl-C."""
     from autopipe.api import farm
 
-    farm.schedule(listen, certificates, lambda line: show([line]))
+    farm.schedule(listen, certificates, lambda line: print_lines([line]))
 
 
 def worker(
@@ -60,12 +60,12 @@ def worker(
     from autopipe.api import farm
 
     if make_certificates is not None:
-        show(farm.make_certificates(make_certificates))
+        print_lines(farm.make_certificates(make_certificates))
         return
     if scheduler is None or label is None:
         raise ConfigError("a worker needs --scheduler tls://host:port and --label NAME")
     asked = farm.Joining(
-        farm.address(scheduler), farm.checked_label(label),
+        farm.check_address(scheduler), farm.check_label(label),
         None if certificates is None else str(certificates), 60.0 * patience,
     )  # fmt: skip
-    farm.work(asked, lambda line: show([line]))
+    farm.work(asked, lambda line: print_lines([line]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli.terminal import show
+from autopipe.cli.terminal import print_lines
 
 if TYPE_CHECKING:
     from autopipe.api.init import Starter
@@ -42,22 +42,22 @@ def init(
     A size that the model leaves open and `--shape` does not give is marked with "?" in the file;
     with `--open` it has a name there, and a range.
     """
-    from autopipe.api.init import init as made
+    from autopipe.api.init import write_pipeline_file as made
 
     starter = made(model, output, shapes=shapes or (), open_sizes=open_sizes, overwrite=overwrite)
-    show(_told(model, starter))
+    print_lines(_list_result_lines(model, starter))
 
 
-def _told(model: str, starter: "Starter") -> Iterator[str]:
-    from autopipe.api.init import dimensions
+def _list_result_lines(model: str, starter: "Starter") -> Iterator[str]:
+    from autopipe.api.init import format_dimensions
 
     file = shlex.quote(str(starter.path))
     yield f"wrote {file}"
     for name, known in starter.inputs.items():
         if known.assumed:
-            yield f"assumed: input '{name}', {dimensions(known.assumed)}, is a batch of 1"
+            yield f"assumed: input '{name}', {format_dimensions(known.assumed)}, is a batch of 1"
         if known.open:
-            yield f"open: input '{name}', {dimensions(known.open)}"
+            yield f"open: input '{name}', {format_dimensions(known.open)}"
         if known.names:
             names = ", ".join(dict.fromkeys(known.names.values()))
             yield f"open: input '{name}', {names}: look at their ranges in the file"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli.terminal import complain
+from autopipe.cli.terminal import print_error
 from autopipe.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ Target = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else")]
 
 
-def remote_of(url: str | None, pipeline: Path | None) -> str:
+def choose_remote(url: str | None, pipeline: Path | None) -> str:
     """Return the remote that a command is for. Raises ConfigError if none is named, or two."""
-    from autopipe.config.cache import located
+    from autopipe.config.cache import resolve_remote_url
     from autopipe.config.load import load_builds
 
     if (url is None) == (pipeline is None):
@@ -78,10 +78,12 @@ def remote_of(url: str | None, pipeline: Path | None) -> str:
     if remote is None:
         told = "differs from build to build" if remotes else "is null"
         raise ConfigError(f"{pipeline}: cache.remote {told}; name a URL or a folder")
-    return located(remote, pipeline.absolute().parent)
+    return resolve_remote_url(remote, pipeline.absolute().parent)
 
 
-def signers_of(file: Path | None, identity: str | None, revoked: Path | None) -> "Signers | None":
+def build_signers(
+    file: Path | None, identity: str | None, revoked: Path | None
+) -> "Signers | None":
     """Return whose signatures count, None for nobody's. Raises ConfigError."""
     if file is not None:
         from autopipe.signing.signers import Signers
@@ -92,7 +94,7 @@ def signers_of(file: Path | None, identity: str | None, revoked: Path | None) ->
     return None
 
 
-def mode_of(asked: Mapping[str, bool]) -> "Mode":
+def choose_lock_mode(asked: Mapping[str, bool]) -> "Mode":
     """Return how the lock is treated, of options that exclude each other. Raises ConfigError."""
     from autopipe.lock.mode import Mode
 
@@ -102,19 +104,19 @@ def mode_of(asked: Mapping[str, bool]) -> "Mode":
     return Mode(chosen[0]) if chosen else Mode.AUTO
 
 
-def patient() -> "Patience":
+def make_patience() -> "Patience":
     """Wait for other runs as long as it takes, and say on stderr for whom."""
     from autopipe.store.locks import Patience
 
-    return Patience(lambda who: complain(f"warning: store: waiting for {who}"))
+    return Patience(lambda who: print_error(f"warning: store: waiting for {who}"))
 
 
-def warnings(event: "Event") -> None:
+def print_warnings(event: "Event") -> None:
     """Show warnings alone, on stderr."""
     from autopipe.pipeline.events import Warn
 
     if isinstance(event, Warn):
-        complain(f"warning: {event.stage}: {event.message}")
+        print_error(f"warning: {event.stage}: {event.message}")
 
 
 def is_lock(path: Path) -> bool:
@@ -122,6 +124,6 @@ def is_lock(path: Path) -> bool:
     from autopipe.lock import recognize
 
     try:
-        return path.suffix == ".lock" or recognize.is_lock(recognize.head(path))
+        return path.suffix == ".lock" or recognize.is_lock(recognize.read_head(path))
     except ConfigError:  # whoever opens it says so
         return False

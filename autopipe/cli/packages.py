@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from autopipe.cli.options import Identity, Revoked, SignersFile, Target, is_lock, signers_of
-from autopipe.cli.terminal import show
+from autopipe.cli.options import Identity, Revoked, SignersFile, Target, build_signers, is_lock
+from autopipe.cli.terminal import print_lines
 
 
 def combine(
@@ -23,7 +23,7 @@ def combine(
     """
     from autopipe.packaging.combine import combine_packages
 
-    show([f"wrote {output}: {', '.join(combine_packages(packages, output))}"])
+    print_lines([f"wrote {output}: {', '.join(combine_packages(packages, output))}"])
 
 
 def sign(
@@ -41,15 +41,15 @@ def sign(
     The signature is a file beside it. Needs ssh-keygen.
     """
     from autopipe.lock import file
-    from autopipe.lock.text import parse
+    from autopipe.lock.text import parse_lock
     from autopipe.packaging import archive
-    from autopipe.packaging.examine import examine
-    from autopipe.signing.sign import sign as made
+    from autopipe.packaging.examine import examine_package
+    from autopipe.signing.sign import sign_file as made
     from autopipe.signing.signature import SignedKind, copy_of
 
     if is_lock(target):
         text = file.read_text(target)
-        file.read_records(target, parse(text, target))
+        file.read_records(target, parse_lock(text, target))
         signature = made(BytesIO(text.encode()), target, SignedKind.LOCK, key)
     elif target.is_dir():
         from autopipe.export.folder import DIGESTS
@@ -59,10 +59,10 @@ def sign(
         verify_folder(target, digests)
         signature = made(BytesIO(digests), target / DIGESTS, SignedKind.FOLDER, key)
     else:
-        with archive.source(target) as source, copy_of(source) as copy:
-            examine(target, copy)
+        with archive.open_archive_file(target) as source, copy_of(source) as copy:
+            examine_package(target, copy)
             signature = made(copy, target, SignedKind.PACKAGE, key)
-    show([f"wrote {signature}"])
+    print_lines([f"wrote {signature}"])
 
 
 def infer(  # noqa: PLR0913, PLR0917 -- one for each option
@@ -81,7 +81,7 @@ def infer(  # noqa: PLR0913, PLR0917 -- one for each option
     revoked: Revoked = None,
 ) -> None:
     """Run a package once, on arrays in files."""
-    from autopipe.packaging.infer import infer as run_once
+    from autopipe.packaging.infer import run_inference as run_once
 
-    given = signers_of(signers, identity, revoked)
-    show(run_once(package, inputs, output, given).split("\n"))
+    given = build_signers(signers, identity, revoked)
+    print_lines(run_once(package, inputs, output, given).split("\n"))

@@ -20,11 +20,11 @@ from autopipe.cli.options import (
     Set,
     SignersFile,
     StoreRoot,
-    mode_of,
-    signers_of,
-    warnings,
+    build_signers,
+    choose_lock_mode,
+    print_warnings,
 )
-from autopipe.cli.terminal import complain_of, show, show_json
+from autopipe.cli.terminal import complain_of, print_lines, show_json
 from autopipe.errors import AutopipeError, ConfigError
 
 if TYPE_CHECKING:
@@ -121,8 +121,9 @@ def run(  # noqa: PLR0913 -- one for each option
     """
     asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
     options = _RunOptions(
-        overrides or (), store, output, until, force or (), mode_of(asked), lock_timeout,
-        reproducible, signers_of(signers, identity, revoked), dump_ir, print_pass_times, verbosity,
+        overrides or (), store, output, until, force or (), choose_lock_mode(asked), lock_timeout,
+        reproducible, build_signers(signers, identity, revoked), dump_ir, print_pass_times,
+        verbosity,
     )  # fmt: skip
     with ExitStack() as stack:
         emit, kept = _open_reports(stack, reports, json=as_json, quiet=quiet)
@@ -140,9 +141,9 @@ def _open_reports(
     emit = stack.enter_context(open_reporter(json=json, quiet=quiet))
     if not reports:
         return emit, None
-    from autopipe.api.reports import saving
+    from autopipe.api.reports import save_reports_at_end
 
-    return emit, stack.enter_context(saving(emit, reports))
+    return emit, stack.enter_context(save_reports_at_end(emit, reports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class _RunOptions:
 
         found = builds.find_builds(files, overrides=self.overrides, only=only)
         if len(found) == 1:
-            self._run(found[0], emit, kept)
+            self._run_build(found[0], emit, kept)
             return 0
         from autopipe.api.run_builds import run_builds
 
@@ -185,20 +186,22 @@ class _RunOptions:
         builds.check_builds(found, self.output, until=self.until, force=self.force)
         return run_builds(
             found,
-            lambda build, labelled: self._run(build, labelled, kept),
+            lambda build, labelled: self._run_build(build, labelled, kept),
             emit,
             lambda build, error: complain_of(error, f"{build.label}: "),
         )
 
-    def _run(self, build: "PlannedBuild", emit: "Reporter", kept: "list[RunReport] | None") -> None:
+    def _run_build(
+        self, build: "PlannedBuild", emit: "Reporter", kept: "list[RunReport] | None"
+    ) -> None:
         from autopipe.api import flow
 
         with ExitStack() as stack:
             if kept is not None:
-                from autopipe.api.reports import recording
+                from autopipe.api.reports import record_run
 
                 emit = stack.enter_context(
-                    recording(
+                    record_run(
                         emit, kept, build.file, build=build.name, overrides=self.overrides,
                         store=self.store, until=self.until,
                     )
@@ -207,10 +210,10 @@ class _RunOptions:
                 build.file, build=build.name, overrides=self.overrides, store=self.store,
                 output=self.output, until=self.until, force=self.force, mode=self.mode,
                 lock_timeout=self.lock_timeout, reproducible=self.reproducible,
-                signers=self.signers, diagnostics=self._diagnostics(build), emit=emit,
+                signers=self.signers, diagnostics=self._build_diagnostics(build), emit=emit,
             )  # fmt: skip
 
-    def _diagnostics(self, build: "PlannedBuild") -> "Diagnostics":
+    def _build_diagnostics(self, build: "PlannedBuild") -> "Diagnostics":
         """Return what a build shows; each of several has a folder of its own."""
         from autopipe.pipeline.stage import Diagnostics
 
@@ -236,31 +239,33 @@ def plan(  # noqa: PLR0913 -- one for each option
     """
     from autopipe.api import builds, flow
     from autopipe.report.outlook import plan_row
-    from autopipe.report.tasks import columns
+    from autopipe.report.tasks import choose_table_width
 
     found = builds.find_builds(files, overrides=overrides or (), only=only or ())
     outlooks = [
         flow.plan(
             build.file, build=build.name, overrides=overrides or (), store=store, until=until,
-            force=force or (), emit=warnings,
+            force=force or (), emit=print_warnings,
         )
         for build in found
     ]  # fmt: skip
     if as_json:
-        stages = [[_fields(one) for one in each] for each in outlooks]
-        show_json(_label(found, stages) if len(found) > 1 else stages[0])
+        stages = [[_to_dict(one) for one in each] for each in outlooks]
+        show_json(_label_stages(found, stages) if len(found) > 1 else stages[0])
         return
     for build, each in zip(found, outlooks, strict=True):
-        show([f"== {build.label}  {build.target}  {build.file}"] if len(found) > 1 else [])
-        show(plan_row(outlook, columns(sys.stdout)) for outlook in each)
+        print_lines([f"== {build.label}  {build.target}  {build.file}"] if len(found) > 1 else [])
+        print_lines(plan_row(outlook, choose_table_width(sys.stdout)) for outlook in each)
         if any((o.stage, o.state) == ("tune", "run") for o in each):
             from autopipe.api import farm
 
-            present = farm.present(build.file, overrides or (), build.name)
-            show([] if present is None else [f"{'farm':<10} {present}"])
+            present = farm.describe_workers(build.file, overrides or (), build.name)
+            print_lines([] if present is None else [f"{'farm':<10} {present}"])
 
 
-def _label(builds: "Sequence[PlannedBuild]", stages: Sequence[object]) -> list[dict[str, object]]:
+def _label_stages(
+    builds: "Sequence[PlannedBuild]", stages: Sequence[object]
+) -> list[dict[str, object]]:
     """Return what a plan says of each of several builds, with what it is."""
     return [
         {"build": build.label, "file": str(build.file), "target": build.target, "stages": each}
@@ -279,18 +284,20 @@ def explain(  # noqa: PLR0913 -- one for each option
 ) -> None:
     """Say why a stage would run, or what its result depends on."""
     from autopipe.api import flow
-    from autopipe.pipeline.plan import require
-    from autopipe.report.outlook import sentences
+    from autopipe.pipeline.plan import require_stages
+    from autopipe.report.outlook import list_sentences
     from autopipe.store.canonical import pretty
 
-    outlooks = flow.plan(file, build=build, overrides=overrides or (), store=store, emit=warnings)
-    require([stage], [outlook.stage for outlook in outlooks], "explain")
+    outlooks = flow.plan(
+        file, build=build, overrides=overrides or (), store=store, emit=print_warnings
+    )
+    require_stages([stage], [outlook.stage for outlook in outlooks], "explain")
     outlook = next(outlook for outlook in outlooks if outlook.stage == stage)
     if as_json:
-        show_json(_fields(outlook))
+        show_json(_to_dict(outlook))
     else:
         action = pretty(outlook.action).split("\n")[:-1] if outlook.state == "cached" else []
-        show([*sentences(outlook), *action])
+        print_lines([*list_sentences(outlook), *action])
 
 
 def validate(files: Files) -> None:
@@ -304,7 +311,7 @@ def validate(files: Files) -> None:
     for file in builds.list_files(files):
         try:
             builds.check_file(file)
-            show([f"{file}: ok"])
+            print_lines([f"{file}: ok"])
         except AutopipeError as error:
             problems.append(str(error))
     if problems:
@@ -313,10 +320,10 @@ def validate(files: Files) -> None:
 
 def schema() -> None:
     """Print the JSON schema of a pipeline file."""
-    from autopipe.config.schema import json_schema
+    from autopipe.config.schema import build_json_schema
 
-    show_json(json_schema())
+    show_json(build_json_schema())
 
 
-def _fields(outlook: "Outlook") -> dict[str, Any]:
+def _to_dict(outlook: "Outlook") -> dict[str, Any]:
     return {field.name: getattr(outlook, field.name) for field in fields(outlook)}

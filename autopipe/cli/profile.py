@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autopipe.cli.options import BuildName, Json, Set, StoreRoot
-from autopipe.cli.terminal import complain_of_load, show, show_json
+from autopipe.cli.terminal import complain_of_load, print_lines, show_json
 from autopipe.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -82,14 +82,18 @@ def profile(  # noqa: PLR0913 -- one for each option
         raise ConfigError("--against needs the model: name its ONNX file with --model")
     made = profile_build(found, inputs=inputs or (), sizes=sizes or (), threads=threads, runs=runs)
     complain_of_load(made.disturbed)
-    compared = None if against is None or reference is None else _compare(made, found, reference)
+    compared = (
+        None
+        if against is None or reference is None
+        else _compare_with_reference(made, found, reference)
+    )
     if trace is not None:
         _write_trace(trace, made)
     if as_json:
-        show_json(_document(made, compared))
+        show_json(_build_document(made, compared))
     else:
-        show(_lines(made, compared, sort))
-        show([] if trace is None else [f"wrote {trace}"])
+        print_lines(_list_lines(made, compared, sort))
+        print_lines([] if trace is None else [f"wrote {trace}"])
 
 
 def _check_options(sort: str, against: str | None, inputs: list[str] | None) -> None:
@@ -101,16 +105,18 @@ def _check_options(sort: str, against: str | None, inputs: list[str] | None) -> 
         raise ConfigError("--against compares runs on zeros; leave --input out")
 
 
-def _lines(made: "Profile", compared: "ComparedProfile | None", sort: str) -> "Iterator[str]":
-    from autopipe.profiling.table import comparison_lines, profile_lines
+def _list_lines(made: "Profile", compared: "ComparedProfile | None", sort: str) -> "Iterator[str]":
+    from autopipe.profiling.table import list_comparison_lines, list_profile_lines
 
     width = max(80, get_terminal_size().columns) if sys.stdout.isatty() else None
     if compared is not None:
-        return comparison_lines(compared, width)
-    return profile_lines(made, sort, width)  # type: ignore[arg-type]  # it is one of the keys
+        return list_comparison_lines(compared, width)
+    return list_profile_lines(made, sort, width)  # type: ignore[arg-type]  # it is one of the keys
 
 
-def _compare(made: "Profile", target: "ProfileTarget", model: Path) -> "ComparedProfile":
+def _compare_with_reference(
+    made: "Profile", target: "ProfileTarget", model: Path
+) -> "ComparedProfile":
     from autopipe.profiling.against import compare_profiles
     from autopipe.profiling.reference_profile import profile_reference
 
@@ -118,7 +124,7 @@ def _compare(made: "Profile", target: "ProfileTarget", model: Path) -> "Compared
     return compare_profiles(made, target.nodes.nodes, _RUNTIME, times)
 
 
-def _document(made: "Profile", compared: "ComparedProfile | None") -> dict[str, object]:
+def _build_document(made: "Profile", compared: "ComparedProfile | None") -> dict[str, object]:
     document = {**made.document(), "difference": made.difference}
     if compared is not None:
         document["against"] = compared.document()
@@ -126,9 +132,9 @@ def _document(made: "Profile", compared: "ComparedProfile | None") -> dict[str, 
 
 
 def _write_trace(path: Path, made: "Profile") -> None:
-    from autopipe.profiling.trace import trace_events
+    from autopipe.profiling.trace import list_trace_events
 
     try:
-        path.write_text(json.dumps(trace_events(made)), encoding="utf-8")
+        path.write_text(json.dumps(list_trace_events(made)), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"--trace {path}: {error.strerror or error}") from error

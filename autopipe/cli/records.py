@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli.options import Json, Pipeline, StoreRoot, Url, patient, remote_of
-from autopipe.cli.terminal import complain, show, show_json, show_text
+from autopipe.cli.options import Json, Pipeline, StoreRoot, Url, choose_remote, make_patience
+from autopipe.cli.terminal import print_error, print_lines, show_json, show_text
 from autopipe.errors import ConfigError, GateError
-from autopipe.report.units import plural
+from autopipe.report.units import format_plural
 
 if TYPE_CHECKING:
     from autopipe.records.store import RecordDetails, RecordStore
@@ -29,23 +29,23 @@ Output = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write;
 @app.command("ls")
 def records_ls(store: StoreRoot = None, *, target: Target = None, as_json: Json = False) -> None:
     """List what was tuned: the trials, and the best time."""
-    from autopipe.records.catalog import catalog
-    from autopipe.records.merge import planted
+    from autopipe.records.catalog import group_by_workload
+    from autopipe.records.merge import list_seeds
     from autopipe.report import records as report
-    from autopipe.report.tasks import columns
+    from autopipe.report.tasks import choose_table_width
 
-    with _view(store) as opened:
-        entries = catalog(_chosen(opened.every(), None, target))
-        kept, logged = opened.kept_aside(), len(planted(opened))
+    with _open_read_only(store) as opened:
+        entries = group_by_workload(_select_records(opened.every(), None, target))
+        kept, logged = opened.kept_aside(), len(list_seeds(opened))
         _tell_damaged(opened)
     if as_json:
-        show_json(report.table(entries))
+        show_json(report.to_json_table(entries))
         return
-    show(report.listing(entries, columns(sys.stdout)))
+    print_lines(report.list_lines(entries, choose_table_width(sys.stdout)))
     if logged:
-        show([f"from logs of other tools: {plural(logged, 'seed')}"])
+        print_lines([f"from logs of other tools: {format_plural(logged, 'seed')}"])
     if kept:
-        show([f"kept aside: {plural(kept, 'damaged record')}"])
+        print_lines([f"kept aside: {format_plural(kept, 'damaged record')}"])
 
 
 @app.command("show")
@@ -56,18 +56,18 @@ def records_show(
     as_json: Json = False,
 ) -> None:
     """Show what is known of one workload."""
-    from autopipe.records.catalog import catalog, one
+    from autopipe.records.catalog import group_by_workload, select_workload
     from autopipe.report import records as report
-    from autopipe.report.tasks import columns
+    from autopipe.report.tasks import choose_table_width
 
-    with _view(store) as opened:
-        entries = one(catalog(opened.every()), workload)
+    with _open_read_only(store) as opened:
+        entries = select_workload(group_by_workload(opened.every()), workload)
         _tell_damaged(opened)
     if as_json:
-        show_json(report.document(entries))
+        show_json(report.to_json_document(entries))
         return
     for entry in entries:
-        show([*report.whole(entry, columns(sys.stdout)), ""])
+        print_lines([*report.list_entry_lines(entry, choose_table_width(sys.stdout)), ""])
 
 
 @app.command("export")
@@ -85,10 +85,10 @@ def records_export(
     """
     from autopipe.records import lines
 
-    with _view(store) as opened:
-        chosen = _chosen(opened.every(), workload, target)
+    with _open_read_only(store) as opened:
+        chosen = _select_records(opened.every(), workload, target)
         _tell_damaged(opened)
-    text = lines.write(lines.winners(chosen) if best else chosen)
+    text = lines.write(lines.select_winners(chosen) if best else chosen)
     if str(output) == "-":
         show_text(text)
         return
@@ -96,7 +96,7 @@ def records_export(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{output}: can not be written: {error.strerror}") from None
-    show([f"wrote {plural(text.count(chr(10)), 'record')} to {output}"])
+    print_lines([f"wrote {format_plural(text.count(chr(10)), 'record')} to {output}"])
 
 
 @app.command("import")
@@ -115,13 +115,13 @@ def records_import(
 
     Those of another machine or tool only seed searches.
     """
-    from autopipe.records.importing import bring
+    from autopipe.records.importing import import_records
 
-    with _open(store) as opened:
-        brought = bring(opened, source, target)
+    with _open_for_writing(store) as opened:
+        brought = import_records(opened, source, target)
     for reason, count in sorted(brought.left_out.items()):
-        complain(f"warning: left out {count}: {reason}")
-    show([f"{plural(brought.added, brought.what)} added, {brought.known} were known"])
+        print_error(f"warning: left out {count}: {reason}")
+    print_lines([f"{format_plural(brought.added, brought.what)} added, {brought.known} were known"])
     if not brought.added + brought.known:
         raise GateError(f"{source}: there was nothing to take over")
 
@@ -132,16 +132,23 @@ def records_merge(
     store: StoreRoot = None,
 ) -> None:
     """Take over all records of other stores, each once."""
-    from autopipe.records.merge import merge
+    from autopipe.records.merge import merge_store
 
-    with _open(store) as opened:
+    with _open_for_writing(store) as opened:
         for source in sources:
-            taken, damaged = merge(opened, _file(source) if source.is_dir() else source)
+            taken, damaged = merge_store(
+                opened, _find_records_path(source) if source.is_dir() else source
+            )
             if damaged:
-                complain(f"warning: {source}: left out {plural(damaged, 'damaged record')}")
+                print_error(
+                    f"warning: {source}: left out {format_plural(damaged, 'damaged record')}"
+                )
             if taken.condemned:
-                complain(f"warning: {source}: left out {taken.condemned}: said to be wrong there")
-            show([f"{source}: {plural(taken.added, 'record')} added, {taken.known} were known"])
+                print_error(
+                    f"warning: {source}: left out {taken.condemned}: said to be wrong there"
+                )
+            added = format_plural(taken.added, "record")
+            print_lines([f"{source}: {added} added, {taken.known} were known"])
 
 
 @app.command("push")
@@ -151,13 +158,17 @@ def records_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot
     No record that is there is replaced.
     """
     from autopipe.remote import records
-    from autopipe.remote.depot import reached
+    from autopipe.remote.depot import open_depot
 
-    where = remote_of(url, pipeline)
-    with _view(store) as opened, TemporaryDirectory() as tmp, reached(where, Path(tmp)) as depot:
-        taken = records.push(opened, depot, _warn)
+    where = choose_remote(url, pipeline)
+    with (
+        _open_read_only(store) as opened,
+        TemporaryDirectory() as tmp,
+        open_depot(where, Path(tmp)) as depot,
+    ):
+        taken = records.push_records(opened, depot, _print_warning)
         _tell_damaged(opened)
-    show([f"{plural(taken.added, 'record')} pushed, {taken.known} were there"])
+    print_lines([f"{format_plural(taken.added, 'record')} pushed, {taken.known} were there"])
 
 
 @app.command("pull")
@@ -167,14 +178,18 @@ def records_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot
     Those of other machines only seed searches.
     """
     from autopipe.remote import records
-    from autopipe.remote.depot import reached
+    from autopipe.remote.depot import open_depot
 
-    where = remote_of(url, pipeline)
-    with _open(store) as opened, TemporaryDirectory() as tmp, reached(where, Path(tmp)) as depot:
-        taken = records.pull(opened, depot, _warn)
+    where = choose_remote(url, pipeline)
+    with (
+        _open_for_writing(store) as opened,
+        TemporaryDirectory() as tmp,
+        open_depot(where, Path(tmp)) as depot,
+    ):
+        taken = records.pull_records(opened, depot, _print_warning)
     if taken.condemned:
-        complain(f"warning: left out {taken.condemned}: said to compute something else")
-    show([f"{plural(taken.added, 'record')} added, {taken.known} were known"])
+        print_error(f"warning: left out {taken.condemned}: said to compute something else")
+    print_lines([f"{format_plural(taken.added, 'record')} added, {taken.known} were known"])
 
 
 @app.command("prune")
@@ -194,26 +209,26 @@ def records_prune(  # noqa: PLR0913 -- one for each option
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go")] = False,
 ) -> None:
     """Delete records; at least one option says which."""
-    from autopipe.records.prune import PruneRules, prune
+    from autopipe.records.prune import PruneRules, prune_records
 
     before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
-    rules = PruneRules(before, keep_best, failed, _versions() if other_versions else None)
+    rules = PruneRules(before, keep_best, failed, _list_tvm_versions() if other_versions else None)
     if rules == PruneRules():
         raise ConfigError("say what goes: --older-than, --keep-best, --failed or --other-versions")
-    with _view(store), _open(store) as opened:
-        gone = prune(opened, rules, dry_run=dry_run)
+    with _open_read_only(store), _open_for_writing(store) as opened:
+        gone = prune_records(opened, rules, dry_run=dry_run)
     verb = "would delete" if dry_run else "deleted"
-    show(f"{verb} {count}: {reason}" for reason, count in sorted(gone.items()))
-    show([f"{verb} {plural(gone.total(), 'record')}"])
+    print_lines(f"{verb} {count}: {reason}" for reason, count in sorted(gone.items()))
+    print_lines([f"{verb} {format_plural(gone.total(), 'record')}"])
 
 
-def _versions() -> Mapping[str, str]:
-    from autopipe.environment.environment import version
+def _list_tvm_versions() -> Mapping[str, str]:
+    from autopipe.environment.environment import find_version
 
-    return {"tvm": version("apache-tvm"), "tvm_ffi": version("apache-tvm-ffi")}
+    return {"tvm": find_version("apache-tvm"), "tvm_ffi": find_version("apache-tvm-ffi")}
 
 
-def _chosen(
+def _select_records(
     records: Iterable["RecordDetails"], workload: str | None, target: str | None
 ) -> list["RecordDetails"]:
     start, text = (workload or "").lower(), target or ""
@@ -224,31 +239,35 @@ def _chosen(
     ]
 
 
-def _warn(text: str) -> None:
-    complain(f"warning: {text}")
+def _print_warning(text: str) -> None:
+    print_error(f"warning: {text}")
 
 
 def _tell_damaged(store: "RecordStore") -> None:
     if store.damaged:
-        complain(f"warning: {store.path}: left out {plural(store.damaged, 'damaged record')}")
+        print_error(
+            f"warning: {store.path}: left out {format_plural(store.damaged, 'damaged record')}"
+        )
 
 
-def _view(root: Path | None) -> "RecordStore":
+def _open_read_only(root: Path | None) -> "RecordStore":
     from autopipe.records.store import RecordStore
 
-    return RecordStore.view(_file(root))
+    return RecordStore.view(_find_records_path(root))
 
 
-def _open(root: Path | None) -> "RecordStore":
+def _open_for_writing(root: Path | None) -> "RecordStore":
     """Open the records for writing, made anew if there are none."""
     from autopipe.records.store import RecordStore
-    from autopipe.store.store import default_root, open_store
+    from autopipe.store.store import find_default_root, open_store
 
-    with open_store(root or default_root(), patient()):
-        return RecordStore.open(_file(root), lambda text: complain(f"warning: {text}"))
+    with open_store(root or find_default_root(), make_patience()):
+        return RecordStore.open(
+            _find_records_path(root), lambda text: print_error(f"warning: {text}")
+        )
 
 
-def _file(root: Path | None) -> Path:
-    from autopipe.store.store import default_root
+def _find_records_path(root: Path | None) -> Path:
+    from autopipe.store.store import find_default_root
 
-    return (root or default_root()) / "records" / "records.sqlite"
+    return (root or find_default_root()) / "records" / "records.sqlite"

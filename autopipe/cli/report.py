@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from autopipe.cli.options import BuildName, Set, StoreRoot
-from autopipe.cli.terminal import complain_of_load, show
+from autopipe.cli.terminal import complain_of_load, print_lines
 from autopipe.errors import ConfigError
 
 _PIPELINE = (".yaml", ".yml")
@@ -50,7 +50,7 @@ def report(  # noqa: PLR0913 -- one for each option
     """
     from autopipe.api.reports import write_whole_file
     from autopipe.api.saved_builds import read_last_builds, read_reports
-    from autopipe.report.html.page import html
+    from autopipe.report.html.page import build_page
 
     page = output or Path(f"{target.stem}.html")
     _check_options(target, page, profile=profile, tir=tir)
@@ -77,8 +77,8 @@ def report(  # noqa: PLR0913 -- one for each option
         profiled = profile_build(built)
         complain_of_load(profiled.disturbed)
         reports = (attach_profile(reports[0], profiled),)
-    write_whole_file(page, html(*reports))
-    show([f"wrote {page}"])
+    write_whole_file(page, build_page(*reports))
+    print_lines([f"wrote {page}"])
 
 
 def _check_options(target: Path, page: Path, *, profile: bool, tir: bool) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from autopipe.cli.options import BuildName, File, Json, Set, StoreRoot, warnings
-from autopipe.cli.terminal import show, show_json
+from autopipe.cli.options import BuildName, File, Json, Set, StoreRoot, print_warnings
+from autopipe.cli.terminal import print_lines, show_json
 from autopipe.report.task_order import Order
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ def tasks(  # noqa: PLR0913 -- one for each option
     as_json: Json = False,
 ) -> None:
     """List the tuning tasks of a model, and which are kept."""
-    asked = _TaskQuery(overrides or (), store, build, warnings)
+    asked = _TaskQuery(overrides or (), store, build, print_warnings)
     if export is not None:
-        _export(file, export, number, asked, as_json=as_json)
+        _export_tasks(file, export, number, asked, as_json=as_json)
     elif number is not None:
-        _show(file, number, asked, as_json=as_json)
+        _print_task(file, number, asked, as_json=as_json)
     else:
-        _list(file, sort, asked, as_json=as_json)
+        _print_tasks(file, sort, asked, as_json=as_json)
 
 
 class _TaskQuery(NamedTuple):
@@ -55,31 +55,33 @@ class _TaskQuery(NamedTuple):
     emit: "Callable[[Event], None]"
 
 
-def _list(file: Path, sort: Order, asked: _TaskQuery, *, as_json: bool) -> None:
+def _print_tasks(file: Path, sort: Order, asked: _TaskQuery, *, as_json: bool) -> None:
     from autopipe.api import flow
-    from autopipe.report.tasks import columns, table
+    from autopipe.report.tasks import choose_table_width, format_task_table
 
-    tasks = sort.sorted(flow.tasks(file, **asked._asdict()))
+    tasks = sort.sorted(flow.list_tasks(file, **asked._asdict()))
     if as_json:
         show_json([task.model_dump(mode="json") for task in tasks])
     else:
-        show(table(tasks, columns(sys.stdout)).split("\n"))
+        print_lines(format_task_table(tasks, choose_table_width(sys.stdout)).split("\n"))
 
 
-def _show(file: Path, number: int, asked: _TaskQuery, *, as_json: bool) -> None:
+def _print_task(file: Path, number: int, asked: _TaskQuery, *, as_json: bool) -> None:
     from autopipe.api import tasks
-    from autopipe.report.tasks import columns, whole
+    from autopipe.report.tasks import choose_table_width, list_task_lines
 
     shown = tasks.show_task(file, number, **asked._asdict())
     task, schedules = shown.task.model_dump(mode="json"), asdict(shown.schedules)
     if as_json:
         show_json({"task": task, "schedules": schedules, "tir": shown.tir})
     else:
-        told = whole(shown.task, shown.schedules, shown.tir, columns(sys.stdout))
-        show("\n".join(told).split("\n"))
+        told = list_task_lines(
+            shown.task, shown.schedules, shown.tir, choose_table_width(sys.stdout)
+        )
+        print_lines("\n".join(told).split("\n"))
 
 
-def _export(
+def _export_tasks(
     file: Path, folder: Path, number: int | None, asked: _TaskQuery, *, as_json: bool
 ) -> None:
     from autopipe.api import tasks
@@ -88,4 +90,4 @@ def _export(
     if as_json:
         show_json([str(path) for path in written])
     else:
-        show([f"wrote {path}" for path in written])
+        print_lines([f"wrote {path}" for path in written])

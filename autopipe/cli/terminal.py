@@ -9,20 +9,20 @@ from contextlib import suppress
 from typing import Final
 
 from autopipe.errors import StoreError
-from autopipe.host.refusal import final_error
-from autopipe.report.escape import escape, escape_lines, json_of, line_of
+from autopipe.host.refusal import to_final_error
+from autopipe.report.escape import escape_json, escape_lines, escape_output_line, escape_text
 from autopipe.report.output import Output
 
 _LONGEST: Final = 10_000
 """Characters of a line for people."""
 
 
-def show(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
     """Print lines on stdout, harmless to a terminal and to a CI; each stays one line.
 
     Raises StoreError where it is a file that can not take them.
     """
-    _print(line_of(line, _LONGEST) + "\n" for line in lines)
+    _write_texts(escape_output_line(line, _LONGEST) + "\n" for line in lines)
 
 
 def show_text(text: str) -> None:
@@ -30,10 +30,10 @@ def show_text(text: str) -> None:
 
     Raises StoreError where it is a file that can not take it.
     """
-    _print([text])
+    _write_texts([text])
 
 
-def _print(texts: Iterable[str]) -> None:
+def _write_texts(texts: Iterable[str]) -> None:
     out = Output(sys.stdout)
     for text in texts:
         out.write(text)
@@ -43,18 +43,18 @@ def _print(texts: Iterable[str]) -> None:
 
 def show_json(value: object) -> None:
     """Print a JSON value on stdout, in ASCII."""
-    show_text(json_of(json.dumps(value, indent=2, sort_keys=True)) + "\n")
+    show_text(escape_json(json.dumps(value, indent=2, sort_keys=True)) + "\n")
 
 
-def named(message: str, given: Iterable[str]) -> str:
+def escape_given_words(message: str, given: Iterable[str]) -> str:
     """Keep what the command line names on one line, wherever a message names it again."""
     for word in given:
         if "\n" in word:
-            message = message.replace(word, escape(word))
+            message = message.replace(word, escape_text(word))
     return message
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print a message on stderr, harmless to a terminal."""
     Output(sys.stderr).write(escape_lines(message, 2000) + "\n")
 
@@ -62,7 +62,7 @@ def complain(message: str) -> None:
 def complain_of_load(disturbed: str | None) -> None:
     """Warn, on stderr, of times that were measured while something took the processor."""
     if disturbed is not None:
-        complain(f"warning: profile: {disturbed}; profile again on a quiet machine")
+        print_error(f"warning: profile: {disturbed}; profile again on a quiet machine")
 
 
 def complain_of(error: Exception, about: str = "") -> None:
@@ -70,13 +70,13 @@ def complain_of(error: Exception, about: str = "") -> None:
 
     It is called where the error is handled.
     """
-    failure = final_error(error)
+    failure = to_final_error(error)
     if failure is None:
-        complain(f"{traceback.format_exc()}\nerror: {about}this is a bug in autopipe")
+        print_error(f"{traceback.format_exc()}\nerror: {about}this is a bug in autopipe")
         return
     if os.environ.get("AUTOPIPE_DEBUG"):
         traceback.print_exc()
-    complain(named(f"error: {about}{failure}", sys.argv[1:]))
+    print_error(escape_given_words(f"error: {about}{failure}", sys.argv[1:]))
 
 
 def hang_up() -> None:

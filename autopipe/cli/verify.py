@@ -13,12 +13,12 @@ from autopipe.cli.options import (
     Revoked,
     SignersFile,
     Target,
+    build_signers,
     is_lock,
-    signers_of,
 )
-from autopipe.cli.terminal import show, show_json
+from autopipe.cli.terminal import print_lines, show_json
 from autopipe.errors import ConfigError, GateError, LockError
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape_text
 
 if TYPE_CHECKING:
     from autopipe.lock.document import Lock, LockedTask
@@ -46,7 +46,7 @@ def verify(  # noqa: PLR0913 -- one for each option
 
     With --signers, one of them has to have signed it; with --lock, that lock.
     """
-    whose = signers_of(signers, identity, revoked)
+    whose = build_signers(signers, identity, revoked)
     if target.is_dir():
         if lock is not None:
             raise ConfigError("--lock compares a package with a lock, and this is a folder")
@@ -63,18 +63,18 @@ def _verify_package(
     package: Path, lock: Path | None, signers: "Signers | None", *, as_json: bool
 ) -> None:
     from autopipe.lock import file
-    from autopipe.packaging.contents import signed
-    from autopipe.packaging.examine import examine
+    from autopipe.packaging.contents import open_signed_package
+    from autopipe.packaging.examine import examine_package
 
     signer: Signer | None = None
     locked: Lock | None = None
     if lock is not None and signers is not None:
         locked, signer = file.read_signed(lock, signers)
     elif lock is not None:
-        locked = file.read(lock)
-    does = {} if lock is None or locked is None else _does(locked, lock)
-    with signed(package, signers if lock is None else None) as (copy, found_signer):
-        examined = examine(package, copy)
+        locked = file.read_lock(lock)
+    does = {} if lock is None or locked is None else _read_traces(locked, lock)
+    with open_signed_package(package, signers if lock is None else None) as (copy, found_signer):
+        examined = examine_package(package, copy)
     signer = signer or found_signer
     differ = [] if locked is None else examined.differences(locked.artifacts)
     if as_json:
@@ -82,17 +82,17 @@ def _verify_package(
         document["files"] = {name: file.model_dump() for name, file in examined.files.items()}
         document["needs"] = examined.needs.model_dump(mode="json")
         more = {} if locked is None else {"traces": {w: list(steps) for w, steps in does.items()}}
-        show_json({**document, "differs": differ, "signer": _named(signer), **more})
+        show_json({**document, "differs": differ, "signer": _to_signer_dict(signer), **more})
     else:
-        show(escape(line) for line in _lines(examined))
+        print_lines(escape_text(line) for line in _list_lines(examined))
         if locked is not None:
-            show(line for task in locked.tasks for line in _traced(task, does))
+            print_lines(line for task in locked.tasks for line in _list_trace_lines(task, does))
         if locked is not None and not differ:
-            show([_equal(examined, locked, str(lock))])
+            print_lines([_describe_equality(examined, locked, str(lock))])
         if signer is not None and not differ:
-            show([escape(f"{lock or package} is signed by {signer}")])
+            print_lines([escape_text(f"{lock or package} is signed by {signer}")])
         elif signer is None:
-            show(["its libraries are programs: only a signature tells whose, see --signers"])
+            print_lines(["its libraries are programs: only a signature tells whose, see --signers"])
     if lock is not None:
         _require_harmless(does, lock)
     if differ:
@@ -111,10 +111,10 @@ def _verify_folder(folder: Path, signers: "Signers | None", *, as_json: bool) ->
             signer = signers.check(copy, folder / DIGESTS, SignedKind.FOLDER)
     digests = verify_folder(folder, data)
     if as_json:
-        show_json({"files": dict(digests), "signer": _named(signer)})
+        show_json({"files": dict(digests), "signer": _to_signer_dict(signer)})
     else:
-        show([f"sound: {len(digests)} files, each as {DIGESTS} states"])
-        show([escape(f"{folder} is signed by {signer}")] if signer is not None else [])
+        print_lines([f"sound: {len(digests)} files, each as {DIGESTS} states"])
+        print_lines([escape_text(f"{folder} is signed by {signer}")] if signer is not None else [])
 
 
 def _verify_lock(path: Path, signers: "Signers | None", *, as_json: bool) -> None:
@@ -122,67 +122,73 @@ def _verify_lock(path: Path, signers: "Signers | None", *, as_json: bool) -> Non
 
     signer: Signer | None = None
     if signers is None:
-        lock = file.read(path)
+        lock = file.read_lock(path)
     else:
         lock, signer = file.read_signed(path, signers)
     file.read_records(path, lock)
-    does = _does(lock, path)
+    does = _read_traces(lock, path)
     if as_json:
         traces = {workload: list(steps) for workload, steps in does.items()}
-        show_json({**lock.model_dump(mode="json"), "signer": _named(signer), "traces": traces})
+        show_json(
+            {**lock.model_dump(mode="json"), "signer": _to_signer_dict(signer), "traces": traces}
+        )
     else:
         records = "no records" if lock.records is None else f"records {lock.records}"
-        show([escape(f"{lock.pipeline}: {len(lock.tasks)} tasks, {records}")])
-        show(escape(f"  {name:<24} {digest}") for name, digest in sorted(lock.artifacts.items()))
-        show(line for task in lock.tasks for line in _traced(task, does))
+        print_lines([escape_text(f"{lock.pipeline}: {len(lock.tasks)} tasks, {records}")])
+        print_lines(
+            escape_text(f"  {name:<24} {digest}") for name, digest in sorted(lock.artifacts.items())
+        )
+        print_lines(line for task in lock.tasks for line in _list_trace_lines(task, does))
     _require_harmless(does, path)
     if not as_json:
-        show(["sound: as it was written, and so are its records"])
-        show([escape(f"{path} is signed by {signer}")] if signer is not None else [])
+        print_lines(["sound: as it was written, and so are its records"])
+        print_lines([escape_text(f"{path} is signed by {signer}")] if signer is not None else [])
 
 
-def _does(lock: "Lock", path: Path) -> Does:
-    from autopipe.comparison.locked import traces
+def _read_traces(lock: "Lock", path: Path) -> Does:
+    from autopipe.comparison.locked import read_traces
 
-    return traces(lock, path)
+    return read_traces(lock, path)
 
 
-def _traced(task: "LockedTask", does: Does) -> Iterator[str]:
+def _list_trace_lines(task: "LockedTask", does: Does) -> Iterator[str]:
     """Yield what the trace of a task does, or that nobody can tell."""
-    from autopipe.comparison.text import steps
+    from autopipe.comparison.text import format_steps
 
     if not isinstance(task.schedule, str):
         return
-    name = escape(task.name)
+    name = escape_text(task.name)
     if task.workload not in does:
         yield f"{name}: {task.schedule}; what it does is in the records, which are not beside it"
         return
     yield f"{name}: {task.schedule}"
-    yield from steps(does[task.workload], _WIDTH)
+    yield from format_steps(does[task.workload], _WIDTH)
 
 
 def _require_harmless(does: Does, lock: Path) -> None:
     """Raise LockError for a lock whose records hold what no schedule needs."""
-    from autopipe.traces.wording import refused
+    from autopipe.traces.wording import is_refusal
 
-    wrong = [f"workload {w}: {steps[0]}" for w, steps in does.items() if refused(steps)]
+    wrong = [f"workload {w}: {steps[0]}" for w, steps in does.items() if is_refusal(steps)]
     if wrong:
         raise LockError("\n".join([f"{lock}: its records hold what no schedule needs:", *wrong]))
 
 
-def _equal(examined: "Examined", locked: "Lock", name: str) -> str:
+def _describe_equality(examined: "Examined", locked: "Lock", name: str) -> str:
     build = examined.find_build(locked.artifacts)
     if build is None:
         return f"equal to {name}"
-    return escape(f"the build for {build} is equal to {name}; others were not compared with it")
+    return escape_text(
+        f"the build for {build} is equal to {name}; others were not compared with it"
+    )
 
 
-def _named(signer: "Signer | None") -> dict[str, str] | None:
+def _to_signer_dict(signer: "Signer | None") -> dict[str, str] | None:
     return None if signer is None else {"identity": signer.identity, "key": signer.key}
 
 
-def _lines(examined: "Examined") -> Iterator[str]:
-    from autopipe.config.dimension import told
+def _list_lines(examined: "Examined") -> Iterator[str]:
+    from autopipe.config.dimension import format_sizes
     from autopipe.packaging.variants import list_builds
 
     needs = examined.needs
@@ -198,5 +204,5 @@ def _lines(examined: "Examined") -> Iterator[str]:
     for name, dimension in needs.signature.dimensions.items():
         yield f"takes {name} {dimension.told}"
     for entry in needs.signature.entries:
-        yield f"{entry.library} is for {told(entry.sizes)}"
+        yield f"{entry.library} is for {format_sizes(entry.sizes)}"
     yield f"sound: {len(examined.files)} files, each as the manifest says"

@@ -61,7 +61,7 @@ class Build:
     """Where the times were measured, as far as that is known."""
 
 
-def flat(value: object, at: str = "") -> Iterator[tuple[str, object]]:
+def flatten_document(value: object, at: str = "") -> Iterator[tuple[str, object]]:
     """Yield the values of a document by dotted name; a list is one value unless it holds mappings.
 
     >>> dict(flat({"a": {"b": 1}, "c": [1, 2], "d": [{"e": 2}]}))
@@ -76,4 +76,4 @@ def flat(value: object, at: str = "") -> Iterator[tuple[str, object]]:
         yield at, value
         return
     for name, item in inner:
-        yield from flat(item, f"{at}.{name}" if at else str(name))
+        yield from flatten_document(item, f"{at}.{name}" if at else str(name))

@@ -10,11 +10,17 @@ from typing import Final
 from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.comparison.difference import Difference
 from autopipe.comparison.matching import TaskChange
-from autopipe.comparison.tables import Row, Table, left, same, tables
+from autopipe.comparison.tables import (
+    Row,
+    Table,
+    list_omitted_topics,
+    list_tables,
+    list_unchanged_topics,
+)
 from autopipe.comparison.timing import TimingVerdict
 from autopipe.report.document import RunReport
-from autopipe.report.markdown import block, code, table
-from autopipe.report.units import seconds
+from autopipe.report.markdown import format_code, format_code_block, format_table
+from autopipe.report.units import format_seconds
 
 _SHOWN: Final = 20
 """Sentences of a topic, or names in one, that are shown."""
@@ -28,117 +34,127 @@ _IN_TASKS: Final = {
 """What it means that a field of a task changed."""
 
 
-def write(difference: Difference, run: RunReport | None = None) -> str:
+def format_comment(difference: Difference, run: RunReport | None = None) -> str:
     """Write a comment on a pull request in GitHub's Markdown: the run, then the differences.
 
     A file that is compared with itself says nothing of differences.
     """
-    return "\n".join(_lines(difference, run)) + "\n"
+    return "\n".join(_list_lines(difference, run)) + "\n"
 
 
-def _lines(difference: Difference, run: RunReport | None) -> Iterator[str]:
-    yield f"### {code(difference.new.pipeline)}: {_title(difference, run)}"
+def _list_lines(difference: Difference, run: RunReport | None) -> Iterator[str]:
+    yield f"### {format_code(difference.new.pipeline)}: {_format_title(difference, run)}"
     if run is not None:
         yield ""
-        yield from _figures(run)
+        yield from _list_figures(run)
     if not difference.same:
         yield ""
         kinds = {difference.old.kind, difference.new.kind}
         what = f" in the {next(iter(kinds))}" if len(kinds) == 1 else ""
         yield f"**What changed{what}**"
         yield ""
-        yield from _sentences(difference)
-    for label, topics in (("The same", same(difference)), ("Not compared", left(difference))):
-        if topics and not _alone(difference):
+        yield from _list_sentences(difference)
+    for label, topics in (
+        ("The same", list_unchanged_topics(difference)),
+        ("Not compared", list_omitted_topics(difference)),
+    ):
+        if topics and not _is_self_comparison(difference):
             yield ""
             yield f"{label}: {', '.join(topics)}."
 
 
-def _alone(difference: Difference) -> bool:
+def _is_self_comparison(difference: Difference) -> bool:
     return difference.same and difference.old.file == difference.new.file
 
 
-def _title(difference: Difference, run: RunReport | None) -> str:
+def _format_title(difference: Difference, run: RunReport | None) -> str:
     changed = f"{difference.new.kind} {'unchanged' if difference.same else 'changed'}"
     if run is None:
         return f"the {changed}"
     ended = f"{run.outcome} with exit code {run.exit_code}" if run.exit_code else run.outcome
-    return f"run {ended}" if _alone(difference) else f"run {ended}, {changed}"
+    return f"run {ended}" if _is_self_comparison(difference) else f"run {ended}, {changed}"
 
 
-def _figures(run: RunReport) -> Iterator[str]:
+def _list_figures(run: RunReport) -> Iterator[str]:
     """Yield what the run came to: an error first."""
     if run.error is not None:
-        yield from block(run.error)
+        yield from format_code_block(run.error)
         yield ""
     rows = [
-        ("latency", _latency(run.benchmark)),
+        ("latency", _format_latency(run.benchmark)),
         ("size", "no package" if run.package is None else f"{run.package.size / 2**20:.1f} MiB"),
-        ("accuracy", _accuracy(run)),
+        ("accuracy", _format_accuracy(run)),
     ]
-    rows += [(code(gate.gate), f"{gate.outcome}: {code(gate.found)}") for gate in run.gates]
+    rows += [
+        (format_code(gate.gate), f"{gate.outcome}: {format_code(gate.found)}") for gate in run.gates
+    ]
     if run.warnings:
         rows.append(("warnings", f"{len(run.warnings)}, in the summary of the job"))
-    yield from table(("", ""), rows)
+    yield from format_table(("", ""), rows)
 
 
-def _latency(benchmark: BenchmarkReport | None) -> str:
+def _format_latency(benchmark: BenchmarkReport | None) -> str:
     if benchmark is None:
         return "not measured by this run"
     ours = benchmark.ours.latency
-    spread = f"{seconds(ours.median)} ({seconds(ours.low)} to {seconds(ours.high)})"
+    spread = (
+        f"{format_seconds(ours.median)} ({format_seconds(ours.low)} to {format_seconds(ours.high)})"
+    )
     against = [
-        f"{found.ratio:.2f} of {code(f'{rival.name} {rival.version}')} ({found.verdict})"
+        f"{found.ratio:.2f} of {format_code(f'{rival.name} {rival.version}')} ({found.verdict})"
         for rival in benchmark.rivals
         for found in [benchmark.comparisons[rival.name]]
     ]
-    disturbed = [f"disturbed: {code(benchmark.disturbed)}"] if benchmark.disturbed else []
+    disturbed = [f"disturbed: {format_code(benchmark.disturbed)}"] if benchmark.disturbed else []
     return ", ".join([spread, *against, *disturbed])
 
 
-def _accuracy(run: RunReport) -> str:
+def _format_accuracy(run: RunReport) -> str:
     if any(stage.stage == "verify" and stage.state == "failed" for stage in run.stages):
         return "**wrong**, as above"
-    return "not compared" if run.verification is None else code(run.verification.summary())
+    return "not compared" if run.verification is None else format_code(run.verification.summary())
 
 
-def _sentences(difference: Difference) -> Iterator[str]:
-    for section in tables(difference):
+def _list_sentences(difference: Difference) -> Iterator[str]:
+    for section in list_tables(difference):
         if section.title == "tasks":
-            yield from _tasks(difference.tasks or ())
+            yield from _list_task_lines(difference.tasks or ())
         else:
-            yield from _topic(section)
+            yield from _list_topic_lines(section)
 
 
-def _topic(section: Table) -> Iterator[str]:
+def _list_topic_lines(section: Table) -> Iterator[str]:
     for row in section.rows[:_SHOWN]:
-        yield f"- {section.title}: {_fact(row)}"
+        yield f"- {section.title}: {_format_fact(row)}"
     if len(section.rows) > _SHOWN:
         yield f"- {section.title}: and {len(section.rows) - _SHOWN} more"
 
 
-def _fact(row: Row) -> str:
+def _format_fact(row: Row) -> str:
     note = f" ({row.note})" if row.note else ""
     if row.old == "-":
-        return f"{code(row.name)} is new: {code(row.new, _LONG)}{note}"
+        return f"{format_code(row.name)} is new: {format_code(row.new, _LONG)}{note}"
     if row.new == "-":
-        return f"{code(row.name)} is gone; it was {code(row.old, _LONG)}{note}"
-    return f"{code(row.name)} is {code(row.new, _LONG)}, was {code(row.old, _LONG)}{note}"
+        return f"{format_code(row.name)} is gone; it was {format_code(row.old, _LONG)}{note}"
+    return (
+        f"{format_code(row.name)} is {format_code(row.new, _LONG)}, was "
+        f"{format_code(row.old, _LONG)}{note}"
+    )
 
 
-def _tasks(tasks: Iterable[TaskChange]) -> Iterator[str]:
+def _list_task_lines(tasks: Iterable[TaskChange]) -> Iterator[str]:
     """Yield a sentence for each kind of change, with the names of its tasks."""
     groups: dict[str, list[TaskChange]] = defaultdict(list)
     for task in tasks:
-        for kind in _kinds(task) if task.differs else ():
+        for kind in _classify_change(task) if task.differs else ():
             groups[kind].append(task)
     for kind, members in groups.items():
-        names = [_named(task) for task in members[:_SHOWN]]
+        names = [_format_task_name(task) for task in members[:_SHOWN]]
         more = [f"and {len(members) - _SHOWN} more"] if len(members) > _SHOWN else []
         yield f"- tasks: {len(members)} {kind}: {', '.join([*names, *more])}"
 
 
-def _kinds(task: TaskChange) -> list[str]:
+def _classify_change(task: TaskChange) -> list[str]:
     if task.old is None:
         return ["new"]
     if task.new is None:
@@ -152,13 +168,13 @@ def _kinds(task: TaskChange) -> list[str]:
     return list(dict.fromkeys(found)) or ["with other details"]
 
 
-def _named(task: TaskChange) -> str:
+def _format_task_name(task: TaskChange) -> str:
     """Return the name of a task, with how its engine and the steps of its trace changed."""
     notes = [
-        f"{code(str(change.old), _LONG)} → {code(str(change.new), _LONG)}"
+        f"{format_code(str(change.old), _LONG)} → {format_code(str(change.new), _LONG)}"
         for change in task.changes if change.name in {"engine", "implementation"}
     ]  # fmt: skip
     if task.steps:
         notes.append(f"{len(task.steps)} steps differ")
-    name = code(task.task.name, _LONG)
+    name = format_code(task.task.name, _LONG)
     return f"{name} ({', '.join(notes)})" if notes else name

@@ -8,9 +8,9 @@ from typing import Final
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.benchmarking.baseline import OURS
 from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Fields, Time
-from autopipe.comparison.matching import TaskChange, changed_tasks
-from autopipe.comparison.timing import TimingVerdict, judge
-from autopipe.comparison.values import Change, changes
+from autopipe.comparison.matching import TaskChange, match_tasks
+from autopipe.comparison.timing import TimingVerdict, judge_times
+from autopipe.comparison.values import Change, list_value_changes
 
 TOPICS: Final = (
     "outcome", "configuration", "target", "versions", "sources", "size", "accuracy", "artifacts",
@@ -66,7 +66,7 @@ class Difference:
         )
 
 
-def compare(old: Build, new: Build) -> Difference:
+def compare_builds(old: Build, new: Build) -> Difference:
     """Compare two builds in all that both tell of."""
     facts: dict[str, tuple[Change, ...]] = {}
     left: dict[str, Left] = {}
@@ -75,40 +75,40 @@ def compare(old: Build, new: Build) -> Difference:
     for topic in TOPICS:
         before, after = old.facts.get(topic), new.facts.get(topic)
         if before is None or after is None:
-            left[topic] = _left(before, after)
+            left[topic] = _explain_omission(before, after)
             continue
         if shared:
-            before, after = _shared(topic, before, after)
+            before, after = _keep_shared_fields(topic, before, after)
         if shared and not before:
             left[topic] = Left.APART
         else:
-            facts[topic] = changes(before, after)
+            facts[topic] = list_value_changes(before, after)
     tasks = latency = None
     if old.tasks is None or new.tasks is None:
-        left["tasks"] = _left(old.tasks, new.tasks)
+        left["tasks"] = _explain_omission(old.tasks, new.tasks)
     else:
-        tasks = changed_tasks(
+        tasks = match_tasks(
             old.tasks, new.tasks, shared=shared, elsewhere=elsewhere,
-            same_compiler=_same_compiler(old, new),
+            same_compiler=_has_same_compiler(old, new),
         )  # fmt: skip
-        knobs = [_knobs(old.tasks), _knobs(new.tasks)]
-        left |= {} if None not in knobs else {KNOBS: _left(*knobs)}
+        knobs = [_has_schedules(old.tasks), _has_schedules(new.tasks)]
+        left |= {} if None not in knobs else {KNOBS: _explain_omission(*knobs)}
     if old.latency is None or new.latency is None:
-        left["latency"] = _left(old.latency, new.latency)
+        left["latency"] = _explain_omission(old.latency, new.latency)
     else:
-        latency = _latency(
-            old.latency, new.latency, elsewhere=elsewhere, same_code=_same_code(old, new)
+        latency = _compare_latencies(
+            old.latency, new.latency, elsewhere=elsewhere, same_code=_has_same_code(old, new)
         )
     return Difference(old, new, facts, tasks, latency, left)
 
 
-def _same_compiler(old: Build, new: Build) -> bool:
+def _has_same_compiler(old: Build, new: Build) -> bool:
     """Return whether both make the same code of the same schedule."""
     both = [build.facts.get(topic) for topic in ("target", "versions") for build in (old, new)]
     return None not in both and both[0] == both[1] and both[2] == both[3]
 
 
-def _same_code(old: Build, new: Build) -> bool:
+def _has_same_code(old: Build, new: Build) -> bool:
     """Return whether both have the same library, or the same package with all that is in it."""
     digests = [build.facts.get("artifacts", {}) for build in (old, new)]
     names = digests[0].keys() & digests[1].keys()
@@ -116,18 +116,18 @@ def _same_code(old: Build, new: Build) -> bool:
     return bool(names) and all(digests[0][name] == digests[1][name] for name in names)
 
 
-def _knobs(tasks: tuple[BuiltTask, ...]) -> bool | None:
+def _has_schedules(tasks: tuple[BuiltTask, ...]) -> bool | None:
     """Tell whether the file says how tasks were scheduled; None if not."""
     return True if all("schedule" in task.decisions for task in tasks) else None
 
 
-def _left(old: object, new: object) -> Left:
+def _explain_omission(old: object, new: object) -> Left:
     if old is None and new is None:
         return Left.NEITHER
     return Left.NEW if old is None else Left.OLD
 
 
-def _shared(topic: str, old: Fields, new: Fields) -> tuple[Fields, Fields]:
+def _keep_shared_fields(topic: str, old: Fields, new: Fields) -> tuple[Fields, Fields]:
     """Keep what both files speak of: in a configuration whole sections, else single values."""
 
     def known(name: str) -> str:
@@ -141,7 +141,7 @@ def _shared(topic: str, old: Fields, new: Fields) -> tuple[Fields, Fields]:
     return before, after
 
 
-def _latency(
+def _compare_latencies(
     old: Mapping[str, ContenderTime],
     new: Mapping[str, ContenderTime],
     *,
@@ -149,17 +149,17 @@ def _latency(
     same_code: bool,
 ) -> tuple[LatencyChange, ...]:
     """Judge the build, unless a rival that is the same program moved: then the machine did."""
-    rows = list(_rows(old, new, elsewhere=elsewhere, same_code=same_code))
+    rows = list(_list_latency_changes(old, new, elsewhere=elsewhere, same_code=same_code))
     unsteady = any(
         row.contender != OURS and row.versions[0] == row.versions[1] and row.verdict.conclusive
         for row in rows
     )
     if not unsteady:
         return tuple(rows)
-    return tuple(_unsteady(row) if row.verdict.conclusive else row for row in rows)
+    return tuple(_mark_unsteady(row) if row.verdict.conclusive else row for row in rows)
 
 
-def _rows(
+def _list_latency_changes(
     old: Mapping[str, ContenderTime],
     new: Mapping[str, ContenderTime],
     *,
@@ -168,7 +168,7 @@ def _rows(
 ) -> Iterator[LatencyChange]:
     for name in sorted(old.keys() & new.keys(), key=lambda name: (name != OURS, name)):
         before, after = old[name], new[name]
-        verdict = judge(before.time, after.time, elsewhere=elsewhere)
+        verdict = judge_times(before.time, after.time, elsewhere=elsewhere)
         if before.disturbed or after.disturbed:
             verdict = TimingVerdict.DISTURBED
         if same_code and name == OURS:
@@ -177,5 +177,5 @@ def _rows(
         yield LatencyChange(name, versions, before.time, after.time, verdict)
 
 
-def _unsteady(row: LatencyChange) -> LatencyChange:
+def _mark_unsteady(row: LatencyChange) -> LatencyChange:
     return LatencyChange(row.contender, row.versions, row.old, row.new, TimingVerdict.UNSTEADY)

@@ -9,7 +9,7 @@ from autopipe.comparison.values import ABSENT, Change
 from autopipe.store.canonical import pretty
 
 
-def write(difference: Difference) -> str:
+def format_json(difference: Difference) -> str:
     """Write all that differs, uncut: sorted keys, two spaces, one newline at the end.
 
     A side on which a value is not there is left out.
@@ -19,10 +19,15 @@ def write(difference: Difference) -> str:
         {
             "version": 1,
             "same": difference.same,
-            "old": _build(difference.old),
-            "new": _build(difference.new),
-            **{topic: list(map(_change, changes)) for topic, changes in difference.facts.items()},
-            "tasks": None if tasks is None else [_task(task) for task in tasks if task.differs],
+            "old": _describe_build(difference.old),
+            "new": _describe_build(difference.new),
+            **{
+                topic: list(map(_describe_change, changes))
+                for topic, changes in difference.facts.items()
+            },
+            "tasks": None
+            if tasks is None
+            else [_describe_task(task) for task in tasks if task.differs],
             "latency": None
             if latency is None
             else [
@@ -37,29 +42,29 @@ def write(difference: Difference) -> str:
     )  # fmt: skip
 
 
-def _build(build: Build) -> dict[str, object]:
+def _describe_build(build: Build) -> dict[str, object]:
     return {"file": build.file, "kind": build.kind.value, "pipeline": build.pipeline}
 
 
-def _change(change: Change) -> dict[str, object]:
+def _describe_change(change: Change) -> dict[str, object]:
     sides = {"old": change.old, "new": change.new}
     stated = {side: value for side, value in sides.items() if value is not ABSENT}
     return {"name": change.name, **stated}
 
 
-def _task(change: TaskChange) -> dict[str, object]:
+def _describe_task(change: TaskChange) -> dict[str, object]:
     state = "added" if change.old is None else "removed" if change.new is None else "changed"
-    old, new = (_time(time) for time in change.times)
+    old, new = (_describe_time(time) for time in change.times)
     return {
         "name": change.task.name,
         "workload": change.task.workload,
         "state": state,
-        "changes": list(map(_change, change.changes)),
+        "changes": list(map(_describe_change, change.changes)),
         "seconds": {"old": old, "new": new},
         "verdict": change.verdict and change.verdict.name,
         "steps": list(change.steps),
     }
 
 
-def _time(time: Time | None) -> dict[str, float | None] | None:
+def _describe_time(time: Time | None) -> dict[str, float | None] | None:
     return None if time is None else asdict(time)

@@ -6,35 +6,41 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from autopipe.comparison.build import Build, BuiltTask, Time, flat
+from autopipe.comparison.build import Build, BuiltTask, Time, flatten_document
 from autopipe.lock import file as files
 from autopipe.lock import records as beside
 from autopipe.lock.document import Lock, LockedTask
-from autopipe.lock.paths import records_of
+from autopipe.lock.paths import find_records_path
 from autopipe.lock.recognize import FileKind
-from autopipe.traces.wording import is_trace, steps
+from autopipe.traces.wording import describe_steps, is_trace
 
 _DEVICE: Final = ("kind", "arch", "mcpu")
 """What of the target tells where its tasks were timed; a lock says no more of that."""
 
 
-def traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
+def read_traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
     """Return what each trace beside a lock does, by workload; the lock itself has digests of them.
 
     Without the records, or with others than the lock was written with, nothing is known. Raises
     LockError for records that can not be read.
     """
-    records = records_of(path)
+    records = find_records_path(path)
     if lock.records is None or not records.is_file():
         return {}
     text = files.read_text(records)
     if sha256(text.encode()).hexdigest() != lock.records:
         return {}
-    best = beside.read(text, records).records.values()
-    return {record.workload: steps(record.schedule) for record in best if is_trace(record.schedule)}
+    best = beside.read_records(text, records).records.values()
+    return {
+        record.workload: describe_steps(record.schedule)
+        for record in best
+        if is_trace(record.schedule)
+    }
 
 
-def of(lock: Lock, file: str, steps: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> Build:
+def describe_lock(
+    lock: Lock, file: str, steps: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+) -> Build:
     """Return what a lock says; `steps` is what its traces do, by workload."""
     stages = {f"stages.{name}": version for name, version in lock.stages.items()}
     versions: dict[str, object] = {
@@ -45,27 +51,27 @@ def of(lock: Lock, file: str, steps: Mapping[str, tuple[str, ...]] = MappingProx
         file=file,
         pipeline=lock.pipeline,
         facts={
-            "configuration": dict(flat(lock.configuration)),
-            "target": dict(flat(lock.target)),
+            "configuration": dict(flatten_document(lock.configuration)),
+            "target": dict(flatten_document(lock.target)),
             "versions": versions | stages,
             "sources": lock.sources,
             "artifacts": lock.artifacts,
         },
-        tasks=tuple(_task(task, steps) for task in lock.tasks),
+        tasks=tuple(_describe_task(task, steps) for task in lock.tasks),
         machine={name: lock.target.get(name) for name in _DEVICE},
     )
 
 
-def _task(task: LockedTask, steps: Mapping[str, tuple[str, ...]]) -> BuiltTask:
+def _describe_task(task: LockedTask, steps: Mapping[str, tuple[str, ...]]) -> BuiltTask:
     decisions: Mapping[str, object] = {
         "engine": task.engine, "implementation": task.implementation, "schedule": task.schedule,
         "calls": task.calls, "ops": list(task.ops),
     }  # fmt: skip
     own_steps = steps.get(task.workload) if isinstance(task.schedule, str) else None
-    return BuiltTask(task.name, task.workload, decisions, _time(task.microseconds), own_steps)
+    return BuiltTask(task.name, task.workload, decisions, _to_seconds(task.microseconds), own_steps)
 
 
-def _time(microseconds: tuple[float, float, float] | None) -> Time | None:
+def _to_seconds(microseconds: tuple[float, float, float] | None) -> Time | None:
     if microseconds is None:
         return None
     low, median, high = (value / 1e6 for value in sorted(microseconds))

@@ -5,10 +5,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from autopipe.comparison.difference import Difference
-from autopipe.comparison.excerpt import excerpt
-from autopipe.comparison.tables import Row, Table, left, same, tables
-from autopipe.report.escape import escape
-from autopipe.report.markdown import code, table
+from autopipe.comparison.excerpt import cut_alike
+from autopipe.comparison.tables import (
+    Row,
+    Table,
+    list_omitted_topics,
+    list_tables,
+    list_unchanged_topics,
+)
+from autopipe.report.escape import escape_text
+from autopipe.report.markdown import format_code, format_table
 
 LIMIT: Final = 65_536
 """Characters that GitHub takes; counted in bytes, to be sure."""
@@ -18,73 +24,78 @@ _STEPS: Final = 60
 """Steps that are shown of a trace."""
 
 
-def write(difference: Difference, limit: int = LIMIT) -> str:
+def format_difference(difference: Difference, limit: int = LIMIT) -> str:
     """Write it in at most so many bytes; tables that are too long end with how much is left out."""
-    sections = tables(difference)
+    sections = list_tables(difference)
     rows = max((len(section.rows) for section in sections), default=0)
-    whole = _page(difference, sections, rows)
+    whole = _format_page(difference, sections, rows)
     if len(whole.encode()) <= limit:
         return whole
 
     def size(most: int) -> int:
-        return len(_page(difference, sections, most).encode())
+        return len(_format_page(difference, sections, most).encode())
 
-    return _page(difference, sections, max(bisect_right(range(rows), limit, key=size) - 1, 0))
-
-
-def _page(difference: Difference, sections: list[Table], most: int) -> str:
-    return "\n".join(_lines(difference, sections, most)) + "\n"
+    return _format_page(
+        difference, sections, max(bisect_right(range(rows), limit, key=size) - 1, 0)
+    )
 
 
-def _lines(difference: Difference, sections: list[Table], most: int) -> Iterator[str]:
+def _format_page(difference: Difference, sections: list[Table], most: int) -> str:
+    return "\n".join(_list_lines(difference, sections, most)) + "\n"
+
+
+def _list_lines(difference: Difference, sections: list[Table], most: int) -> Iterator[str]:
     old, new = difference.old, difference.new
-    yield f"### {code(new.pipeline)}: {'no differences' if difference.same else 'what changed'}"
+    yield (
+        f"### {format_code(new.pipeline)}: "
+        f"{'no differences' if difference.same else 'what changed'}"
+    )
     yield ""
-    yield f"{code(old.file)} ({old.kind}) → {code(new.file)} ({new.kind})"
+    yield f"{format_code(old.file)} ({old.kind}) → {format_code(new.file)} ({new.kind})"
     for section in sections:
         yield ""
         yield f"**{section.title.capitalize()}**: {section.summary}"
         yield ""
-        yield from _table(section, most)
+        yield from _format_table(section, most)
     for label, topics in (
-        ("The same", same(difference)),
-        ("Not compared", left(difference)),
+        ("The same", list_unchanged_topics(difference)),
+        ("Not compared", list_omitted_topics(difference)),
     ):
         if topics:
             yield ""
             yield f"{label}: {', '.join(topics)}."
 
 
-def _table(section: Table, most: int) -> Iterator[str]:
+def _format_table(section: Table, most: int) -> Iterator[str]:
     tasks = ("task",) if section.rows[0].subject else ()
-    yield from table((*tasks, "", "old", "new", ""), _cells(section.rows[:most]))
+    yield from format_table((*tasks, "", "old", "new", ""), _list_cells(section.rows[:most]))
     for row in section.rows[:most]:
-        yield from _steps(row)
+        yield from _format_steps(row)
     if len(section.rows) > most:
         rest = len(section.rows) - most
         yield ""
         yield f"… and {rest} more of {len(section.rows)}; `autopipe diff` shows all."
 
 
-def _steps(row: Row) -> Iterator[str]:
+def _format_steps(row: Row) -> Iterator[str]:
     """Yield what changed in a trace as a block that GitHub colours; no line can end it."""
     if row.lines:
         yield ""
-        yield f"{code(row.subject)}, {row.name}:"
+        yield f"{format_code(row.subject)}, {row.name}:"
         yield ""
         yield "```diff"
-        yield from (escape(line, _ROOM) for line in row.lines[:_STEPS])
+        yield from (escape_text(line, _ROOM) for line in row.lines[:_STEPS])
         yield "```"
         if len(row.lines) > _STEPS:
             yield ""
             yield f"… and {len(row.lines) - _STEPS} more; `autopipe diff` shows them."
 
 
-def _cells(rows: tuple[Row, ...]) -> Iterator[tuple[str, ...]]:
+def _list_cells(rows: tuple[Row, ...]) -> Iterator[tuple[str, ...]]:
     """Yield the rows; a task is named in the first of its own."""
     last = ""
     for row in rows:
-        subject = (code(row.subject) if row.subject != last else "",) if row.subject else ()
+        subject = (format_code(row.subject) if row.subject != last else "",) if row.subject else ()
         last = row.subject
-        old, new = excerpt(row.old, row.new, _ROOM)
-        yield (*subject, code(row.name), code(old), code(new), row.note)
+        old, new = cut_alike(row.old, row.new, _ROOM)
+        yield (*subject, format_code(row.name), format_code(old), format_code(new), row.note)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import islice
 
-from autopipe.comparison.build import BuiltTask, Time, flat
-from autopipe.comparison.timing import TimingVerdict, judge
-from autopipe.comparison.values import ABSENT, Change, changes
+from autopipe.comparison.build import BuiltTask, Time, flatten_document
+from autopipe.comparison.timing import TimingVerdict, judge_times
+from autopipe.comparison.values import ABSENT, Change, list_value_changes
 
 _Pair = tuple[BuiltTask | None, BuiltTask | None]
 
@@ -58,7 +58,7 @@ class TaskChange:
         return other or told
 
 
-def changed_tasks(
+def match_tasks(
     old: Sequence[BuiltTask],
     new: Sequence[BuiltTask],
     *,
@@ -71,13 +71,17 @@ def changed_tasks(
     With the `same_compiler` for the same target, equal schedules of equal loops are equal code.
     """
     return tuple(
-        TaskChange(before, after, _changes(before, after, shared=shared), verdict)
-        for before, after in _pairs(old, new, shared=shared)
-        for verdict in [_verdict(before, after, elsewhere=elsewhere, same_compiler=same_compiler)]
+        TaskChange(before, after, _list_task_changes(before, after, shared=shared), verdict)
+        for before, after in _pair_tasks(old, new, shared=shared)
+        for verdict in [
+            _judge_task_times(before, after, elsewhere=elsewhere, same_compiler=same_compiler)
+        ]
     )
 
 
-def _pairs(old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool) -> Iterator[_Pair]:
+def _pair_tasks(
+    old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool
+) -> Iterator[_Pair]:
     """Pair tasks of one workload, then, of the rest, those of one name and the same ops."""
     left = list(old)
     partners: dict[int, BuiltTask] = {}
@@ -98,25 +102,29 @@ def _pairs(old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool) 
     yield from ((task, None) for task in left)
 
 
-def _changes(old: BuiltTask | None, new: BuiltTask | None, *, shared: bool) -> tuple[Change, ...]:
+def _list_task_changes(
+    old: BuiltTask | None, new: BuiltTask | None, *, shared: bool
+) -> tuple[Change, ...]:
     if old is None or new is None:
         return ()
     before, after = dict(old.decisions), dict(new.decisions)
     if shared:
         before = {name: value for name, value in before.items() if name in new.decisions}
         after = {name: value for name, value in after.items() if name in old.decisions}
-    if _template(before) == _template(after) is not None:  # else a knob has no counterpart
-        before, after = dict(flat(before)), dict(flat(after))
+    if (
+        _find_template_name(before) == _find_template_name(after) is not None
+    ):  # else a knob has no counterpart
+        before, after = dict(flatten_document(before)), dict(flatten_document(after))
     names = {"name": old.name, "workload": old.workload}
-    return changes(names | before, {"name": new.name, "workload": new.workload} | after)
+    return list_value_changes(names | before, {"name": new.name, "workload": new.workload} | after)
 
 
-def _template(decisions: Mapping[str, object]) -> object:
+def _find_template_name(decisions: Mapping[str, object]) -> object:
     schedule = decisions.get("schedule")
     return schedule.get("template") if isinstance(schedule, Mapping) else None
 
 
-def _verdict(
+def _judge_task_times(
     old: BuiltTask | None, new: BuiltTask | None, *, elsewhere: bool, same_compiler: bool
 ) -> TimingVerdict | None:
     if old is None or new is None or old.time is None or new.time is None:
@@ -126,4 +134,4 @@ def _verdict(
     schedules = [task.decisions.get("schedule", ABSENT) for task in (old, new)]
     if same_compiler and schedules[0] == schedules[1] != ABSENT:
         return TimingVerdict.SAME_CODE
-    return judge(old.time, new.time, elsewhere=elsewhere)
+    return judge_times(old.time, new.time, elsewhere=elsewhere)

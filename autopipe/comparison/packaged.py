@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autopipe.artifacts.signature import Signature
-from autopipe.comparison.build import Build, BuiltTask, Fields, Time, flat
-from autopipe.config.dimension import told
+from autopipe.comparison.build import Build, BuiltTask, Fields, Time, flatten_document
+from autopipe.config.dimension import format_sizes
 from autopipe.lock.recognize import FileKind
 from autopipe.packaging.contents import opened
 from autopipe.packaging.packaged_task import PackagedTask, read_tasks
@@ -17,7 +17,7 @@ _NAMES = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi"}
 """What a lock calls them."""
 
 
-def read(path: Path) -> Build:
+def read_package(path: Path) -> Build:
     """Check the digests of a package, and return what it says.
 
     Raises PackageError for one that is damaged or hostile.
@@ -27,27 +27,27 @@ def read(path: Path) -> Build:
         for name in manifest.files:
             contents.extract(name)
         contents.agree()
-        tasks = tuple(map(_task, read_tasks(manifest.needs)))
+        tasks = tuple(map(_describe_task, read_tasks(manifest.needs)))
     return Build(
         kind=FileKind.PACKAGE,
         file=str(path),
         pipeline=manifest.name,
-        facts=dict(_facts(manifest, path)),
+        facts=dict(_list_facts(manifest, path)),
         tasks=tasks,
     )
 
 
-def _facts(manifest: Statement, path: Path) -> Iterator[tuple[str, Fields]]:
+def _list_facts(manifest: Statement, path: Path) -> Iterator[tuple[str, Fields]]:
     needs = manifest.needs
     processor = needs.processor.model_dump(mode="json")
     definition = manifest.predicate.build_definition
-    said = dict(flat(definition.external_parameters.configuration))
-    yield "configuration", said | dict(_takes(needs.signature))
+    said = dict(flatten_document(definition.external_parameters.configuration))
+    yield "configuration", said | dict(_list_dimension_facts(needs.signature))
     variants = {f"variant.{one.needs.processor.mcpu}": one.needs.signature.threads
                 for one in needs.variants}  # fmt: skip
     yield "target", processor | {"num_cores": needs.signature.threads} | variants
-    yield "versions", dict(_versions(manifest))
-    yield "sources", dict(_sources(manifest))
+    yield "versions", dict(_list_versions(manifest))
+    yield "sources", dict(_list_model_digests(manifest))
     sizes = {name: file.size for name, file in manifest.files.items()}
     yield "size", sizes | {"package": path.stat().st_size}
     yield (
@@ -58,29 +58,29 @@ def _facts(manifest: Statement, path: Path) -> Iterator[tuple[str, Fields]]:
     yield "artifacts", digests | {f"{manifest.name}.tar": sha256(path.resolve())}
 
 
-def _takes(signature: Signature) -> Iterator[tuple[str, object]]:
+def _list_dimension_facts(signature: Signature) -> Iterator[tuple[str, object]]:
     """Yield what a package with open sizes takes, and which library is for which: what counts."""
     for name, dimension in signature.dimensions.items():
         yield f"takes.{name}", dimension.told
     for entry in signature.entries:
-        yield f"takes.{entry.library}", told(entry.sizes)
+        yield f"takes.{entry.library}", format_sizes(entry.sizes)
 
 
-def _versions(manifest: Statement) -> Iterator[tuple[str, object]]:
+def _list_versions(manifest: Statement) -> Iterator[tuple[str, object]]:
     needs = manifest.needs
     yield from ((_NAMES.get(name, name), version) for name, version in needs.runtime.items())
     yield from needs.libraries.items()
     yield from manifest.predicate.run_details.builder.version.items()
 
 
-def _sources(manifest: Statement) -> Iterator[tuple[str, object]]:
+def _list_model_digests(manifest: Statement) -> Iterator[tuple[str, object]]:
     """Yield the digest of the model, which a lock calls `import.model`."""
     for dependency in manifest.predicate.build_definition.resolved_dependencies:
         if isinstance(dependency, Source):
             yield "import.model", dependency.digest.sha256
 
 
-def _task(task: PackagedTask) -> BuiltTask:
+def _describe_task(task: PackagedTask) -> BuiltTask:
     decisions = task.model_dump(include={"calls", "engine", "implementation"})
     time = None if task.seconds is None else Time(task.seconds)
     return BuiltTask(task.name, task.workload, decisions, time)

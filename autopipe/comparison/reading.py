@@ -6,7 +6,7 @@ from autopipe.comparison.build import Build
 from autopipe.lock.recognize import FileKind, recognize_file
 
 
-def read(path: Path) -> Build:
+def read_build(path: Path) -> Build:
     """Return what a file says of a build; nothing of a package is run.
 
     Raises LockError, PackageError, and ConfigError for a report that can not be read and for
@@ -16,14 +16,14 @@ def read(path: Path) -> Build:
     if kind is FileKind.PACKAGE:
         from autopipe.comparison import packaged
 
-        return packaged.read(path)
+        return packaged.read_package(path)
     if kind is FileKind.REPORT:
         from autopipe.comparison import run_report
         from autopipe.report import document
 
-        return run_report.of(document.load(path), path)
+        return run_report.describe_report(document.read_report(path), path)
     from autopipe.comparison import locked
     from autopipe.lock import file
 
-    lock = file.read(path)
-    return locked.of(lock, str(path), locked.traces(lock, path))
+    lock = file.read_lock(path)
+    return locked.describe_lock(lock, str(path), locked.read_traces(lock, path))

@@ -5,28 +5,35 @@ from pathlib import Path, PurePosixPath
 
 from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.artifacts.verification import CaseOutcome, Verification
-from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Fields, Time, flat
+from autopipe.comparison.build import (
+    Build,
+    BuiltTask,
+    ContenderTime,
+    Fields,
+    Time,
+    flatten_document,
+)
 from autopipe.lock.recognize import FileKind
 from autopipe.report.document import RunReport, TaskReport
 
 
-def of(report: RunReport, path: Path) -> Build:
+def describe_report(report: RunReport, path: Path) -> Build:
     """Return what a report says."""
     return Build(
         kind=FileKind.REPORT,
         file=str(path),
         pipeline=report.pipeline or "a pipeline that could not be read",
-        facts=dict(_facts(report)),
-        tasks=tuple(map(_task, report.tasks)) or None,
-        latency=None if report.benchmark is None else dict(_contenders(report.benchmark)),
-        machine=dict(flat(report.machine or {})),
+        facts=dict(_list_facts(report)),
+        tasks=tuple(map(_describe_task, report.tasks)) or None,
+        latency=None if report.benchmark is None else dict(_list_contender_times(report.benchmark)),
+        machine=dict(flatten_document(report.machine or {})),
     )
 
 
-def _facts(report: RunReport) -> Iterator[tuple[str, Fields]]:
+def _list_facts(report: RunReport) -> Iterator[tuple[str, Fields]]:
     yield "outcome", {"run": report.outcome}
     if report.configuration is not None:
-        yield "configuration", dict(flat(report.configuration))
+        yield "configuration", dict(flatten_document(report.configuration))
     yield "versions", report.versions
     if report.sources:
         yield "sources", report.sources
@@ -35,10 +42,10 @@ def _facts(report: RunReport) -> Iterator[tuple[str, Fields]]:
         yield "size", {"package": report.package.size}
         yield "artifacts", {name: report.package.sha256}
     if report.verification is not None:
-        yield "accuracy", dict(_accuracy(report.verification))
+        yield "accuracy", dict(_list_accuracy_facts(report.verification))
 
 
-def _accuracy(verification: Verification) -> Iterator[tuple[str, object]]:
+def _list_accuracy_facts(verification: Verification) -> Iterator[tuple[str, object]]:
     """Yield who was the reference, and of each output its largest errors over all cases."""
     checked = [case for case in verification.cases if case.outcome is not CaseOutcome.SKIPPED]
     reference = f"{verification.reference} {verification.reference_version}".rstrip()
@@ -54,7 +61,7 @@ def _accuracy(verification: Verification) -> Iterator[tuple[str, object]]:
     yield from largest.items()
 
 
-def _task(task: TaskReport) -> BuiltTask:
+def _describe_task(task: TaskReport) -> BuiltTask:
     decisions = {
         "engine": task.engine, "implementation": task.implementation, "calls": task.calls,
     }  # fmt: skip
@@ -62,7 +69,7 @@ def _task(task: TaskReport) -> BuiltTask:
     return BuiltTask(task.name, task.workload, decisions, time)
 
 
-def _contenders(found: BenchmarkReport) -> Iterator[tuple[str, ContenderTime]]:
+def _list_contender_times(found: BenchmarkReport) -> Iterator[tuple[str, ContenderTime]]:
     for contender in (*found.rivals, found.ours):
         time = Time(contender.latency.median, contender.latency.low, contender.latency.high)
         yield (

@@ -13,7 +13,7 @@ from autopipe.comparison.build import Time
 from autopipe.comparison.difference import KNOBS, Difference, LatencyChange, Left
 from autopipe.comparison.matching import TaskChange
 from autopipe.comparison.values import ABSENT, Change
-from autopipe.report.units import seconds
+from autopipe.report.units import format_seconds
 from autopipe.traces.reading import THREADS
 
 NOTHING: Final = "-"
@@ -51,24 +51,26 @@ class Table:
     rows: tuple[Row, ...]
 
 
-def tables(difference: Difference) -> list[Table]:
+def list_tables(difference: Difference) -> list[Table]:
     """Return a table for each topic that differs, and for latency, where both tell of it."""
     by_topic = {
-        topic: Table(topic, f"{len(changes)} changed", tuple(_fact(topic, c) for c in changes))
+        topic: Table(
+            topic, f"{len(changes)} changed", tuple(_build_fact_row(topic, c) for c in changes)
+        )
         for topic, changes in difference.facts.items()
         if changes
     }
     if difference.tasks is not None and any(task.differs for task in difference.tasks):
         rows = (row for task in difference.tasks if task.differs for row in list_task_rows(task))
-        summary = f"{_counts(difference.tasks)}; times as tuning measured them"
+        summary = f"{_count_task_changes(difference.tasks)}; times as tuning measured them"
         by_topic["tasks"] = Table("tasks", summary, tuple(rows))
     if difference.latency:
-        timed = tuple(map(_latency, difference.latency))
+        timed = tuple(map(_build_latency_row, difference.latency))
         by_topic["latency"] = Table("latency", "median of a run, and its spread", timed)
     return [by_topic[topic] for topic in _ORDER if topic in by_topic]
 
 
-def left(difference: Difference) -> list[str]:
+def list_omitted_topics(difference: Difference) -> list[str]:
     """Name the topics that are not compared though there is something to say of them."""
     return [
         f"{topic} ({why.value})"
@@ -77,15 +79,15 @@ def left(difference: Difference) -> list[str]:
     ]
 
 
-def same(difference: Difference) -> list[str]:
+def list_unchanged_topics(difference: Difference) -> list[str]:
     """Name the topics that are compared and the same."""
     topics = [topic for topic, changes in difference.facts.items() if not changes]
     if difference.tasks is not None and not any(task.differs for task in difference.tasks):
-        topics.append(f"tasks ({_counts(difference.tasks)})")
+        topics.append(f"tasks ({_count_task_changes(difference.tasks)})")
     return topics
 
 
-def _counts(tasks: tuple[TaskChange, ...]) -> str:
+def _count_task_changes(tasks: tuple[TaskChange, ...]) -> str:
     added = sum(task.old is None for task in tasks)
     removed = sum(task.new is None for task in tasks)
     changed = sum(task.differs for task in tasks) - added - removed
@@ -100,45 +102,49 @@ def list_task_rows(change: TaskChange) -> Iterator[Row]:
     """Yield what became of a task."""
     name = change.task.name
     if change.old is None:
-        yield Row(name, "added", NOTHING, _decided(change), "", change.steps)
+        yield Row(name, "added", NOTHING, _format_decisions(change), "", change.steps)
     elif change.new is None:
-        yield Row(name, "removed", _decided(change), NOTHING, "", change.steps)
+        yield Row(name, "removed", _format_decisions(change), NOTHING, "", change.steps)
     else:
         if change.steps and all(entry.name != "schedule" for entry in change.changes):
             yield Row(name, "steps", NOTHING, NOTHING, "under the same digest", change.steps)
         for entry in change.changes:
             lines = change.steps if entry.name == "schedule" else ()
-            yield Row(name, entry.name, _text(entry.old), _text(entry.new), "", lines)
+            yield Row(
+                name, entry.name, _format_value(entry.old), _format_value(entry.new), "", lines
+            )
         old, new = change.times
         if old is not None or new is not None:
             yield Row(name, "time", time_text(old), time_text(new), change.verdict or "")
 
 
-def _decided(change: TaskChange) -> str:
+def _format_decisions(change: TaskChange) -> str:
     decisions = change.task.decisions
     time = f", {time_text(change.task.time)}" if change.task.time else ""
     return f"{decisions.get('engine')} on {decisions.get('implementation')}{time}"
 
 
-def _latency(change: LatencyChange) -> Row:
+def _build_latency_row(change: LatencyChange) -> Row:
     old, new = change.versions
     versions = "" if old == new else f" {old} -> {new}"
     name = f"{change.contender}{versions}"
     return Row("", name, time_text(change.old), time_text(change.new), change.verdict)
 
 
-def _fact(topic: str, change: Change) -> Row:
-    old, new = (_value(topic, value) for value in (change.old, change.new))
+def _build_fact_row(topic: str, change: Change) -> Row:
+    old, new = (_format_topic_value(topic, value) for value in (change.old, change.new))
     if old == new:  # as far as it is shown
         old, new = (json.dumps(value) for value in (change.old, change.new))
-    return Row("", change.name, old, new, _grown(topic, change))
+    return Row("", change.name, old, new, _format_growth(topic, change))
 
 
-def _value(topic: str, value: object) -> str:
-    return f"{value:,} bytes" if topic == "size" and isinstance(value, int) else _text(value)
+def _format_topic_value(topic: str, value: object) -> str:
+    return (
+        f"{value:,} bytes" if topic == "size" and isinstance(value, int) else _format_value(value)
+    )
 
 
-def _grown(topic: str, change: Change) -> str:
+def _format_growth(topic: str, change: Change) -> str:
     old, new = change.old, change.new
     if topic != "size" or not isinstance(old, int) or not isinstance(new, int) or not old:
         return ""
@@ -149,21 +155,21 @@ def time_text(time: Time | None) -> str:
     """Write a time with its spread."""
     if time is None:
         return NOTHING
-    median = seconds(time.median)
+    median = format_seconds(time.median)
     if time.low is None or time.high is None:
         return median
-    low, high = seconds(time.low), seconds(time.high)
+    low, high = format_seconds(time.low), format_seconds(time.high)
     unit = f" {median.rpartition(' ')[2]}"
     if low.endswith(unit) and high.endswith(unit):
         low, high = low.removesuffix(unit), high.removesuffix(unit)
     return f"{median} ({low} to {high})"
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is ABSENT:
         return NOTHING
     if isinstance(value, Mapping) and isinstance(value.get("knobs"), Mapping):
-        knobs = " ".join(f"{name}={_text(knob)}" for name, knob in value["knobs"].items())
+        knobs = " ".join(f"{name}={_format_value(knob)}" for name, knob in value["knobs"].items())
         alone = ", one thread" if value.get(THREADS) == 1 else ""
         return f"{value.get('template')} {knobs}, version {value.get('version')}{alone}"
     if isinstance(value, str):

@@ -24,7 +24,7 @@ class TimingVerdict(StrEnum):
         return self in {TimingVerdict.FASTER, TimingVerdict.SLOWER}
 
 
-def judge(old: Time, new: Time, *, elsewhere: bool) -> TimingVerdict:
+def judge_times(old: Time, new: Time, *, elsewhere: bool) -> TimingVerdict:
     """Say which time is shorter; spreads that overlap, or touch, say nothing."""
     if elsewhere:
         return TimingVerdict.ELSEWHERE

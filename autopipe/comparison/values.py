@@ -24,14 +24,14 @@ class Change:
     new: object
 
 
-def changes(old: Fields, new: Fields) -> tuple[Change, ...]:
+def list_value_changes(old: Fields, new: Fields) -> tuple[Change, ...]:
     """Return every name whose values differ, sorted; true is not 1, and 1.0 is."""
     return tuple(
         Change(name, old.get(name, ABSENT), new.get(name, ABSENT))
         for name in sorted(old.keys() | new.keys())
-        if _other(old.get(name, ABSENT), new.get(name, ABSENT))
+        if _is_different(old.get(name, ABSENT), new.get(name, ABSENT))
     )
 
 
-def _other(old: object, new: object) -> bool:
+def _is_different(old: object, new: object) -> bool:
     return old != new or isinstance(old, bool) is not isinstance(new, bool)

@@ -50,7 +50,7 @@ class AttentionForm(Frozen, frozen=True):
         return {ATTRIBUTE: self.model_dump_json(), "op_pattern": _OPAQUE}
 
 
-def parse(text: str) -> AttentionForm | None:
+def parse_form(text: str) -> AttentionForm | None:
     """Return the form that a text says, or None if it says none."""
     try:
         return AttentionForm.model_validate_json(text)
@@ -58,47 +58,49 @@ def parse(text: str) -> AttentionForm | None:
         return None
 
 
-def usual(order: Sequence[int], values: Sequence[_Value]) -> list[_Value]:
+def to_usual_order(order: Sequence[int], values: Sequence[_Value]) -> list[_Value]:
     """Return what a tensor's axes have in an order, such as extents, in the usual order."""
     return [values[order.index(axis)] for axis in range(len(order))]
 
 
-def ordered(order: Sequence[int], values: Sequence[_Value]) -> list[_Value]:
+def to_stored_order(order: Sequence[int], values: Sequence[_Value]) -> list[_Value]:
     """Return what axes have in the usual order, such as indices, in the order of a tensor."""
     return [values[axis] for axis in order]
 
 
-def within(mask: te.Tensor | Var, place: Sequence[Expr]) -> list[Expr | int]:
+def find_mask_index(mask: te.Tensor | Var, place: Sequence[Expr]) -> list[Expr | int]:
     """Return the index of the element of a mask for a score."""
     return [0 if _is_one(n) else at for n, at in zip(mask.shape, place, strict=True)]
 
 
-def plain(
+def build_attention(
     form: AttentionForm, query: te.Tensor, key: te.Tensor, value: te.Tensor, *mask: te.Tensor
 ) -> te.Tensor:
     """Return attention as TVM's tensor, scores and softmax written out."""
-    *outer, queries, depth = usual(form.query, query.shape)
-    keys = usual(form.key, key.shape)[-2]
-    breadth = usual(form.value, value.shape)[-1]
+    *outer, queries, depth = to_usual_order(form.query, query.shape)
+    keys = to_usual_order(form.key, key.shape)[-2]
+    breadth = to_usual_order(form.value, value.shape)[-1]
     step, term = te.reduce_axis((0, depth), "d"), te.reduce_axis((0, keys), "t")
 
     def score(*at: Expr) -> Expr:
         *heads, s, t = at
-        product = query(*ordered(form.query, [*heads, s, step]))
-        return te.sum(product * key(*ordered(form.key, [*heads, t, step])), axis=step)
+        product = query(*to_stored_order(form.query, [*heads, s, step]))
+        return te.sum(product * key(*to_stored_order(form.key, [*heads, t, step])), axis=step)
 
     def moved(*at: Expr) -> Expr:
         scaled = scores(*at) * te.const(form.scale, query.dtype)
-        return scaled + mask[0](*within(mask[0], at)) if mask else scaled
+        return scaled + mask[0](*find_mask_index(mask[0], at)) if mask else scaled
 
     def mean(*at: Expr) -> Expr:
-        *heads, s, e = usual(form.result, at)
-        part = value(*ordered(form.value, [*heads, term, e]))
+        *heads, s, e = to_usual_order(form.result, at)
+        part = value(*to_stored_order(form.value, [*heads, term, e]))
         return te.sum(shares(*heads, s, term) * part, axis=term)
 
     scores = te.compute([*outer, queries, keys], score, name="scores")
     shares = topi.nn.softmax(te.compute(scores.shape, moved, name="scaled"), axis=-1)
-    return te.compute(ordered(form.result, [*outer, queries, breadth]), mean, name="attention")
+    return te.compute(
+        to_stored_order(form.result, [*outer, queries, breadth]), mean, name="attention"
+    )
 
 
 def _is_one(extent: Expr) -> bool:

@@ -14,8 +14,8 @@ from autopipe.compiler.named_pass import run_passes
 from autopipe.compiler.pass_lists import INFERENCE, LOWER, OPTIMIZE, ROUNDED_PRODUCTS
 from autopipe.compiler.pass_observer import pass_context
 from autopipe.compiler.pass_state import LowerState, OptimizeState
-from autopipe.compiler.passes.convert_layout import LayoutReport, Report, layout_report
-from autopipe.compiler.passes.legalize import refusals
+from autopipe.compiler.passes.convert_layout import LayoutReport, Report, count_layouts
+from autopipe.compiler.passes.legalize import raise_model_errors
 from autopipe.compiler.passes.round_products import RoundedProducts
 from autopipe.compiler.walls.model_check import check_model
 
@@ -60,13 +60,13 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
         target,
         layout,
         warn,
-        channels_last=channels_last(layout),
+        channels_last=is_channels_last(layout),
         round_weights=round_weights,
         round_products=round_products,
     )
-    with target, pass_context(), refusals():
+    with target, pass_context(), raise_model_errors():
         optimized = run_passes(module, OPTIMIZE, state)
-    layouts = layout_report(optimized)
+    layouts = count_layouts(optimized)
     return Optimized(optimized, state.transform, layouts, state.rounded_weights, state.products)
 
 
@@ -81,11 +81,11 @@ def round_products_as_built(
     state = OptimizeState(
         module, inputs, target, {}, lambda _: None, channels_last=channels_last, round_products=True
     )
-    with target, pass_context(), refusals():
+    with target, pass_context(), raise_model_errors():
         return run_passes(module, (INFERENCE, ROUNDED_PRODUCTS), state)
 
 
-def channels_last(layout: Mapping[str, Sequence[str]]) -> bool:
+def is_channels_last(layout: Mapping[str, Sequence[str]]) -> bool:
     """Tell whether layouts put the channels of convolutions last."""
     return tuple(layout.get("conv2d", ())) == ("NHWC", "HWIO")
 
@@ -109,5 +109,5 @@ def lower(
     """
     check_model(module)
     state = LowerState(target, fast_algorithms, scope, pays)
-    with target, pass_context(), refusals():
+    with target, pass_context(), raise_model_errors():
         return run_passes(module, LOWER, state)

@@ -25,7 +25,7 @@ def save_module(module: tvm.IRModule, path: Path) -> None:
 
 def load_module(path: Path) -> tvm.IRModule:
     """Read an IRModule that `save_module` wrote."""
-    return from_json(path.read_text(encoding="utf-8"))
+    return parse_json(path.read_text(encoding="utf-8"))
 
 
 def load_lowered(folder: Path) -> dict[str, tvm.IRModule]:
@@ -38,7 +38,7 @@ def load_lowered(folder: Path) -> dict[str, tvm.IRModule]:
     return {label: load_module(folder / file) for label, file in files.items()}
 
 
-def from_json(text: str) -> Any:  # noqa: ANN401 - tvm is not typed
+def parse_json(text: str) -> Any:  # noqa: ANN401 - tvm is not typed
     """Return an object that `tvm.ir.save_json` wrote, in this process or another of ours.
 
     `tvm.ir.load_json` writes the whole text anew in Python before it reads it, should it be of an
@@ -75,7 +75,7 @@ def save_json(value: object, path: Path) -> None:
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def prim_funcs(module: tvm.IRModule) -> list[tuple[str, tvm.tirx.PrimFunc]]:
+def list_prim_funcs(module: tvm.IRModule) -> list[tuple[str, tvm.tirx.PrimFunc]]:
     """Return the PrimFuncs of a module, by name."""
     functions = [(v.name_hint, f) for v, f in module.functions_items()]
     found = [(name, f) for name, f in functions if isinstance(f, tvm.tirx.PrimFunc)]

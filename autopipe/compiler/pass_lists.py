@@ -58,7 +58,7 @@ from autopipe.compiler.passes.inline_bodies import inline_bodies
 from autopipe.compiler.passes.inline_scalars import inline_scalars
 from autopipe.compiler.passes.insert_schedules import insert_schedules
 from autopipe.compiler.passes.keep_growth_apart import keep_growth_apart
-from autopipe.compiler.passes.legalize import legalize
+from autopipe.compiler.passes.legalize import legalize_ops
 from autopipe.compiler.passes.lift_weights import lift_weights
 from autopipe.compiler.passes.pad_in_place import PAD, pad_in_place
 from autopipe.compiler.passes.prepare_weights import prepare_weights
@@ -222,7 +222,7 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
                 frozenset({SOFTMAX}),
             ),
             NamedPass("name_ops", "ops are found again by the names of their variables", name_ops),
-            module_pass(legalize, "each op is a call of a kernel with plain loops"),
+            module_pass(legalize_ops, "each op is a call of a kernel with plain loops"),
             module_pass(drop_buffer_layouts, "layouts of buffers of dynamic sizes would be stale"),
             tvm_pass(transform.AnnotateTIROpPattern, "fusion asks what kind of loops a kernel has"),
             module_pass(keep_growth_apart, "no product is fused with an op that enlarges it"),
@@ -255,7 +255,7 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
             NamedPass(
                 "mark_elementary",
                 "elementary functions may become arithmetic, which LLVM vectorizes",
-                lambda module, _: elementary.mark(module),
+                lambda module, _: elementary.mark_inexact(module),
                 lambda state: (
                     state.fast_algorithms and backend_of(state.target).expands_elementary_functions
                 ),
@@ -274,7 +274,7 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
             NamedPass(
                 "expand_elementary",
                 "LLVM vectorizes arithmetic, and calls libm for each element otherwise",
-                lambda module, state: elementary.compilable(module, state.target),
+                lambda module, state: elementary.expand_for_target(module, state.target),
             ),
         ),
     ),

@@ -39,19 +39,19 @@ class PassObserver:
 
     def begin(self, name: str, text: Callable[[], str]) -> None:
         """Note that a pass begins on what `text` prints."""
-        if self.folder is not None and not self._files and not self._inside():
-            self._write("input", text())
+        if self.folder is not None and not self._files and not self._is_inside_pass():
+            self._write_file("input", text())
         self._running.append((name, perf_counter()))
 
     def end(self, name: str, text: Callable[[], str]) -> None:
         """Note that a pass ended, and write what it returned if that reads differently."""
         end = perf_counter()
         _, begun = self._running.pop()
-        if name in _LISTS or self._inside():
+        if name in _LISTS or self._is_inside_pass():
             return
         self.add(PassTime(name, 1, end - begun))
         if self.folder is not None and (printed := text()) != self._last:
-            self._write(name, printed)
+            self._write_file(name, printed)
 
     def add(self, time: PassTime) -> None:
         """Add the time of one or several runs of a pass."""
@@ -63,11 +63,11 @@ class PassObserver:
         if self._refused is not None:
             raise StoreError(f"{self.folder}: {self._refused.strerror}") from self._refused
 
-    def _inside(self) -> bool:
+    def _is_inside_pass(self) -> bool:
         """Tell whether a pass runs that is no list."""
         return any(name not in _LISTS for name, _ in self._running)
 
-    def _write(self, name: str, text: str) -> None:
+    def _write_file(self, name: str, text: str) -> None:
         """Write a file; what the disk refuses is kept: TVM's code may be below this call."""
         if self.folder is None or self._refused is not None:
             return
@@ -89,10 +89,10 @@ class _Instrument:
         self._observer = observer
 
     def run_before_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
-        self._observer.begin(str(info.name), partial(_text, module))
+        self._observer.begin(str(info.name), partial(_format_module, module))
 
     def run_after_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
-        self._observer.end(str(info.name), partial(_text, module))
+        self._observer.end(str(info.name), partial(_format_module, module))
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def observe_pass(name: str, text: Callable[[], str]) -> Iterator[None]:
     observer.end(name, text)
 
 
-def measured_passes() -> list[PassTime]:
+def list_pass_times() -> list[PassTime]:
     """Return the time of each pass that was observed.
 
     Raises StoreError if a module could not be written.
@@ -134,7 +134,7 @@ def measured_passes() -> list[PassTime]:
 
 
 def add_measured_passes(measured: Iterable[Iterable[Any]]) -> None:
-    """Add what `measured_passes` returned in another process, by JSON, to the current observer."""
+    """Add what `list_pass_times` returned in another process, by JSON, to the current observer."""
     if (observer := _current.get()) is not None:
         for time in measured:
             observer.add(PassTime(*time))
@@ -155,6 +155,6 @@ def pass_context(config: Mapping[str, object] | None = None) -> tvm.transform.Pa
     )
 
 
-def _text(module: tvm.IRModule) -> str:
+def _format_module(module: tvm.IRModule) -> str:
     """Return a module as TVMScript, without the values of its constants."""
     return str(module.script(show_meta=False))

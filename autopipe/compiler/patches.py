@@ -105,14 +105,14 @@ def skip_call_stack() -> Iterator[None]:
     It can go once these decorators walk frames themselves.
     """
     original = inspect.stack
-    inspect.stack = _no_frames
+    inspect.stack = _return_no_frames
     try:
         yield
     finally:
         inspect.stack = original
 
 
-def _no_frames(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 - as `inspect.stack`
+def _return_no_frames(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 - as `inspect.stack`
     return []
 
 

@@ -58,7 +58,7 @@ class RegionForm(Frozen, frozen=True):
         return {ATTRIBUTE: self.model_dump_json(), "op_pattern": _OPAQUE}
 
 
-def parse(text: str) -> RegionForm | None:
+def parse_form(text: str) -> RegionForm | None:
     """Return the form that a text says, or None if it says none."""
     try:
         return RegionForm.model_validate_json(text)
@@ -66,7 +66,9 @@ def parse(text: str) -> RegionForm | None:
         return None
 
 
-def plain(form: RegionForm, data: te.Tensor, boxes: te.Tensor, images: te.Tensor) -> te.Tensor:
+def build_regions(
+    form: RegionForm, data: te.Tensor, boxes: te.Tensor, images: te.Tensor
+) -> te.Tensor:
     """Return the cells of regions [regions, channels, height, width], as TVM's tensor.
 
     Args:
@@ -75,20 +77,20 @@ def plain(form: RegionForm, data: te.Tensor, boxes: te.Tensor, images: te.Tensor
         boxes: Corners [regions, 4] of the regions: x, y, x, y.
         images: The image [regions] of each; one that is not there becomes the last or the first.
     """
-    work = working(data.dtype)
+    work = choose_compute_dtype(data.dtype)
 
     def at(region: Expr, channel: Expr, *cell: Expr) -> Expr:
         own = [boxes[region, number] for number in range(4)]
-        grid = SampleGrid.of(form, data.shape, own, _as_it_is, work)
-        image = image_of(images, region, data.shape[0])
+        grid = SampleGrid.of(form, data.shape, own, _keep_value, work)
+        image = clamp_image_index(images, region, data.shape[0])
         steps = [
-            te.reduce_axis((_like(grid.loops[axis], 0), grid.loops[axis]), f"sample{axis}")
+            te.reduce_axis((_make_like(grid.loops[axis], 0), grid.loops[axis]), f"sample{axis}")
             for axis in range(2)
         ]
-        places = [grid.place(axis, cell[axis], steps[axis], _as_it_is) for axis in range(2)]
+        places = [grid.place(axis, cell[axis], steps[axis], _keep_value) for axis in range(2)]
         values = [
             data[image, y, x, channel].astype(work) * share
-            for y, x, share in corners(places, _as_it_is)
+            for y, x, share in list_corners(places, _keep_value)
         ]
         inside = tirx.all(*(place.inside for place in places))
         zero = tirx.const(0, work)
@@ -105,12 +107,12 @@ def plain(form: RegionForm, data: te.Tensor, boxes: te.Tensor, images: te.Tensor
     return te.compute(shape, lambda *place: made[place].astype(data.dtype), name="narrowed")
 
 
-def working(dtype: str) -> str:
+def choose_compute_dtype(dtype: str) -> str:
     """Return the dtype that is computed in."""
     return "float64" if str(dtype) == "float64" else "float32"
 
 
-def image_of(images: te.Tensor | Expr, region: Expr, count: Expr) -> Expr:
+def clamp_image_index(images: te.Tensor | Expr, region: Expr, count: Expr) -> Expr:
     """Return the image of a region, one that is there."""
     wide = "int64"
     image = images[region].astype(wide)
@@ -168,7 +170,9 @@ class SampleGrid:
                 some.append(True)
                 continue
             # a number that is none is smaller than all others here
-            number = tirx.min(tirx.max(tirx.ceil(step), tirx.const(0, work)), _computed(work))
+            number = tirx.min(
+                tirx.max(tirx.ceil(step), tirx.const(0, work)), _make_cell_limit(work)
+            )
             number = bind(number.astype("int32"))
             loops.append(bind(tirx.max(number, tirx.const(1, "int32"))))
             some.append(number > 0)
@@ -196,19 +200,19 @@ class SampleGrid:
         return SamplePlace(low, high, bind(cut - floor), inside)
 
 
-def corners(places: Sequence[SamplePlace], bind: Bind) -> list[tuple[Expr, Expr, Expr]]:
+def list_corners(places: Sequence[SamplePlace], bind: Bind) -> list[tuple[Expr, Expr, Expr]]:
     """Return the four pixels around a sample: row, column, and its share."""
     ends = [((one.low, 1 - one.part), (one.high, one.part)) for one in places]
     return [(y, x, bind(down * across)) for y, down in ends[0] for x, across in ends[1]]
 
 
-def _as_it_is(value: Expr) -> Expr:
+def _keep_value(value: Expr) -> Expr:
     return value
 
 
-def _like(value: Expr, number: int) -> Expr:
+def _make_like(value: Expr, number: int) -> Expr:
     return tirx.const(number, value.ty.dtype)
 
 
-def _computed(work: str) -> Expr:
+def _make_cell_limit(work: str) -> Expr:
     return tirx.const(_MOST_COMPUTED, work)

@@ -11,7 +11,7 @@ from autopipe.compiler.module_io import load_module
 from autopipe.compiler.patches import skip_call_stack
 
 
-def scripts(
+def format_workloads(
     argument: Mapping[str, Any], _emit: Callable[[Any], None]
 ) -> dict[str, dict[str, object]]:
     """Return `{"tir", "exact"}` for each of `workloads` in `folder`, by name. Runs in a child.
@@ -21,15 +21,15 @@ def scripts(
     """
     folder = Path(argument["folder"])
     modules = {name: load_module(folder / f"{name}.json") for name in argument["workloads"]}
-    return {name: _script(module) for name, module in modules.items()}
+    return {name: _format_script(module) for name, module in modules.items()}
 
 
-def _script(module: tvm.IRModule) -> dict[str, object]:
+def _format_script(module: tvm.IRModule) -> dict[str, object]:
     text = module.script(show_meta=False)
-    return {"tir": text, "exact": _same(text, module)}
+    return {"tir": text, "exact": _is_round_trip(text, module)}
 
 
-def _same(text: str, module: tvm.IRModule) -> bool:
+def _is_round_trip(text: str, module: tvm.IRModule) -> bool:
     """Tell whether a text gives the same module. The parser refuses everything but a module."""
     try:
         with skip_call_stack():

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import StringConstraints, model_validator
 
-from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.document import REFUSED, Document
 from autopipe.config.frozen import Frozen
 from autopipe.config.override import set_field
@@ -35,8 +35,8 @@ class Builds(Frozen, frozen=True):
     build is called `<name>-<build>`, and has a package and a lock of its own."""
 
     @model_validator(mode="after")
-    def _shareable(self) -> Self:
-        refuse(FIELD, self._shared())
+    def _check_shared_fields(self) -> Self:
+        raise_contradictions(FIELD, self._shared())
         return self
 
     def _shared(self) -> Iterator[Contradiction]:
@@ -67,12 +67,14 @@ def select_build(document: Document, name: str | None) -> Document:
     if not isinstance(whole, dict) or FIELD not in whole:
         return replace(document, problems=[])
     value = {key: field for key, field in whole.items() if key != FIELD}
-    made = Document(value, _without(document.keys), _without(document.values))
+    made = Document(value, _remove_builds(document.keys), _remove_builds(document.values))
     if name is None:
         return made
     at = (FIELD, name)
-    for field, new in _changes(value, whole[FIELD][name]):
-        keys, values = (_below(places, at, field) for places in (document.keys, document.values))
+    for field, new in _list_changed_fields(value, whole[FIELD][name]):
+        keys, values = (
+            _rebase_places(places, at, field) for places in (document.keys, document.values)
+        )
         made = set_field(made, field, Document(new, keys, values), values[field])
     return made
 
@@ -94,7 +96,7 @@ def join_problems(
     counts = Counter(each for diagnostics in found.values() for each in set(diagnostics))
     shared: set[Diagnostic] = set()
     for name, diagnostics in found.items():
-        own = _places(document, name)
+        own = _find_build_places(document, name)
         for diagnostic in dict.fromkeys(diagnostics):
             alone = counts[diagnostic] == 1 < len(found)
             if name is not None and (alone or diagnostic.place in own):
@@ -104,26 +106,28 @@ def join_problems(
                 yield diagnostic
 
 
-def _changes(old: object, new: object, at: Field = ()) -> Iterator[tuple[Field, object]]:
+def _list_changed_fields(
+    old: object, new: object, at: Field = ()
+) -> Iterator[tuple[Field, object]]:
     """Yield each field that a build sets, and its value."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in new.items():
-            yield from _changes(old.get(key), value, (*at, key))
+            yield from _list_changed_fields(old.get(key), value, (*at, key))
     else:
         yield at, new
 
 
-def _without(places: dict[Field, Place]) -> dict[Field, Place]:
+def _remove_builds(places: dict[Field, Place]) -> dict[Field, Place]:
     return {field: place for field, place in places.items() if field[:1] != (FIELD,)}
 
 
-def _below(places: dict[Field, Place], at: Field, field: Field) -> dict[Field, Place]:
+def _rebase_places(places: dict[Field, Place], at: Field, field: Field) -> dict[Field, Place]:
     """Return the places of a field of a build, and of what is in it, as if it were the file's."""
     start = (*at, *field)
     return {each[len(at) :]: place for each, place in places.items() if each[: len(start)] == start}
 
 
-def _places(document: Document, name: str | None) -> set[Place]:
+def _find_build_places(document: Document, name: str | None) -> set[Place]:
     """Return where the fields of a build are written."""
     return {
         place

@@ -7,14 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.frozen import Frozen
 from autopipe.config.quantity import Duration
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def place(text: str) -> str:
+def check_remote(text: str) -> str:
     """Return where a remote lies, as it is; raise ValueError, which never repeats a secret."""
     if not text.isprintable():
         raise ValueError("should be one line of text")
@@ -30,7 +30,7 @@ def place(text: str) -> str:
     return text
 
 
-def located(text: str, base: Path) -> str:
+def resolve_remote_url(text: str, base: Path) -> str:
     """Return the URL of a remote; a folder is relative to `base`."""
     return text if _SCHEME.match(text) else f"file://{(base / text).absolute()}"
 
@@ -38,7 +38,7 @@ def located(text: str, base: Path) -> str:
 class Cache(Frozen, frozen=True):
     """Results of other machines. Where it is can change no result, and is in no key."""
 
-    remote: Annotated[str, Field(min_length=1), AfterValidator(place)] | None = None
+    remote: Annotated[str, Field(min_length=1), AfterValidator(check_remote)] | None = None
     """Where they lie: any URL that fsspec reads (`s3://`, `gs://`, `https://`, ...), or a folder,
     relative to this file. Null asks nobody."""
     mode: Literal["off", "read", "readwrite"] = "read"
@@ -50,8 +50,8 @@ class Cache(Frozen, frozen=True):
     """A run that has spent this long on the remote goes on without it."""
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
-        refuse("cache", self._contradictions())
+    def _check_contradictions(self) -> Self:
+        raise_contradictions("cache", self._contradictions())
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:

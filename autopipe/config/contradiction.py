@@ -9,7 +9,7 @@ Contradiction = tuple[tuple[str | int, ...], object, str]
 """The field within the section, its value, and the rest of a sentence that starts with it."""
 
 
-def refuse(section: str, contradictions: Iterable[Contradiction]) -> None:
+def raise_contradictions(section: str, contradictions: Iterable[Contradiction]) -> None:
     """Raise one ValidationError with all that was found, if anything was."""
     errors = [
         InitErrorDetails(

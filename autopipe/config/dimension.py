@@ -88,27 +88,27 @@ Sizes = Mapping[str, int]
 """A size for each dimension, by its name."""
 
 
-def terms(extent: str) -> tuple[str | int, ...]:
+def parse_terms(extent: str) -> tuple[str | int, ...]:
     """Return the names and numbers that an open size is the sum of."""
     parts = (part.strip() for part in extent.split("+"))
     return tuple(part if re.fullmatch(NAME, part) else int(part) for part in parts)
 
 
-def named_in(extent: str) -> tuple[str, ...]:
+def list_dimension_names(extent: str) -> tuple[str, ...]:
     """Return the dimensions that an open size is the sum of."""
-    return tuple(term for term in terms(extent) if isinstance(term, str))
+    return tuple(term for term in parse_terms(extent) if isinstance(term, str))
 
 
-def size_of(extent: str, sizes: Sizes) -> int:
+def evaluate_size(extent: str, sizes: Sizes) -> int:
     """Return an open size: of `past + 1` with 7 past it is 8."""
-    return sum(term if isinstance(term, int) else sizes[term] for term in terms(extent))
+    return sum(term if isinstance(term, int) else sizes[term] for term in parse_terms(extent))
 
 
 MOST_LIKELY: Final = 8
 """Most combinations of likely sizes: each is a build of its own."""
 
 
-def likely(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
+def list_likely_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     """Return every combination of likely sizes, the first of each dimension first.
 
     Example: batch 1 or 8 and length 128 are `({batch: 1, length: 128}, {batch: 8, length: 128})`.
@@ -120,7 +120,7 @@ def likely(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     return tuple(dict(zip(dimensions, sizes, strict=True)) for sizes in combined)
 
 
-def ends(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
+def list_end_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     """Return the smallest and the largest sizes; nothing without dimensions."""
     if not dimensions:
         return ()
@@ -130,7 +130,7 @@ def ends(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     )
 
 
-def probes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
+def list_probe_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     """Return sizes at which a model is looked at: the ends, one step off, and the likely ones.
 
     A step off the end tells what only divides by more than `multiple`. Without dimensions there is
@@ -142,15 +142,15 @@ def probes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     last_but_one = {
         name: max(one.last - one.multiple, one.first) for name, one in dimensions.items()
     }
-    found = [*ends(dimensions), second, last_but_one, *likely(dimensions)]
+    found = [*list_end_sizes(dimensions), second, last_but_one, *list_likely_sizes(dimensions)]
     return tuple({tuple(sizes.values()): sizes for sizes in found}.values())
 
 
-def with_sizes(name: str, sizes: Sizes) -> str:
+def append_sizes(name: str, sizes: Sizes) -> str:
     """Write what has sizes, such as `case 'zeros' with height = 640`; the name alone without."""
-    return f"{name} with {told(sizes)}" if sizes else name
+    return f"{name} with {format_sizes(sizes)}" if sizes else name
 
 
-def told(sizes: Sizes) -> str:
+def format_sizes(sizes: Sizes) -> str:
     """Write sizes, such as `height = 640, width = 640`."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 Item = TypeVar("Item")
 
 
-def _distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
+def _check_distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
     for position, item in enumerate(items):
         if item in items[:position]:
             raise ValueError(f"{item} is listed twice")
@@ -15,6 +15,8 @@ def _distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
 
 
 Distinct = Annotated[
-    tuple[Item, ...], AfterValidator(_distinct), Field(json_schema_extra={"uniqueItems": True})
+    tuple[Item, ...],
+    AfterValidator(_check_distinct),
+    Field(json_schema_extra={"uniqueItems": True}),
 ]
 """`Distinct[T]` is a tuple of T without repetition."""

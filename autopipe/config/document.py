@@ -13,8 +13,8 @@ from typing import Final, Protocol
 import yaml
 
 from autopipe import foreign
-from autopipe.config.problem import Diagnostic, Field, Place, shown
-from autopipe.config.scalar import quoted, resolve
+from autopipe.config.problem import Diagnostic, Field, Place, format_value
+from autopipe.config.scalar import check_quoted_scalar, parse_plain_scalar
 
 try:
     from yaml import CSafeLoader as Loader
@@ -59,7 +59,7 @@ class Document:
     problems: list[Diagnostic] = field(default_factory=list)
 
 
-def read(text: str, at: Field = (), option: str = "", most: int = _MOST) -> Document:
+def parse_document(text: str, at: Field = (), option: str = "", most: int = _MOST) -> Document:
     """Return what the text says; `at` and `option` tell where an overriding value belongs.
 
     A text of more than `most` keys and values is refused.
@@ -83,7 +83,7 @@ class _YamlReader:
         self.values: dict[Field, Place] = {}
         self.problems: list[Diagnostic] = []
         self._option = option
-        self._events = _events(text, most)
+        self._events = _list_events(text, most)
 
     def document(self, at: Field) -> object:
         start = next(self._events)
@@ -91,73 +91,79 @@ class _YamlReader:
             meant = "write null if that is meant" if self._option else "start with `version: 1`"
             raise _Unreadable(1, 1, f"nothing in it; {meant}")
         if start.version or start.tags:
-            self._refuse(start, at, "a % directive; leave it out")
-        value = self._node(next(self._events), at)
+            self._add_problem(start, at, "a % directive; leave it out")
+        value = self._read_node(next(self._events), at)
         next(self._events)  # the end of the document
         if not isinstance(end := next(self._events), yaml.StreamEndEvent):
             message = "a second document; one file is one pipeline"
-            raise _Unreadable(*_position(end.start_mark), message)
+            raise _Unreadable(*_mark_position(end.start_mark), message)
         return value
 
-    def _node(self, event: yaml.Event, at: Field) -> object:
+    def _read_node(self, event: yaml.Event, at: Field) -> object:
         self.values[at] = self._place(event)
-        if mark := _mark(event):
-            self._refuse(event, at, mark)
-            self._skip(event)
+        if mark := _explain_refused_node(event):
+            self._add_problem(event, at, mark)
+            self._skip_node(event)
             return REFUSED
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, at)
+            return self._read_scalar(event, at)
         if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(at)
-        return self._mapping(at)
+            return self._read_sequence(at)
+        return self._read_mapping(at)
 
-    def _scalar(self, event: yaml.ScalarEvent, at: Field) -> object:
+    def _read_scalar(self, event: yaml.ScalarEvent, at: Field) -> object:
         try:
-            return quoted(event.value) if event.style else resolve(event.value)
+            return (
+                check_quoted_scalar(event.value) if event.style else parse_plain_scalar(event.value)
+            )
         except ValueError as error:
-            self._refuse(event, at, str(error))
+            self._add_problem(event, at, str(error))
             return REFUSED
 
-    def _sequence(self, at: Field) -> tuple[object, ...]:
+    def _read_sequence(self, at: Field) -> tuple[object, ...]:
         items: list[object] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             place = (*at, len(items))
             self.keys[place] = self._place(event)
-            items.append(self._node(event, place))
+            items.append(self._read_node(event, place))
         return tuple(items)
 
-    def _mapping(self, at: Field) -> dict[str, object]:
+    def _read_mapping(self, at: Field) -> dict[str, object]:
         values: dict[str, object] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            key = self._key(event, at)
+            key = self._read_key(event, at)
             if key is None:
-                self._skip(next(self._events))
+                self._skip_node(next(self._events))
                 continue
             inner = (*at, key)
             if inner in self.keys:
                 first = self.keys[inner].line
-                self._refuse(event, inner, f"given twice, first on line {first}; keep one of them")
-                self._skip(next(self._events))
+                self._add_problem(
+                    event, inner, f"given twice, first on line {first}; keep one of them"
+                )
+                self._skip_node(next(self._events))
                 continue
             self.keys[inner] = self._place(event)
-            values[key] = self._node(next(self._events), inner)
+            values[key] = self._read_node(next(self._events), inner)
         return values
 
-    def _key(self, event: yaml.Event, at: Field) -> str | None:
+    def _read_key(self, event: yaml.Event, at: Field) -> str | None:
         """Return the key, or None for one that is refused."""
-        mark = _mark(event)
+        mark = _explain_refused_node(event)
         if mark or not isinstance(event, yaml.ScalarEvent):
-            self._refuse(event, at, mark or "a key must be text")
-            self._skip(event)
+            self._add_problem(event, at, mark or "a key must be text")
+            self._skip_node(event)
             return None
-        key = self._scalar(event, at)
+        key = self._read_scalar(event, at)
         if isinstance(key, str):
             return key
         if key is not REFUSED:
-            self._refuse(event, at, f"the key {shown(event.value)} is not text; put it in quotes")
+            self._add_problem(
+                event, at, f"the key {format_value(event.value)} is not text; put it in quotes"
+            )
         return None
 
-    def _skip(self, event: yaml.Event) -> None:
+    def _skip_node(self, event: yaml.Event) -> None:
         """Read over a node that has no place in the result."""
         depth = 0
         while True:
@@ -167,30 +173,32 @@ class _YamlReader:
                 return
             event = next(self._events)
 
-    def _refuse(self, event: yaml.Event, at: Field, message: str) -> None:
+    def _add_problem(self, event: yaml.Event, at: Field, message: str) -> None:
         self.problems.append(Diagnostic(self._place(event), at, message))
 
     def _place(self, event: yaml.Event) -> Place:
-        return Place(self._option, *_position(event.start_mark))
+        return Place(self._option, *_mark_position(event.start_mark))
 
 
-def _mark(event: yaml.Event) -> str | None:
+def _explain_refused_node(event: yaml.Event) -> str | None:
     """Return what is wrong with a node that is an alias, or has an anchor or a tag."""
     if isinstance(event, yaml.AliasEvent):
-        return f"`*{shown(event.anchor)}` is an alias; write it out, or put it in quotes"
+        return f"`*{format_value(event.anchor)}` is an alias; write it out, or put it in quotes"
     if isinstance(event, _TAGGED):
         if event.anchor is not None:
-            return f"`&{shown(event.anchor)}` is an anchor; leave it out, or put it in quotes"
+            return (
+                f"`&{format_value(event.anchor)}` is an anchor; leave it out, or put it in quotes"
+            )
         if event.tag is not None:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-            return f"`{shown(tag)}` is a tag; leave it out, the field decides the type"
+            return f"`{format_value(tag)}` is a tag; leave it out, the field decides the type"
     return None
 
 
-def _events(text: str, most: int) -> Iterator[yaml.Event]:
+def _list_events(text: str, most: int) -> Iterator[yaml.Event]:
     """Yield the events after the start of the stream; raise _Unreadable where YAML ends."""
     if (hidden := foreign.find_hidden(text)) is not None:
-        line, column = position(text, hidden)
+        line, column = find_position(text, hidden)
         message = f"U+{ord(text[hidden]):04X} is not shown as it is read; leave it out, or write"
         raise _Unreadable(line, column, f"{message} it as `\\u...` in double quotes")
     depth = 0
@@ -200,32 +208,32 @@ def _events(text: str, most: int) -> Iterator[yaml.Event]:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
                 message = f"nested too deep; {_DEEPEST} levels at most"
-                raise _Unreadable(*_position(event.start_mark), message)
+                raise _Unreadable(*_mark_position(event.start_mark), message)
             if count > most:
                 message = f"too long; {most} keys and values at most"
-                raise _Unreadable(*_position(event.start_mark), message)
+                raise _Unreadable(*_mark_position(event.start_mark), message)
             if not isinstance(event, yaml.StreamStartEvent):
                 yield event
     except yaml.MarkedYAMLError as error:
-        line, column = _position(error.problem_mark or error.context_mark)
-        raise _Unreadable(line, column, _syntax(text, line, column, error)) from error
+        line, column = _mark_position(error.problem_mark or error.context_mark)
+        raise _Unreadable(line, column, _explain_syntax_error(text, line, column, error)) from error
 
 
-def _syntax(text: str, line: int, column: int, error: yaml.MarkedYAMLError) -> str:
+def _explain_syntax_error(text: str, line: int, column: int, error: yaml.MarkedYAMLError) -> str:
     """Return what is wrong there; libyaml does not say which character it stumbled over."""
     problem = str(error.problem or error.context)
     character = "".join(text.splitlines()[line - 1 : line])[column - 1 : column]
     if character == "\t":
         return "a tab; YAML is indented with spaces"
     if "cannot start any token" in problem:
-        return f"`{shown(character)}` can not start a value; put it in quotes"
+        return f"`{format_value(character)}` can not start a value; put it in quotes"
     return f"not YAML: {problem}"
 
 
-def _position(mark: _Mark | None) -> tuple[int, int]:
+def _mark_position(mark: _Mark | None) -> tuple[int, int]:
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
-def position(text: str, index: int) -> tuple[int, int]:
+def find_position(text: str, index: int) -> tuple[int, int]:
     """Return line and column, both from 1, of a character of the text."""
     return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)

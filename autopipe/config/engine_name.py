@@ -12,7 +12,7 @@ OURS: Final = (
 """The engines that are part of autopipe; `autopipe.schedules.engines.registry` makes them."""
 
 
-def _known(name: str) -> str:
+def _check_engine_name(name: str) -> str:
     if name in OURS:
         return name
     from autopipe import extensions
@@ -26,5 +26,5 @@ def _known(name: str) -> str:
     return name
 
 
-EngineName = Annotated[str, AfterValidator(_known), Field(examples=list(OURS))]
+EngineName = Annotated[str, AfterValidator(_check_engine_name), Field(examples=list(OURS))]
 """One of `OURS`, or the name of an installed entry point of the group `autopipe.engines`."""

@@ -4,12 +4,12 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from autopipe.config.one_of import one_of
+from autopipe.config.one_of import check_one_of
 from autopipe.formats import FORMATS
 
 _NAMES: Final[list[str]] = list(FORMATS)
 
 FormatName = Annotated[
-    str, AfterValidator(one_of(_NAMES)), Field(json_schema_extra={"enum": [*_NAMES]})
+    str, AfterValidator(check_one_of(_NAMES)), Field(json_schema_extra={"enum": [*_NAMES]})
 ]
 """One of `FORMATS`."""

@@ -28,7 +28,7 @@ class Sparse(Frozen, frozen=True):
     """Names of these fields."""
 
     @model_serializer(mode="wrap")
-    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
+    def _drop_empty_fields(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
         document: dict[str, object] = dump(self)
         for name in self.ADDED:
             if getattr(self, name) == type(self).model_fields[name].default:

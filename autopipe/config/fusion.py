@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.distinct import Distinct
 from autopipe.config.frozen import Frozen
 
@@ -19,7 +19,7 @@ RENAMED: Final = {
 """What other tools, and TVM before Relax, call ops of Relax."""
 
 
-def _op(value: str) -> str:
+def _check_op_name(value: str) -> str:
     if value.startswith("relax."):
         raise ValueError(f"{value[:80]!r} names no op; leave out `relax.`")
     if value in RENAMED:
@@ -27,16 +27,18 @@ def _op(value: str) -> str:
     return value
 
 
-Op = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_op)]
+Op = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_check_op_name)]
 
 
-def _several(ops: tuple[str, ...]) -> tuple[str, ...]:
+def _check_op_count(ops: tuple[str, ...]) -> tuple[str, ...]:
     if not ops[1:]:
         raise ValueError("should be at least two ops, each the producer of the next")
     return ops
 
 
-Ops = Annotated[tuple[Op, ...], AfterValidator(_several), Field(json_schema_extra={"minItems": 2})]
+Ops = Annotated[
+    tuple[Op, ...], AfterValidator(_check_op_count), Field(json_schema_extra={"minItems": 2})
+]
 
 
 class Fusion(Frozen, frozen=True):
@@ -51,28 +53,30 @@ class Fusion(Frozen, frozen=True):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        refuse("fusion", self._contradictions())
+        raise_contradictions("fusion", self._contradictions())
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
         for position, ops in enumerate(self.apart):
-            rule = next((i for i, joined in enumerate(self.join) if _within(ops, joined)), None)
+            rule = next(
+                (i for i, joined in enumerate(self.join) if _is_covered_by(ops, joined)), None
+            )
             if rule is not None:
                 why = f"is what `join` rule {rule} joins; leave out one of the two"
-                yield ("apart", position), _said(ops), why
+                yield ("apart", position), _format_ops(ops), why
         for position, ops in enumerate(self.join):
             earlier = self.join[:position]
-            rule = next((i for i, other in enumerate(earlier) if _within(other, ops)), None)
+            rule = next((i for i, other in enumerate(earlier) if _is_covered_by(other, ops)), None)
             if rule is not None:
                 why = f"never applies: rule {rule} before it takes its ops; put it first"
-                yield ("join", position), _said(ops), why
+                yield ("join", position), _format_ops(ops), why
 
 
-def _within(ops: Sequence[str], longer: Sequence[str]) -> bool:
+def _is_covered_by(ops: Sequence[str], longer: Sequence[str]) -> bool:
     """Tell whether wherever the longer rule matches, `ops` match a part of it."""
     starts = range(len(longer) - len(ops) + 1)
     return any(all(map(fnmatchcase, longer[start:], ops)) for start in starts)
 
 
-def _said(ops: Sequence[str]) -> str:
+def _format_ops(ops: Sequence[str]) -> str:
     return f"[{', '.join(ops)}]"

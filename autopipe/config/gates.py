@@ -13,7 +13,7 @@ SHARES: Final = {
 """What each gate on tuning asks for."""
 
 
-def _relative(name: str) -> str:
+def _check_relative_path(name: str) -> str:
     if name.startswith("/"):
         raise ValueError("a file of the project, relative to this YAML file")
     return name
@@ -22,7 +22,7 @@ def _relative(name: str) -> str:
 class Regression(Frozen, frozen=True):
     """The build against an earlier one, whose times are checked in."""
 
-    baseline: Annotated[str, Field(min_length=1), AfterValidator(_relative)]
+    baseline: Annotated[str, Field(min_length=1), AfterValidator(_check_relative_path)]
     """File of the earlier times, relative to this YAML file; `autopipe baseline write` makes it."""
     max: Annotated[float, Field(gt=0, le=100)] = 1.05
     """Largest time relative to the baseline's. Leave room for how days differ on one machine."""

@@ -15,7 +15,7 @@ NAMES: Final = ("direct", *OURS)
 """All of them: `direct` is the function as it was lowered."""
 
 
-def _known(glob: str) -> str:
+def _check_implementation(glob: str) -> str:
     if any(fnmatchcase(name, glob) for name in NAMES):
         return glob
     libraries = [library for library in LIBRARIES if fnmatchcase(library.name, glob)]
@@ -35,7 +35,7 @@ def _known(glob: str) -> str:
 
 ImplementationGlob = Annotated[
     str,
-    AfterValidator(_known),
+    AfterValidator(_check_implementation),
     Field(examples=[*NAMES, *(library.name for library in LIBRARIES if library.distribution)]),
 ]
 """A glob that one of `NAMES` or an installed library fits, or an installed entry point of

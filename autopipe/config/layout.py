@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from autopipe.config.contradiction import Contradiction, refuse
-from autopipe.config.suggestion import closest
+from autopipe.config.contradiction import Contradiction, raise_contradictions
+from autopipe.config.suggestion import find_closest
 
 OPS = ("conv1d", "conv2d", "conv3d")
 """Relax ops that TVM can compute in any layout; transposed convolutions it has in one only."""
@@ -14,15 +14,15 @@ OPS = ("conv1d", "conv2d", "conv3d")
 _SPACE = {"1": "W", "2": "HW", "3": "DHW"}
 
 
-def _possible(layout: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    refuse("layout", _impossible(layout))
+def _check_layouts(layout: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    raise_contradictions("layout", _list_contradictions(layout))
     return layout
 
 
-def _impossible(layout: dict[str, tuple[str, ...]]) -> Iterator[Contradiction]:
+def _list_contradictions(layout: dict[str, tuple[str, ...]]) -> Iterator[Contradiction]:
     for op, names in layout.items():
         if op not in OPS:
-            yield (op,), op, _unknown(op)
+            yield (op,), op, _explain_unknown_op(op)
             continue
         space = _SPACE[op[len("conv")]]
         examples = (f"N{space}C", f"{space}IO")
@@ -38,10 +38,10 @@ def _impossible(layout: dict[str, tuple[str, ...]]) -> Iterator[Contradiction]:
                 yield (op, position), name, f"should have {space} in this order, such as {example}"
 
 
-def _unknown(op: str) -> str:
+def _explain_unknown_op(op: str) -> str:
     if "pool" in op or "norm" in op:
         return "follows the layout of the op before it; leave it out"
-    meant = closest(op, OPS)
+    meant = find_closest(op, OPS)
     hint = f"did you mean `{meant}`?" if meant else f"known: {', '.join(OPS)}"
     return f"is not an op with a layout to choose; {hint}"
 
@@ -49,6 +49,6 @@ def _unknown(op: str) -> str:
 Layout = Annotated[
     dict[str, Annotated[tuple[str, ...], Field(json_schema_extra={"minItems": 2, "maxItems": 2})]],
     Field(min_length=1, json_schema_extra={"propertyNames": {"enum": list(OPS)}}),
-    AfterValidator(_possible),
+    AfterValidator(_check_layouts),
 ]
 """Desired layouts by Relax op: `conv2d: [NHWC, HWIO]` is data, then kernel."""

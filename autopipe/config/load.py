@@ -14,13 +14,13 @@ from autopipe.config.builds import (
     name_build,
     select_build,
 )
-from autopipe.config.complaint import problems
-from autopipe.config.document import Document, position, read
-from autopipe.config.override import override
+from autopipe.config.complaint import list_problems
+from autopipe.config.document import Document, find_position, parse_document
+from autopipe.config.override import apply_override
 from autopipe.config.pipeline import Pipeline
-from autopipe.config.problem import Diagnostic, Place, refusal, shown
+from autopipe.config.problem import Diagnostic, Place, build_config_error, format_value
 from autopipe.config.quantity import WRITTEN
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 _LARGEST = 1_000_000
@@ -41,7 +41,7 @@ def load(path: Path, overrides: Sequence[str] = (), build: str | None = None) ->
     """
     pipelines = load_builds(path, overrides)
     if build not in pipelines:
-        raise _unknown_build(path, build, pipelines)
+        raise _build_unknown_error(path, build, pipelines)
     return pipelines[build]
 
 
@@ -55,21 +55,21 @@ def parse_builds(text: str, path: Path, overrides: Sequence[str] = ()) -> Pipeli
 
     An override is applied to each build, unless its field is one of `builds`.
     """
-    document = read(text)
+    document = parse_document(text)
     for setting in filter(_is_of_builds, overrides):
-        document = override(document, setting)
+        document = apply_override(document, setting)
     names, complaints = _build_names(document)
     pipelines: Pipelines = {}
     found: dict[str | None, list[Diagnostic]] = {}
     for name in names:
         one = select_build(document, name)
         for setting in overrides:
-            one = one if _is_of_builds(setting) else override(one, setting)
-        checked, found[name] = _check(name_build(one, name))
+            one = one if _is_of_builds(setting) else apply_override(one, setting)
+        checked, found[name] = _validate_document(name_build(one, name))
         pipelines.update({name: checked} if checked else {})
     complaints += [*document.problems, *join_problems(document, found)]
     if complaints:
-        raise refusal(path, complaints)
+        raise build_config_error(path, complaints)
     return pipelines
 
 
@@ -82,49 +82,51 @@ def _build_names(document: Document) -> tuple[tuple[str | None, ...], list[Diagn
     try:
         return build_names(document) or (None,), []
     except ValidationError as error:
-        return (None,), list(problems(document, error))
+        return (None,), list(list_problems(document, error))
 
 
-def _check(document: Document) -> tuple[Pipeline | None, list[Diagnostic]]:
+def _validate_document(document: Document) -> tuple[Pipeline | None, list[Diagnostic]]:
     """Return the pipeline of a document, and what is wrong with it."""
     try:
         pipeline = Pipeline.model_validate(document.value, strict=True, context=WRITTEN)
     except ValidationError as error:
-        return None, [*document.problems, *problems(document, error)]
+        return None, [*document.problems, *list_problems(document, error)]
     return pipeline, document.problems
 
 
-def _unknown_build(path: Path, build: str | None, pipelines: Pipelines) -> ConfigError:
+def _build_unknown_error(path: Path, build: str | None, pipelines: Pipelines) -> ConfigError:
     names = [name for name in pipelines if name is not None]
     if build is None:
-        return ConfigError(f"{shown(path, 4096)}: has builds: choose one, --build {names[0]}")
-    near = closest(build, names)
+        return ConfigError(
+            f"{format_value(path, 4096)}: has builds: choose one, --build {names[0]}"
+        )
+    near = find_closest(build, names)
     hint = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'no builds'}"
-    return ConfigError(f"{shown(path, 4096)}: has no build {shown(build)}; {hint}")
+    return ConfigError(f"{format_value(path, 4096)}: has no build {format_value(build)}; {hint}")
 
 
 def read_text(path: Path) -> str:
     """Return the text of a pipeline file. Raises ConfigError."""
     try:
-        with foreign.opened(path) as file:
+        with foreign.open_regular_file(path) as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         why = f"{error.strerror}; a pipeline file is needed"
-        raise ConfigError(f"{shown(path, 4096)}: {why}") from error
+        raise ConfigError(f"{format_value(path, 4096)}: {why}") from error
     if path.suffix.lower() == _MODEL or data.startswith(_ONNX):
         raise ConfigError(
-            f"{shown(path, 4096)}: a model, and no pipeline file; to write one for it: "
-            f"autopipe init {shown(shlex.quote(str(path)), 4096)}"
+            f"{format_value(path, 4096)}: a model, and no pipeline file; to write one for it: "
+            f"autopipe init {format_value(shlex.quote(str(path)), 4096)}"
         )
     if len(data) > _LARGEST:
-        raise _refused(path, 1, 1, "larger than 1 MB, which no pipeline is")
+        raise _build_error(path, 1, 1, "larger than 1 MB, which no pipeline is")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8", errors="replace")
-        line, column = position(before, len(before))
-        raise _refused(path, line, column, "not UTF-8; save the file as UTF-8") from error
+        line, column = find_position(before, len(before))
+        raise _build_error(path, line, column, "not UTF-8; save the file as UTF-8") from error
 
 
-def _refused(path: Path, line: int, column: int, message: str) -> ConfigError:
-    return refusal(path, [Diagnostic(Place("", line, column), (), message)])
+def _build_error(path: Path, line: int, column: int, message: str) -> ConfigError:
+    return build_config_error(path, [Diagnostic(Place("", line, column), (), message)])

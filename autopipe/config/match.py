@@ -15,7 +15,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from autopipe.config.frozen import Frozen
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 
 RANGE = r"^(?:\*|(\d{1,18})?\.\.(\d{1,18})?)$"
 """How a size that is left open is written: `*`, `8..64`, `8..`, `..64`."""
@@ -24,7 +24,7 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Scalar = bool | int | float | str | None
 
 
-def _size(value: int | str) -> int | str:
+def _check_size(value: int | str) -> int | str:
     if isinstance(value, str) and not re.fullmatch(RANGE, value):
         raise ValueError(f"{value[:80]!r} is no size; write 64, '*', '8..64', '8..' or '..64'")
     if isinstance(value, str) and ".." in value:
@@ -38,7 +38,7 @@ def _size(value: int | str) -> int | str:
 
 Size = Annotated[
     int | str,
-    AfterValidator(_size),
+    AfterValidator(_check_size),
     WithJsonSchema(
         {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": RANGE}]}
     ),
@@ -46,20 +46,20 @@ Size = Annotated[
 """A size, or which sizes fit."""
 
 
-def _op(value: str) -> str:
+def _check_op_name(value: str) -> str:
     if value.startswith("relax."):
         raise ValueError(f"{value[:80]!r} names no op; leave out `relax.`")
     return value
 
 
-def _dtype(value: str) -> str:
+def _check_dtype(value: str) -> str:
     if re.fullmatch(r"bool|u?int[1-9]\d*|b?float[1-9]\d*(_\w+)?", value):
         return value
-    meant = closest(value, ("bool", "int8", "int32", "int64", "float16", "float32", "float64"))
+    meant = find_closest(value, ("bool", "int8", "int32", "int64", "float16", "float32", "float64"))
     raise ValueError(f"{value[:80]!r} is no element type; write {meant or 'float32'}")
 
 
-def _layout(value: str) -> str:
+def _check_layout(value: str) -> str:
     if re.fullmatch(r"[A-Z]\w*", value):
         return value
     raise ValueError(f"{value[:80]!r} is no layout; write {value[:80].upper()}")
@@ -68,7 +68,7 @@ def _layout(value: str) -> str:
 class Match(Frozen, frozen=True):
     """A pattern: it matches the tasks of which all that is given here is true."""
 
-    op: Annotated[Text, AfterValidator(_op)] = "*"
+    op: Annotated[Text, AfterValidator(_check_op_name)] = "*"
     """Glob over the names of the ops in the task, such as `nn.conv2d*`; one op that fits is
     enough."""
     kind: (
@@ -81,12 +81,12 @@ class Match(Frozen, frozen=True):
     """TVM's op pattern of the task, as `autopipe tasks` shows it."""
     attributes: dict[str, Scalar | tuple[Scalar, ...]] = {}
     """Attributes that the op has to have with these values: `{strides: [1, 1], groups: 1}`."""
-    layout: Annotated[Text, AfterValidator(_layout)] | None = None
+    layout: Annotated[Text, AfterValidator(_check_layout)] | None = None
     """Layout of the data that the op works on, such as `NHWC`."""
     shape: Annotated[tuple[Size, ...], Field(max_length=16)] | None = None
     """Shape of an input or an output, a size for each dimension: `64`, `'*'` for any, `'8..64'`,
     `'8..'` or `'..64'` for a range."""
-    dtype: Annotated[Text, AfterValidator(_dtype)] | None = None
+    dtype: Annotated[Text, AfterValidator(_check_dtype)] | None = None
     """Element type of an input or an output, such as `float32`."""
     share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Least share of the model's time. In tuning it is measured, with the schedules that need no
@@ -97,18 +97,18 @@ class Match(Frozen, frozen=True):
         given = self.model_dump(exclude_defaults=True)
         if given.keys() <= {"op"}:
             return self.op
-        return "{" + ", ".join(f"{name}: {_yaml(value)}" for name, value in given.items()) + "}"
+        return "{" + ", ".join(f"{name}: {_to_yaml(value)}" for name, value in given.items()) + "}"
 
 
-def _yaml(value: object) -> str:
+def _to_yaml(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {_yaml(item)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {_to_yaml(item)}" for name, item in value.items()) + "}"
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_yaml, value))}]"
+        return f"[{', '.join(map(_to_yaml, value))}]"
     return "null" if value is None else str(value)
 
 
-def _named(value: object) -> object:
+def _to_op_pattern(value: object) -> object:
     return {"op": value} if isinstance(value, str) else value
 
 
@@ -122,5 +122,5 @@ class _OrName:
         return {"anyOf": [handler(core), {"type": "string", "minLength": 1}]}
 
 
-Pattern = Annotated[Match, BeforeValidator(_named), _OrName]
+Pattern = Annotated[Match, BeforeValidator(_to_op_pattern), _OrName]
 """A pattern, or a text that is short for the name of an op."""

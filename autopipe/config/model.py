@@ -12,8 +12,8 @@ from autopipe.config.dimension import (
     LARGEST,
     Dimension,
     DimensionName,
-    size_of,
-    terms,
+    evaluate_size,
+    parse_terms,
 )
 from autopipe.config.format_name import FormatName
 from autopipe.config.frozen import Frozen, Sparse
@@ -29,10 +29,10 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _OPEN_SIZE: Final = re.compile(EXTENT)
 
 
-def _size(given: object) -> object:
+def _check_size(given: object) -> object:
     """Refuse in one line what is neither a size nor a name; a union would tell it twice."""
     if isinstance(given, str) and _OPEN_SIZE.fullmatch(given):
-        return " + ".join(map(str, terms(given)))
+        return " + ".join(map(str, parse_terms(given)))
     if type(given) is int and 1 <= given <= LARGEST:
         return given
     raise PydanticCustomError(
@@ -44,7 +44,7 @@ def _size(given: object) -> object:
 
 SizeOrName = Annotated[
     int | str,
-    BeforeValidator(_size),
+    BeforeValidator(_check_size),
     WithJsonSchema(
         {
             "anyOf": [
@@ -65,7 +65,7 @@ OPEN_SHAPE: Final = "open_shape"
 """Pydantic's name for this."""
 
 
-def _closed(shape: object) -> object:
+def _check_no_open_axes(shape: object) -> object:
     sizes = shape if isinstance(shape, list | tuple) else ()
     if OPEN not in sizes:
         return shape
@@ -81,7 +81,7 @@ class Input(Sparse, frozen=True):
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"value"})
 
-    shape: Annotated[tuple[SizeOrName, ...], BeforeValidator(_closed)]
+    shape: Annotated[tuple[SizeOrName, ...], BeforeValidator(_check_no_open_axes)]
     """Size of each dimension, or the name of one of `model.dimensions`, or a sum such as
     `past + new` where it follows from sizes of other inputs; replaces symbolic dimensions of the
     model. `autopipe init` writes "?" for a size that nobody gave: a file with one
@@ -105,7 +105,7 @@ class Input(Sparse, frozen=True):
     def at(self, sizes: Mapping[str, int]) -> "Input":
         """Return the same input with these sizes in the place of names."""
         shape = tuple(
-            size if isinstance(size, int) else size_of(size, sizes) for size in self.shape
+            size if isinstance(size, int) else evaluate_size(size, sizes) for size in self.shape
         )
         return self.model_copy(update={"shape": shape})
 

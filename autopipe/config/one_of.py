@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pydantic_core import PydanticKnownError
 
 
-def one_of(names: Iterable[str]) -> Callable[[str], str]:
+def check_one_of(names: Iterable[str]) -> Callable[[str], str]:
     """Return a validator that refuses what is none of the names, as a `Literal` of them would."""
     known = tuple(names)
 

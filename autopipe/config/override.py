@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from autopipe.config.document import REFUSED, Document, read
+from autopipe.config.document import REFUSED, Document, parse_document
 from autopipe.config.gates import SHARES
-from autopipe.config.problem import Diagnostic, Field, Place, shown
-from autopipe.config.scalar import quoted
+from autopipe.config.problem import Diagnostic, Field, Place, format_value
+from autopipe.config.scalar import check_quoted_scalar
 
 _GATED: Final[Mapping[Field, Sequence[str]]] = {
     ("tuning",): tuple(SHARES),
@@ -16,17 +16,17 @@ _GATED: Final[Mapping[Field, Sequence[str]]] = {
 """The gates that each stage checks."""
 
 
-def override(document: Document, setting: str) -> Document:
+def apply_override(document: Document, setting: str) -> Document:
     """Return the document with one `path=value` applied; what is wrong joins its problems.
 
     The value is YAML under the same rules as the file, such as `64`, `null` or `[ansor]`. A stage
     that is switched off takes along the gates that it would check.
     """
     path, equals, text = setting.partition("=")
-    option = f"--set {shown(path or setting)}"
+    option = f"--set {format_value(path or setting)}"
     try:
-        at = _field(document.value, _names(path, equals))
-        return set_field(document, at, read(text, at, option), Place(option, 1, 1))
+        at = _resolve_field(document.value, _split_field_path(path, equals))
+        return set_field(document, at, parse_document(text, at, option), Place(option, 1, 1))
     except ValueError as error:
         problem = Diagnostic(Place(option, 1, 1), (), str(error))
         return replace(document, problems=[*document.problems, problem])
@@ -37,19 +37,19 @@ def set_field(document: Document, at: Field, part: Document, place: Place) -> Do
 
     Raises ValueError where what holds the field is no section.
     """
-    value = _replaced(document.value, at, part.value)
+    value = _replace_field(document.value, at, part.value)
     if part.value is None and at in _GATED:
-        value = _without_gates(value, _GATED[at])
+        value = _remove_gates(value, _GATED[at])
     made = {at[:depth]: place for depth in range(1, len(at))}
     return Document(
         value,
-        keys=made | _outside(document.keys, at) | part.keys,
-        values=made | _outside(document.values, at) | part.values,
+        keys=made | _remove_places(document.keys, at) | part.keys,
+        values=made | _remove_places(document.values, at) | part.values,
         problems=document.problems + part.problems,
     )
 
 
-def _without_gates(value: object, names: Sequence[str]) -> object:
+def _remove_gates(value: object, names: Sequence[str]) -> object:
     """Leave out the gates that only a stage could check which the command line switches off."""
     gates = value.get("gates") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(gates, dict):
@@ -58,19 +58,19 @@ def _without_gates(value: object, names: Sequence[str]) -> object:
     return {**value, "gates": kept}
 
 
-def _names(path: str, equals: str) -> list[str]:
-    names = quoted(path).split(".")
+def _split_field_path(path: str, equals: str) -> list[str]:
+    names = check_quoted_scalar(path).split(".")
     if not equals or not all(names):
         raise ValueError("write it as --set section.field=value")
     return names
 
 
-def _field(value: object, names: Sequence[str]) -> Field:
+def _resolve_field(value: object, names: Sequence[str]) -> Field:
     """Return the path in the document; a key that holds dots is found as it is written there."""
     at: list[str | int] = []
     while names:
         if isinstance(value, tuple):
-            length, index = 1, _index(value, names[0])
+            length, index = 1, _parse_index(value, names[0])
             at.append(index)
             value = value[index]
         else:
@@ -83,27 +83,27 @@ def _field(value: object, names: Sequence[str]) -> Field:
     return tuple(at)
 
 
-def _index(items: tuple[object, ...], name: str) -> int:
+def _parse_index(items: tuple[object, ...], name: str) -> int:
     if name.isdecimal() and len(name) <= len(str(len(items))) and int(name) < len(items):
         return int(name)
     there = f"0 to {len(items) - 1}" if items else "none"
-    raise ValueError(f"{shown(name)} is not the position of an entry; there is {there}")
+    raise ValueError(f"{format_value(name)} is not the position of an entry; there is {there}")
 
 
-def _replaced(value: object, at: Field, new: object) -> object:
+def _replace_field(value: object, at: Field, new: object) -> object:
     if not at:
         return new
     if value is REFUSED:
         return value
     if isinstance(value, tuple):
         items = list(value)
-        items[int(at[0])] = _replaced(items[int(at[0])], at[1:], new)
+        items[int(at[0])] = _replace_field(items[int(at[0])], at[1:], new)
         return tuple(items)
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"{shown(at[0])} is not in a section, but in {shown(value)}")
+        raise ValueError(f"{format_value(at[0])} is not in a section, but in {format_value(value)}")
     section = value or {}
-    return {**section, at[0]: _replaced(section.get(at[0]), at[1:], new)}
+    return {**section, at[0]: _replace_field(section.get(at[0]), at[1:], new)}
 
 
-def _outside(places: dict[Field, Place], at: Field) -> dict[Field, Place]:
+def _remove_places(places: dict[Field, Place], at: Field) -> dict[Field, Place]:
     return {field: place for field, place in places.items() if field[: len(at)] != at}

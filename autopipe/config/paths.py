@@ -5,51 +5,53 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from autopipe.config.model import Model
-from autopipe.config.problem import shown
-from autopipe.config.suggestion import closest
+from autopipe.config.problem import format_value
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 PACKAGE = "pkg:"
 """How a path begins that leads into an installed package."""
 
 
-def model_path(model: Model, base: Path) -> Path:
+def find_model_path(model: Model, base: Path) -> Path:
     """Return the absolute path of the model file; relative ones start at the folder `base`.
 
     Raises ConfigError if there is no such file.
     """
     try:
-        return located(model.path, base)
+        return locate_model_file(model.path, base)
     except ConfigError as error:
         raise ConfigError(f"model.path: {error}") from error
 
 
-def located(name: str, base: Path) -> Path:
+def locate_model_file(name: str, base: Path) -> Path:
     """Return the absolute path of a file by its path from `base`, or by `pkg:package/path`.
 
     Raises ConfigError if there is no such file.
     """
     if name.startswith(PACKAGE):
-        return _existing(name, _in_package(name))
-    return _existing(name, (base / name).absolute())
+        return _check_existing(name, _find_in_package(name))
+    return _check_existing(name, (base / name).absolute())
 
 
-def _in_package(name: str) -> Path:
+def _find_in_package(name: str) -> Path:
     package, _, inside = name.removeprefix(PACKAGE).partition("/")
     steps = PurePosixPath(inside)
     if not package.isidentifier() or not steps.parts:
-        raise _wrong(name, "is not pkg:package/path/of/the/file")
+        raise _build_error(name, "is not pkg:package/path/of/the/file")
     if ".." in steps.parts or steps.is_absolute():
-        raise _wrong(name, "leads out of the package; leave out `..` and double slashes")
-    folders = _folders(package)
+        raise _build_error(name, "leads out of the package; leave out `..` and double slashes")
+    folders = _find_package_folders(package)
     if not folders:
-        raise _wrong(name, f"needs the Python package {shown(package)}, which is not installed")
+        raise _build_error(
+            name, f"needs the Python package {format_value(package)}, which is not installed"
+        )
     return next(
         (folder / steps for folder in folders if (folder / steps).exists()), folders[0] / steps
     )
 
 
-def _folders(package: str) -> list[Path]:
+def _find_package_folders(package: str) -> list[Path]:
     """Return where an installed package lies, without importing it; nowhere if it is not there."""
     try:
         spec: ModuleSpec | None = find_spec(package)
@@ -58,23 +60,25 @@ def _folders(package: str) -> list[Path]:
     return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
 
 
-def _existing(name: str, path: Path) -> Path:
+def _check_existing(name: str, path: Path) -> Path:
     try:
         if path.is_file():
             return path
         if path.exists():
-            raise _wrong(name, f"is {shown(path, 4096)}, which is not a file")
+            raise _build_error(name, f"is {format_value(path, 4096)}, which is not a file")
         siblings = (
             [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else None
         )
     except (OSError, ValueError) as error:
-        raise _wrong(name, f"can not be read: {shown(error)}") from error
+        raise _build_error(name, f"can not be read: {format_value(error)}") from error
     if siblings is None:
-        raise _wrong(name, f"does not exist, nor does the folder {shown(path.parent, 4096)}")
-    meant = closest(path.name, siblings)
-    hint = f"; did you mean `{shown(meant)}`?" if meant else ""
-    raise _wrong(name, f"is not in {shown(path.parent, 4096)}{hint}")
+        raise _build_error(
+            name, f"does not exist, nor does the folder {format_value(path.parent, 4096)}"
+        )
+    meant = find_closest(path.name, siblings)
+    hint = f"; did you mean `{format_value(meant)}`?" if meant else ""
+    raise _build_error(name, f"is not in {format_value(path.parent, 4096)}{hint}")
 
 
-def _wrong(name: str, message: str) -> ConfigError:
-    return ConfigError(f"'{shown(name, 4096)}' {message}")
+def _build_error(name: str, message: str) -> ConfigError:
+    return ConfigError(f"'{format_value(name, 4096)}' {message}")

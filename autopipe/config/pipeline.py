@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from autopipe.backends import BACKENDS
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.cache import Cache
-from autopipe.config.contradiction import Contradiction, refuse
-from autopipe.config.dimension import MOST_LIKELY, likely, named_in
+from autopipe.config.contradiction import Contradiction, raise_contradictions
+from autopipe.config.dimension import MOST_LIKELY, list_dimension_names, list_likely_sizes
 from autopipe.config.frozen import Frozen
 from autopipe.config.fusion import Fusion
 from autopipe.config.gates import Gates, Regression
@@ -32,7 +32,7 @@ _ROUNDS: Final = 3
 """Rounds from which the spread between rounds can be told."""
 
 
-def _version(value: object) -> object:
+def _check_version(value: object) -> object:
     if type(value) is not int or value != 1:  # true and 1.0 are equal to 1
         raise ValueError(f"{value!r} is not a version this autopipe reads; write 1")
     return value
@@ -41,7 +41,7 @@ def _version(value: object) -> object:
 class Pipeline(Frozen, frozen=True):
     """What one build is made by: a whole pipeline file, but for `builds`."""
 
-    version: Annotated[Literal[1], BeforeValidator(_version)]
+    version: Annotated[Literal[1], BeforeValidator(_check_version)]
     """Version of this grammar."""
     name: Annotated[str, StringConstraints(pattern=NAME)]
     """Name of the pipeline; the package is called `<name>.tar`."""
@@ -75,7 +75,7 @@ class Pipeline(Frozen, frozen=True):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        refuse("pipeline", self._contradictions())
+        raise_contradictions("pipeline", self._contradictions())
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
@@ -93,18 +93,18 @@ class Pipeline(Frozen, frozen=True):
                 why = f"can not be checked: {who} runs ONNX models, and this is none"
                 yield ("gates", "max_slowdown", rival), slowdown, why
         if self.gates.regression is not None:
-            yield from self._untold_regression(self.gates.regression)
-        yield from self._no_tasks()
+            yield from self._list_gate_conflicts(self.gates.regression)
+        yield from self._list_task_conflicts()
         yield from self._open_sizes()
-        yield from self._elsewhere()
-        yield from self._rounding()
+        yield from self._list_runner_conflicts()
+        yield from self._list_bfloat16_conflicts()
         reference = self.verify.reference if self.verify else "auto"
         runs_in_onnx_runtimes = FORMATS[self.model.format].runs_in_onnx_runtimes
         if reference in {"onnxruntime", "onnx"} and not runs_in_onnx_runtimes:
             why = "runs ONNX models, and this is none; write 'plain'"
             yield ("verify", "reference"), reference, why
 
-    def _no_tasks(self) -> Iterator[Contradiction]:
+    def _list_task_conflicts(self) -> Iterator[Contradiction]:
         """Yield the patterns that leave no task to tune."""
         if self.tuning is None or self.tasks.allow_empty:
             return
@@ -113,7 +113,7 @@ class Pipeline(Frozen, frozen=True):
                 why = "excludes every task; name an op, or accept it with `allow_empty: true`"
                 yield ("tasks", "exclude", position), str(pattern), why
 
-    def _rounding(self) -> Iterator[Contradiction]:
+    def _list_bfloat16_conflicts(self) -> Iterator[Contradiction]:
         """Yield what is said of bfloat16 where it can not be."""
         for name in ("weights", "compute"):
             value = getattr(self.numerics, name)
@@ -123,7 +123,7 @@ class Pipeline(Frozen, frozen=True):
             why = "is for models whose sizes are known: `model.dimensions` leaves some open"
             yield ("numerics", "compute"), self.numerics.compute, why
 
-    def _elsewhere(self) -> Iterator[Contradiction]:
+    def _list_runner_conflicts(self) -> Iterator[Contradiction]:
         """Yield what a target has to say where other machines measure."""
         measure = self.tuning.measure if self.tuning else Measure()
         runner = measure.runner
@@ -147,8 +147,8 @@ class Pipeline(Frozen, frozen=True):
     def _open_sizes(self) -> Iterator[Contradiction]:
         """Yield what is wrong with the names of sizes in shapes, and with `model.dimensions`."""
         dimensions, used, alone = self.model.dimensions, set[str](), set[str]()
-        for at, extent, value in self._named_sizes():
-            names = named_in(extent)
+        for at, extent, value in self._list_named_sizes():
+            names = list_dimension_names(extent)
             used.update(names)
             alone.update({extent} & set(names))
             if unknown := [name for name in names if name not in dimensions]:
@@ -163,18 +163,18 @@ class Pipeline(Frozen, frozen=True):
             yield ("model", "dimensions"), sorted(dimensions), why
         if dimensions and not BACKENDS[self.target.kind].supports_dynamic_shapes:
             yield ("model", "dimensions"), sorted(dimensions), "are for processors only"
-        if len(likely(dimensions)) > MOST_LIKELY:
+        if len(list_likely_sizes(dimensions)) > MOST_LIKELY:
             why = f"have more than {MOST_LIKELY} combinations of likely sizes"
             yield ("model", "dimensions"), sorted(dimensions), why
 
-    def _named_sizes(self) -> Iterator[tuple[tuple[str | int, ...], str, object]]:
+    def _list_named_sizes(self) -> Iterator[tuple[tuple[str | int, ...], str, object]]:
         """Yield where a shape has a name, the name, and the value of that input, if it has one."""
         for name, given in self.model.inputs.items():
             for axis, size in enumerate(given.shape):
                 if isinstance(size, str):
                     yield ("model", "inputs", name, "shape", axis), size, given.value
 
-    def _untold_regression(self, gate: Regression) -> Iterator[Contradiction]:
+    def _list_gate_conflicts(self, gate: Regression) -> Iterator[Contradiction]:
         """Yield why a regression could not be told from noise."""
         at, value = ("gates", "regression"), gate.baseline
         if self.benchmark is None:

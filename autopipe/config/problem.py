@@ -40,28 +40,28 @@ class Diagnostic:
         """Return the problem on one line, as editors and CI logs expect it."""
         where = (
             self.place.option
-            or f"{shown(file, _LONGEST_PATH)}:{self.place.line}:{self.place.column}"
+            or f"{format_value(file, _LONGEST_PATH)}:{self.place.line}:{self.place.column}"
         )
-        field = dotted(self.field)
-        message = shown(self.message, _LONGEST_MESSAGE)
+        field = to_dotted_path(self.field)
+        message = format_value(self.message, _LONGEST_MESSAGE)
         if not field or where == f"--set {field}":
             return f"{where}: {message}"
         return f"{where}: {field}: {message}"
 
 
-def dotted(field: Field) -> str:
+def to_dotted_path(field: Field) -> str:
     """Return the field path as `--set` takes it."""
-    return ".".join(shown(name) for name in field)
+    return ".".join(format_value(name) for name in field)
 
 
-def first(error: ValidationError) -> str:
+def format_first_error(error: ValidationError) -> str:
     """Return the first thing that is wrong with a value, in a line: the field, and why."""
     found = error.errors(include_url=False)[0]
-    message = shown(found["msg"].removeprefix("Value error, "), 200)
-    return f"{dotted(found['loc'])}: {message}".removeprefix(": ")
+    message = format_value(found["msg"].removeprefix("Value error, "), 200)
+    return f"{to_dotted_path(found['loc'])}: {message}".removeprefix(": ")
 
 
-def shown(name: object, longest: int = 80) -> str:
+def format_value(name: object, longest: int = 80) -> str:
     """Return the text cut to a readable length, with what a terminal would act on escaped."""
     text = str(name)
     cut = text if len(text) <= longest else f"{text[:longest]}…"
@@ -70,10 +70,10 @@ def shown(name: object, longest: int = 80) -> str:
     )
 
 
-def refusal(file: Path, problems: Iterable[Diagnostic]) -> ConfigError:
+def build_config_error(file: Path, problems: Iterable[Diagnostic]) -> ConfigError:
     """Return the error that tells all problems, in the order of the file, then of the options."""
     ordered = sorted(problems, key=lambda problem: problem.place)
     lines = [problem.line(file) for problem in ordered]
     rest = len(lines) - _MOST_LINES
-    more = [f"{shown(file, _LONGEST_PATH)}: and {rest} more"] if rest > 0 else []
+    more = [f"{format_value(file, _LONGEST_PATH)}: and {rest} more"] if rest > 0 else []
     return ConfigError("\n".join(lines[:_MOST_LINES] + more))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 
 WRITTEN = "written by a person"
 """Validation context of values from YAML, where a bare number is no duration."""
@@ -15,7 +15,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
 _LONGEST = 365 * 24 * 3600.0
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return seconds the way a person writes them, with the largest unit that leaves a whole."""
     for unit, size in _SECONDS.items():
         if (seconds / size).is_integer():
@@ -23,11 +23,13 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e3:g}ms"
 
 
-def _seconds(value: object, info: ValidationInfo) -> object:
+def _parse_seconds(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         match = re.fullmatch(DURATION, value)
         if match is None:
-            raise ValueError(f"{shown(repr(value))} is not a duration; write 500ms, 30s, 10m or 1h")
+            raise ValueError(
+                f"{format_value(repr(value))} is not a duration; write 500ms, 30s, 10m or 1h"
+            )
         seconds = float(f"{match[1]}{match[2] or ''}") * _SECONDS[match[3]]
         if not 0 < seconds <= _LONGEST:
             raise ValueError(f"{value!r} should be longer than zero, and a year at most")
@@ -40,7 +42,7 @@ def _seconds(value: object, info: ValidationInfo) -> object:
 Duration = Annotated[
     float,
     Field(gt=0, le=_LONGEST),
-    BeforeValidator(_seconds),
+    BeforeValidator(_parse_seconds),
     WithJsonSchema({"type": "string", "pattern": DURATION}),
 ]
 """Seconds. In YAML a text with a unit, `500ms`, `30s`, `10m`, `1h`; elsewhere a number."""

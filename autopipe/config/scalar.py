@@ -7,7 +7,7 @@ A word that means one thing to one YAML reader and another to the next (`no`, `0
 import math
 import re
 
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 
 Scalar = str | int | float | bool | None
 
@@ -43,7 +43,7 @@ _TRAPS = (
 )
 
 
-def resolve(text: str) -> Scalar:
+def parse_plain_scalar(text: str) -> Scalar:
     """Return the value of a plain scalar, or raise ValueError with what is wrong with it."""
     if not text:
         raise ValueError("no value; write null if that is meant")
@@ -51,21 +51,21 @@ def resolve(text: str) -> Scalar:
     if word in _WORDS and text in (word, word.capitalize(), word.upper()):
         return _WORDS[word]
     if _FLOAT.fullmatch(text):
-        return _number(text)
+        return _parse_number(text)
     for trap, message in _TRAPS:
         if trap.fullmatch(text):
-            raise ValueError(f"{shown(text)} {message}")
+            raise ValueError(f"{format_value(text)} {message}")
     return text
 
 
-def quoted(text: str) -> str:
+def check_quoted_scalar(text: str) -> str:
     """Return the text of a quoted scalar; raise ValueError if no file name could hold it."""
     if _NOT_TEXT.search(text):
         raise ValueError("holds a NUL or half a character; leave that out")
     return text
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     if len(text) > _LONGEST_NUMBER:
         raise ValueError(
             f"a number of {len(text)} characters; write it shorter, or put it in quotes"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.distinct import Distinct
 from autopipe.config.engine_name import EngineName
 from autopipe.config.frozen import Frozen
@@ -38,7 +38,7 @@ class Rule(Frozen, frozen=True):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        refuse("rule", self._contradictions())
+        raise_contradictions("rule", self._contradictions())
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
@@ -62,11 +62,11 @@ class Schedules(Frozen, frozen=True):
     inner loops. Neither is searched; in tuning they are timed before anything else."""
 
     @model_validator(mode="after")
-    def _reachable(self) -> Self:
-        refuse("schedules", self._never_asked())
+    def _check_reachable_rules(self) -> Self:
+        raise_contradictions("schedules", self._list_unreachable())
         return self
 
-    def _never_asked(self) -> Iterator[Contradiction]:
+    def _list_unreachable(self) -> Iterator[Contradiction]:
         """Yield the first rule behind one that takes all its tasks."""
         for position, rule in enumerate(self.rules):
             for earlier, other in enumerate(self.rules[:position]):

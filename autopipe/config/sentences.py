@@ -13,17 +13,17 @@ from itertools import pairwise
 from autopipe.config.frozen import Frozen
 
 
-def sentences(section: type[Frozen]) -> dict[str, str]:
+def read_field_docs(section: type[Frozen]) -> dict[str, str]:
     """Return the string below each field of a section, and of those that it extends, by name."""
     return {
         name: text
         for parent in reversed(section.__mro__)
         if issubclass(parent, Frozen)
-        for name, text in _written(parent).items()
+        for name, text in _read_own_field_docs(parent).items()
     }
 
 
-def by_name() -> dict[str, type[Frozen]]:
+def list_sections() -> dict[str, type[Frozen]]:
     """Return all sections that are defined so far, by the name of their class."""
     found: dict[str, type[Frozen]] = {}
     left = [Frozen]
@@ -34,10 +34,10 @@ def by_name() -> dict[str, type[Frozen]]:
     return found
 
 
-def _written(section: type[Frozen]) -> dict[str, str]:
+def _read_own_field_docs(section: type[Frozen]) -> dict[str, str]:
     (body,) = (
         node.body
-        for node in _module(section.__module__).body
+        for node in _parse_module(section.__module__).body
         if isinstance(node, ast.ClassDef) and node.name == section.__name__
     )
     return {
@@ -50,5 +50,5 @@ def _written(section: type[Frozen]) -> dict[str, str]:
 
 
 @cache
-def _module(name: str) -> ast.Module:
+def _parse_module(name: str) -> ast.Module:
     return ast.parse(inspect.getsource(sys.modules[name]))

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 
-def closest(name: object, known: Iterable[str]) -> str | None:
+def find_closest(name: object, known: Iterable[str]) -> str | None:
     """Return the known name most like the given one, whatever its case; None if none is."""
     names = {name.lower(): name for name in known}
     nearest = difflib.get_close_matches(str(name)[:200].lower(), names, n=1)

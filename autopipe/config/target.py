@@ -7,10 +7,10 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from autopipe.backends import BACKENDS
 from autopipe.config.backend_name import TargetKind
-from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.processors import ARCHITECTURES, PROCESSORS
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[+-][A-Za-z0-9_.-]+$")]
@@ -27,7 +27,7 @@ _NEEDED = ((256, "avx512f"), (128, "avx"))
 """Beyond this width of a vector a processor of the x86 kind needs that feature."""
 
 
-def _power_of_two(value: int) -> int:
+def _check_power_of_two(value: int) -> int:
     if value & (value - 1):
         raise ValueError(f"{value} is not a power of two")
     return value
@@ -36,7 +36,9 @@ def _power_of_two(value: int) -> int:
 class Hardware(Frozen, frozen=True):
     """What schedules that were not measured go by; null is what the processor has."""
 
-    vector_bits: Annotated[int, Field(ge=64, le=2048), AfterValidator(_power_of_two)] | None = None
+    vector_bits: (
+        Annotated[int, Field(ge=64, le=2048), AfterValidator(_check_power_of_two)] | None
+    ) = None
     """Width of the vectors in a schedule; the processor's own at most."""
     registers: Annotated[int, Field(ge=4, le=256)] | None = None
     """Vector registers a schedule may fill; as many as the processor has at most."""
@@ -79,15 +81,15 @@ class Target(Sparse, frozen=True):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        refuse("target", self._contradictions())
+        raise_contradictions("target", self._contradictions())
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
         """Yield each field that is not for this kind, or says what others deny."""
-        yield from self._impossible_hardware()
+        yield from self._list_cache_conflicts()
         listed = self.mtriple is None or self.mtriple.startswith(ARCHITECTURES)
         if listed and self.mcpu not in {"native", *PROCESSORS}:
-            near = closest(self.mcpu, PROCESSORS)
+            near = find_closest(self.mcpu, PROCESSORS)
             hint = f"; did you mean {near!r}?" if near else ""
             yield ("mcpu",), self.mcpu, f"is no processor that LLVM knows{hint}"
         others = [one for kind, one in BACKENDS.items() if kind != self.kind]
@@ -98,7 +100,7 @@ class Target(Sparse, frozen=True):
         if self.sysroot is not None and self.linker is None:
             yield ("sysroot",), self.sysroot, "is for a `linker`, which is null"
 
-    def _impossible_hardware(self) -> Iterator[Contradiction]:
+    def _list_cache_conflicts(self) -> Iterator[Contradiction]:
         given = self.hardware
         for bits, feature in _NEEDED:
             if (given.vector_bits or 0) > bits and f"-{feature}" in self.mattr:

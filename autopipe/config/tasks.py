@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.distinct import Distinct
 from autopipe.config.frozen import Frozen
 from autopipe.config.match import Match, Pattern
@@ -82,7 +82,7 @@ class Tasks(Frozen, frozen=True):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        refuse("tasks", self._contradictions())
+        raise_contradictions("tasks", self._contradictions())
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:

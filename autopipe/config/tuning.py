@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.quantity import Duration
 
@@ -36,17 +36,17 @@ class Budget(Frozen, frozen=True):
     """Leave a task once this many trials in a row brought no better schedule."""
 
 
-def on_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Tell whether a name or address is this very machine, which nobody else can listen to."""
     return host.strip("[]") in {"localhost", "127.0.0.1", "::1"}
 
 
-def scheduler(text: str) -> str:
+def check_scheduler_address(text: str) -> str:
     """Return the address of a scheduler as it is; raise ValueError."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match[3]) < _PORTS:
         raise ValueError("should be an address such as tls://farm.example:8786")
-    if match[1] == "tcp" and not on_loopback(match[2]):
+    if match[1] == "tcp" and not is_loopback(match[2]):
         raise ValueError(
             "is another machine, and tcp:// lets anybody on the way run code on all of them: write"
             f" tls://, and make certificates by `{CERTIFY}`"
@@ -54,18 +54,20 @@ def scheduler(text: str) -> str:
     return text
 
 
-def _tracker(text: str) -> str:
+def _check_tracker_address(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal() and 0 < int(port) < _PORTS):
         raise ValueError("should be host and port, such as 127.0.0.1:9190")
     return text
 
 
-Scheduler = Annotated[str, StringConstraints(max_length=300), AfterValidator(scheduler)]
+Scheduler = Annotated[
+    str, StringConstraints(max_length=300), AfterValidator(check_scheduler_address)
+]
 Tracker = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9._\[\]:-]+$", max_length=300),
-    AfterValidator(_tracker),
+    AfterValidator(_check_tracker_address),
 ]
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -128,7 +130,7 @@ class Measure(Sparse, frozen=True):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        refuse("measure", self._contradictions())
+        raise_contradictions("measure", self._contradictions())
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
@@ -139,7 +141,7 @@ class Measure(Sparse, frozen=True):
                 yield (name,), value, f"is for runner {runner}, and `runner` is {self.runner}"
         if self.tracker is not None and not self.anyone_on_the_network_may_run_code:
             host = self.tracker.rpartition(":")[0]
-            if not on_loopback(host):
+            if not is_loopback(host):
                 why = (
                     "is another machine, and TVM's RPC has neither encryption nor passwords: use a"
                     " tunnel (ssh -L), or say `anyone_on_the_network_may_run_code: true`"

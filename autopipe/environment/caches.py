@@ -10,7 +10,9 @@ SYSTEM_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS: Final = {"K": KIB, "M": MIB, "G": 1024 * MIB}
 
 
-def caches(machine: Machine, *, here: bool, folder: Path = SYSTEM_FOLDER) -> dict[str, int]:
+def find_cache_sizes(
+    machine: Machine, *, here: bool, folder: Path = SYSTEM_FOLDER
+) -> dict[str, int]:
     """Return the bytes of `l1`, `l2` and `l3`; `here` asks this machine, as far as it answers."""
     row = {"l1": machine.l1_bytes, "l2": machine.l2_bytes, "l3": machine.l3_bytes}
     return {**row, **(read_sizes(folder) if here else {})}

@@ -50,13 +50,13 @@ def look() -> Gpu | str:
     return answer if isinstance(answer, str) else Gpu(**answer)
 
 
-def device() -> dict[str, object]:
+def describe_gpu() -> dict[str, object]:
     """Return the facts of the GPU, null for what is not there."""
     found = look()
     return asdict(found) if isinstance(found, Gpu) else {"gpu": None, "driver": None}
 
 
-def native() -> str:
+def find_native_arch() -> str:
     """Return the architecture of the GPU. Raises TargetError where there is none."""
     from autopipe.errors import TargetError  # late: this file is also run alone
 
@@ -69,7 +69,7 @@ def native() -> str:
 @cache
 def nvcc() -> str | None:
     """Return the path of the CUDA compiler: the one installed with autopipe, else the PATH's."""
-    wheel = next((found for found in _wheel("bin/nvcc") if found.is_file()), None)
+    wheel = next((found for found in _list_wheel_paths("bin/nvcc") if found.is_file()), None)
     return str(wheel) if wheel else shutil.which("nvcc")
 
 
@@ -86,17 +86,17 @@ def toolchain() -> dict[str, object]:
 def runtime_library() -> str:
     """Return libcudart as the dynamic linker finds it, or where pip has put it."""
     name = "libcudart.so.13"  # what the CUDA runtime of TVM's wheel is linked with
-    return next((str(found) for found in _wheel(f"lib/{name}") if found.is_file()), name)
+    return next((str(found) for found in _list_wheel_paths(f"lib/{name}") if found.is_file()), name)
 
 
-def _wheel(file: str) -> list[Path]:
+def _list_wheel_paths(file: str) -> list[Path]:
     """Return where a file of NVIDIA's wheels for CUDA 13 would be."""
     spec = find_spec("nvidia")
     folders = spec.submodule_search_locations if spec else None
     return [Path(folder, "cu13", file) for folder in folders or ()]
 
 
-def _ask() -> dict[str, str] | str:
+def _ask_driver() -> dict[str, str] | str:
     """Ask the driver for its first device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -123,4 +123,4 @@ def _ask() -> dict[str, str] | str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_ask()))  # noqa: T201
+    print(json.dumps(_ask_driver()))  # noqa: T201

@@ -17,17 +17,17 @@ from typing import Final, Protocol
 
 from autopipe.backends import BACKENDS
 from autopipe.config.target import Target
-from autopipe.environment.caches import caches
+from autopipe.environment.caches import find_cache_sizes
 from autopipe.environment.facet import Facet, Facts
-from autopipe.environment.machines import machine_of
+from autopipe.environment.machines import find_machine
 from autopipe.environment.template_versions import TEMPLATE_VERSIONS
-from autopipe.environment.toolchain import toolchain
+from autopipe.environment.toolchain import describe_toolchain
 from autopipe.errors import SetupError, TargetError
-from autopipe.extensions import distributions, read_template_versions
+from autopipe.extensions import list_distributions, read_template_versions
 from autopipe.formats import FORMATS
-from autopipe.libraries import versions
+from autopipe.libraries import list_versions
 from autopipe.store import files
-from autopipe.store.canonical import digest, seal, unseal
+from autopipe.store.canonical import digest_json, seal_document, unseal_document
 from autopipe.store.store import Store
 
 _STACK: Final = ("apache-tvm", "apache-tvm-ffi")
@@ -64,7 +64,7 @@ class Host:
         facets = frozenset(facets)
         known = self.known(facets)
         if known is None:
-            _remember(self._store, self._examine())
+            _write_stack(self._store, self._examine())
             known = self.known(facets)
         if known is None:
             raise SetupError(f"{self._store.root}: can not keep what TVM said")
@@ -79,17 +79,21 @@ class Host:
                 stack = _recall(self._store)
                 if stack is None:
                     return None
-                found[facet] = _tvm(stack) if facet is Facet.TVM else resolve(self._target, stack)
+                found[facet] = (
+                    _describe_tvm(stack)
+                    if facet is Facet.TVM
+                    else resolve_target(self._target, stack)
+                )
             elif facet is Facet.TOOLCHAIN:
-                found[facet] = {**toolchain(self._target), **backend.describe_toolchain()}
+                found[facet] = {**describe_toolchain(self._target), **backend.describe_toolchain()}
             elif facet is Facet.DEVICE:
-                found[facet] = {**device(), **backend.describe_device()}
+                found[facet] = {**describe_device(), **backend.describe_device()}
             else:
                 found[facet] = _FACTS[facet]()
         return found
 
 
-def resolve(target: Target, stack: Stack) -> dict[str, object]:
+def resolve_target(target: Target, stack: Stack) -> dict[str, object]:
     """Replace what a target leaves to the machine by what this machine is. Raises TargetError."""
     mtriple = target.mtriple or stack["mtriple"]
     if target.mcpu == "native" and mtriple.split("-")[0] != stack["mtriple"].split("-")[0]:
@@ -101,34 +105,34 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
     mcpu = stack["mcpu"] if native else target.mcpu
     lacks = [f"-{feature}" for feature in stack["lacks"].split()] if native else []
     return {
-        **_arch(target),
+        **_resolve_arch(target),
         "kind": target.kind,
         "mcpu": mcpu,
         "mattr": [*lacks, *target.mattr],
         "mtriple": mtriple,
         "num_cores": target.num_cores or len(os.sched_getaffinity(0)),
         "hardware": {
-            **caches(machine_of(mcpu, mtriple.split("-")[0]), here=native),
+            **find_cache_sizes(find_machine(mcpu, mtriple.split("-")[0]), here=native),
             **target.hardware.model_dump(exclude_none=True),
         },
     }
 
 
-def _arch(target: Target) -> dict[str, object]:
+def _resolve_arch(target: Target) -> dict[str, object]:
     """Return the architecture of a device that has one."""
     arch = BACKENDS[target.kind].resolve_architecture(target.arch)
     return {} if arch is None else {"arch": arch}
 
 
-def version(package: str) -> str:
+def find_version(package: str) -> str:
     """Return the version of an installed package. Raises SetupError."""
     found = _version(package)
     if found is None:
-        raise SetupError(f"{package} is not installed; pip install '{requirement(package)}'")
+        raise SetupError(f"{package} is not installed; pip install '{find_requirement(package)}'")
     return found
 
 
-def requirement(package: str) -> str:
+def find_requirement(package: str) -> str:
     """Return how autopipe asks for a package, such as `apache-tvm==0.27.0.post1`."""
     try:
         lines = metadata.requires("autopipe") or []
@@ -141,35 +145,35 @@ def requirement(package: str) -> str:
 def describe_tvm_misfit(reason: str) -> str:
     """Return a message that TVM and tvm-ffi do not fit each other, with what to install."""
     return (
-        f"apache-tvm {version('apache-tvm')} does not work with apache-tvm-ffi "
-        f"{version('apache-tvm-ffi')} ({reason}): "
-        f"pip install {requirement('apache-tvm')} {requirement('apache-tvm-ffi')}"
+        f"apache-tvm {find_version('apache-tvm')} does not work with apache-tvm-ffi "
+        f"{find_version('apache-tvm-ffi')} ({reason}): "
+        f"pip install {find_requirement('apache-tvm')} {find_requirement('apache-tvm-ffi')}"
     )
 
 
-def _tvm(stack: Stack) -> dict[str, object]:
+def _describe_tvm(stack: Stack) -> dict[str, object]:
     return {
-        "tvm": version("apache-tvm"),
-        "tvm_ffi": version("apache-tvm-ffi"),
+        "tvm": find_version("apache-tvm"),
+        "tvm_ffi": find_version("apache-tvm-ffi"),
         "llvm": stack["llvm"],
     }
 
 
 @cache
-def device() -> dict[str, object]:
+def describe_device() -> dict[str, object]:
     """Describe what decides how fast code runs here; never which machine of its kind it is."""
-    cpu = _cpu()
+    cpu = _read_cpu_info()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "machine": machine(),
         "cpu": cpu.get("model name") or cpu.get("CPU part") or "unknown",
-        "flags": digest(sorted((cpu.get("flags") or cpu.get("Features") or "").split()))[:16],
+        "flags": digest_json(sorted((cpu.get("flags") or cpu.get("Features") or "").split()))[:16],
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": 2 ** round(math.log2(memory)),
     }
 
 
-def _cpu() -> dict[str, str]:
+def _read_cpu_info() -> dict[str, str]:
     """Read what the kernel says of the first processor."""
     found: dict[str, str] = {}
     with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
@@ -182,27 +186,27 @@ def _cpu() -> dict[str, str]:
 
 
 @cache
-def _reference() -> dict[str, object]:
+def _list_reference_versions() -> dict[str, object]:
     return {"onnx": _version("onnx"), "onnxruntime": _version("onnxruntime")}
 
 
 @cache
-def _frontend() -> dict[str, object]:
+def _list_frontend_versions() -> dict[str, object]:
     readers = (package for one in FORMATS.values() for package in one.packages)
     return {name: _version(name) for name in (*readers, "numpy")}
 
 
 @cache
-def _packages() -> dict[str, object]:
+def _list_package_versions() -> dict[str, object]:
     return {name: _version(name) for name in ("autopipe", "numpy", "safetensors")}
 
 
 _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
-    Facet.REFERENCE: _reference,
-    Facet.FRONTEND: _frontend,
-    Facet.LIBRARIES: lambda: dict(versions()),
-    Facet.PACKAGES: _packages,
-    Facet.EXTENSIONS: lambda: dict(distributions()),
+    Facet.REFERENCE: _list_reference_versions,
+    Facet.FRONTEND: _list_frontend_versions,
+    Facet.LIBRARIES: lambda: dict(list_versions()),
+    Facet.PACKAGES: _list_package_versions,
+    Facet.EXTENSIONS: lambda: dict(list_distributions()),
     Facet.TEMPLATES: lambda: {**TEMPLATE_VERSIONS, **read_template_versions()},
 }
 
@@ -215,7 +219,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _memo(store: Store) -> Path:
+def _find_memo_path(store: Store) -> Path:
     """Return where the facts of exactly this installation on this processor are kept."""
     return store.root / "environments" / f"{_installation()}.json"
 
@@ -224,20 +228,22 @@ def _memo(store: Store) -> Path:
 def _installation() -> str:
     marks = []
     for package in _STACK:
-        record = f"{package.replace('-', '_')}-{version(package)}.dist-info/RECORD"
+        record = f"{package.replace('-', '_')}-{find_version(package)}.dist-info/RECORD"
         path = Path(str(metadata.distribution(package).locate_file(record)))
         status = path.stat() if path.exists() else None
         marks.append([record, status and status.st_size, status and status.st_mtime_ns])
-    cpu = device()
-    return digest([_EXAMINED, python_version(), marks, cpu["machine"], cpu["cpu"], cpu["flags"]])
+    cpu = describe_device()
+    return digest_json(
+        [_EXAMINED, python_version(), marks, cpu["machine"], cpu["cpu"], cpu["flags"]]
+    )
 
 
 def _recall(store: Store) -> Stack | None:
-    with files.guard(store.root):
-        found = unseal(files.recall(_memo(store)) or b"") or {}
+    with files.wrap_os_errors(store.root):
+        found = unseal_document(files.read_or_discard(_find_memo_path(store)) or b"") or {}
     return found if all(isinstance(found.get(name), str) for name in _ASKED) else None
 
 
-def _remember(store: Store, stack: Stack) -> None:
-    with files.guard(store.root):
-        files.replace(_memo(store), seal(dict(stack)), store.tmp)
+def _write_stack(store: Store, stack: Stack) -> None:
+    with files.wrap_os_errors(store.root):
+        files.replace(_find_memo_path(store), seal_document(dict(stack)), store.tmp)

@@ -241,14 +241,14 @@ _ALIASES: Final = MappingProxyType({"skx": "skylake-avx512", "mic_avx512": "knl"
 _X86: Final = frozenset({"x86_64", "i686", "i386", "amd64"})
 
 
-def machine_of(mcpu: str, architecture: str, features: Collection[str] = ()) -> Machine:
+def find_machine(mcpu: str, architecture: str, features: Collection[str] = ()) -> Machine:
     """Return the row of a processor, or one derived from its architecture and features.
 
     `mcpu` is LLVM's name, `architecture` the first part of the triple, such as `x86_64`, and
     `features` are LLVM's names of instruction sets.
     """
     name = _ALIASES.get(mcpu, mcpu.replace("_", "-"))
-    rows = (row for row in _ROWS if any(_fits(name, wanted) for wanted in row.processors))
+    rows = (row for row in _ROWS if any(_is_name_match(name, wanted) for wanted in row.processors))
     return next(rows, None) or derive_machine(architecture, features)
 
 
@@ -270,5 +270,5 @@ def derive_machine(architecture: str, features: Collection[str] = ()) -> Machine
     )
 
 
-def _fits(name: str, wanted: str) -> bool:
+def _is_name_match(name: str, wanted: str) -> bool:
     return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted

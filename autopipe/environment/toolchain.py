@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autopipe.errors import SetupError
-from autopipe.processes.variables import handed_on
+from autopipe.processes.variables import select_variables
 
 if TYPE_CHECKING:
     from autopipe.config.target import Target
@@ -41,7 +41,7 @@ class Linker:
     @classmethod
     def of(cls, name: str | None, sysroot: str | None) -> "Linker | None":
         """Return the one of that name, None for null. Raises SetupError if it is not here."""
-        return cls(named(name), sysroot) if name is not None else None
+        return cls(find_named_linker(name), sysroot) if name is not None else None
 
     @property
     def options(self) -> list[str]:
@@ -49,7 +49,7 @@ class Linker:
         return [f"--sysroot={self.sysroot}"] if self.sysroot is not None else []
 
 
-def machine_of(triple: str | None) -> str:
+def find_architecture(triple: str | None) -> str:
     """Return the architecture that a triple names, such as `x86_64`; of null, this machine's."""
     name = triple.split("-", 1)[0] if triple else platform.machine()
     return _MACHINES.get(name.lower(), name.lower())
@@ -57,10 +57,10 @@ def machine_of(triple: str | None) -> str:
 
 def is_foreign(triple: str | None) -> bool:
     """Tell whether code for a triple is for another kind of machine than this one."""
-    return machine_of(triple) != machine_of(None)
+    return find_architecture(triple) != find_architecture(None)
 
 
-def linker() -> str | None:
+def find_linker() -> str | None:
     """Return the path of the first compiler there is, in the order in which TVM looks."""
     names = ["g++", "gcc", "clang++", "clang", "c++", "cc"]
     chosen = os.environ.get("CXX") or os.environ.get("CC")
@@ -69,7 +69,7 @@ def linker() -> str | None:
 
 def require_linker() -> str:
     """Return the path of the compiler that links for this machine. Raises SetupError."""
-    found = linker()
+    found = find_linker()
     if found is None:
         chosen = os.environ.get("CXX") or os.environ.get("CC")
         raise SetupError(
@@ -80,7 +80,7 @@ def require_linker() -> str:
     return found
 
 
-def named(name: str) -> str:
+def find_named_linker(name: str) -> str:
     """Return the path of the linker that a pipeline file names. Raises SetupError."""
     found = shutil.which(name)
     if found is None:
@@ -89,35 +89,35 @@ def named(name: str) -> str:
     return found
 
 
-def toolchain(target: "Target") -> dict[str, object]:
+def describe_toolchain(target: "Target") -> dict[str, object]:
     """Name the linker by its version, and a sysroot by what a linker takes from it.
 
     Raises SetupError if the linker that the target names is not here, or is none.
     """
     if target.linker is None:
-        path = linker()
-        return {"linker": path and _version(path)}
-    path = named(target.linker)
-    version = _version(path)
+        path = find_linker()
+        return {"linker": path and _read_linker_version(path)}
+    path = find_named_linker(target.linker)
+    version = _read_linker_version(path)
     if not version:
         raise SetupError(f"target.linker: {path} does not say its version, as linkers do")
     if target.sysroot is None:
         return {"linker": version}
-    return {"linker": version, "sysroot": _taken(path, target.sysroot)}
+    return {"linker": version, "sysroot": _digest_sysroot(path, target.sysroot)}
 
 
 @cache
-def _version(path: str) -> str:
-    return _said(path, "--version").split("\n", 1)[0]
+def _read_linker_version(path: str) -> str:
+    return _run_linker(path, "--version").split("\n", 1)[0]
 
 
 @cache
-def _taken(path: str, sysroot: str) -> str:
+def _digest_sysroot(path: str, sysroot: str) -> str:
     """Digest what the linker finds below a sysroot: sha256, 16 hex digits. Raises SetupError."""
     digest, folder = hashlib.sha256(), Path(sysroot).resolve()
     found = 0
     for name in _TAKEN:
-        said = Path(_said(path, f"--sysroot={sysroot}", f"-print-file-name={name}").strip())
+        said = Path(_run_linker(path, f"--sysroot={sysroot}", f"-print-file-name={name}").strip())
         if said.is_absolute() and said.is_file() and said.resolve().is_relative_to(folder):
             digest.update(f"{name}\0{hashlib.sha256(said.read_bytes()).hexdigest()}\n".encode())
             found += 1
@@ -126,12 +126,12 @@ def _taken(path: str, sysroot: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _said(path: str, *options: str) -> str:
+def _run_linker(path: str, *options: str) -> str:
     """Return what a linker prints; nothing where it does not end, or can not be started."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's linker
             [path, *options], capture_output=True, check=False, timeout=_PATIENCE,
-            stdin=subprocess.DEVNULL, env=handed_on(),
+            stdin=subprocess.DEVNULL, env=select_variables(),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""

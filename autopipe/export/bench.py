@@ -10,7 +10,7 @@ from autopipe.compiler.target import cpu
 from autopipe.errors import ConfigError, PackageError
 from autopipe.export.folder import export_package
 from autopipe.packaging.contents import opened
-from autopipe.processes.variables import handed_on
+from autopipe.processes.variables import select_variables
 
 _INVALID_REQUEST = 2
 """Exit code of the program for an option or input that does not fit."""
@@ -23,21 +23,21 @@ def bench_package(package: Path, options: Sequence[str]) -> str:
     and what `export_package` raises.
     """
     if package.is_dir():
-        return _run(package, options)
+        return _run_program(package, options)
     with opened(package) as contents:
         processor = contents.manifest.needs.processor
-    if processor.machine != (here := cpu.machine_of({})):
+    if processor.machine != (here := cpu.find_architecture({})):
         raise PackageError(f"{package}: built for {processor.machine}, this machine is {here}")
     with tempfile.TemporaryDirectory(prefix="autopipe-") as work:
-        return _run(export_package(package, Path(work, "model")), options)
+        return _run_program(export_package(package, Path(work, "model")), options)
 
 
-def _run(folder: Path, options: Sequence[str]) -> str:
+def _run_program(folder: Path, options: Sequence[str]) -> str:
     command = [str(folder.absolute() / "bin" / "run"), "--bench", *options]
     try:
         ended = subprocess.run(  # noqa: S603 - the program of a folder that the user names
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-            env=handed_on(), errors="replace",
+            env=select_variables(), errors="replace",
         )  # fmt: skip
     except OSError as error:
         if error.errno == errno.ENOEXEC:

@@ -15,9 +15,9 @@ from autopipe.artifacts.signature import Signature
 from autopipe.artifacts.verification import Tolerance
 from autopipe.compiler.library import samples
 from autopipe.compiler.library.runtime import Model
-from autopipe.config.dimension import likely
+from autopipe.config.dimension import list_likely_sizes
 from autopipe.runtime.description import encode_name
-from autopipe.verification.compare import magnitude, tolerance
+from autopipe.verification.compare import compute_rms, compute_tolerance
 from autopipe.verification.inputs import Case, cases
 
 CASES: Final = "cases"
@@ -37,12 +37,15 @@ Answer = Callable[[Case], Mapping[str, tuple[np.ndarray, Tolerance]] | None]
 """Returns the outputs to expect with their tolerances; None leaves a case out."""
 
 
-def answer_of(model: Model) -> Answer:
+def make_answer_function(model: Model) -> Answer:
     """Return what answers cases as a package does."""
 
     def answer(case: Case) -> dict[str, tuple[np.ndarray, Tolerance]]:
         return {
-            name: (array, tolerance(array.dtype, magnitude(array), None, None, edge=case.edge))
+            name: (
+                array,
+                compute_tolerance(array.dtype, compute_rms(array), None, None, edge=case.edge),
+            )
             for name, array in model(case.arrays).items()
         }
 
@@ -61,7 +64,7 @@ def write_cases(folder: Path, signature: Signature, answer: Answer, given: Seque
     """
     folder.mkdir()
     lines = []
-    for index, case in enumerate(_cases(signature, given)):
+    for index, case in enumerate(_list_cases(signature, given)):
         if (expected := answer(case)) is None:
             continue
         lines.append(f"case {encode_name(case.name)}")
@@ -76,13 +79,13 @@ def write_cases(folder: Path, signature: Signature, answer: Answer, given: Seque
     (folder / LIST).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def _cases(signature: Signature, given: Sequence[Path]) -> Iterator[Case]:
+def _list_cases(signature: Signature, given: Sequence[Path]) -> Iterator[Case]:
     dimensions = signature.dimensions
     for path in given:
-        sizes = samples.sizes(path, signature.inputs, dimensions)
+        sizes = samples.read_sizes(path, signature.inputs, dimensions)
         arrays = samples.load(path, signature.at(sizes))
         yield Case(path.stem, edge=False, arrays=arrays, sizes=sizes)
-    sizes = next(iter(likely(dimensions)), {})
+    sizes = next(iter(list_likely_sizes(dimensions)), {})
     ports = signature.at(sizes)
     limits: Mapping[str, int] = {
         port.name: _SELECTED for port in ports if np.dtype(port.dtype).kind in "iu"

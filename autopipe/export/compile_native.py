@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from autopipe.environment.toolchain import machine_of
+from autopipe.environment.toolchain import find_architecture
 from autopipe.errors import SetupError, StageError
-from autopipe.processes.variables import handed_on
+from autopipe.processes.variables import select_variables
 
 SOURCES: Final = Path(__file__).parent / "native"
 _LIBRARY: Final = (
@@ -50,7 +50,7 @@ def find_compiler(machine: str) -> Compiler:
         return Compiler((str(zig), "cc", "-target", f"{machine}-linux-gnu.{OLDEST_GLIBC}"))
     chosen = os.environ.get("CC")
     names = [chosen] if chosen else ["cc", "gcc", "clang"]
-    if machine != machine_of(None):
+    if machine != find_architecture(None):
         names = [f"{machine}-linux-gnu-gcc"]
     for name in names:
         if path := shutil.which(name):
@@ -71,7 +71,7 @@ def compile_library(compiler: Compiler, headers: Path, out: Path) -> None:
 
     Raises StageError if the compiler fails.
     """
-    _compile(
+    _run_compiler(
         compiler,
         [
             *_OPTIONS, "-fPIC", "-shared", "-fvisibility=hidden", f"-I{headers}",
@@ -88,7 +88,7 @@ def compile_program(compiler: Compiler, headers: Path, out: Path) -> None:
 
     So it can report a damaged library of the folder. Raises StageError if the compiler fails.
     """
-    _compile(
+    _run_compiler(
         compiler,
         [
             *_OPTIONS, "-fPIE", "-pie", f"-I{headers}",
@@ -97,12 +97,12 @@ def compile_program(compiler: Compiler, headers: Path, out: Path) -> None:
     )  # fmt: skip
 
 
-def _compile(compiler: Compiler, options: Sequence[str]) -> None:
+def _run_compiler(compiler: Compiler, options: Sequence[str]) -> None:
     command = [*compiler.command, *options]
     try:
         ended = subprocess.run(  # noqa: S603 - no shell, our own sources
             command, capture_output=True, text=True, timeout=_PATIENCE, check=False,
-            stdin=subprocess.DEVNULL, env=handed_on(), errors="replace",
+            stdin=subprocess.DEVNULL, env=select_variables(), errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StageError(f"compiling the C library failed: {error}") from None
@@ -112,7 +112,7 @@ def _compile(compiler: Compiler, options: Sequence[str]) -> None:
         raise StageError(f"compiling the C library failed: {reason}")
 
 
-def needed_version(path: Path, family: bytes) -> str:
+def find_needed_version(path: Path, family: bytes) -> str:
     """Return the latest version of a family of symbols that a file needs, such as GLIBC's 2.27."""
     found = re.findall(rb"\0" + family + rb"_([0-9]+(?:\.[0-9]+)+)(?=\0)", path.read_bytes())
     latest = max((tuple(map(int, version.split(b"."))) for version in found), default=(0, 0))

@@ -19,7 +19,7 @@ def examine_folder(folder: Path) -> Examined:
     listed = verify_folder(folder, digests)
     if MANIFEST not in listed:
         raise PackageError(f"{folder}: {MANIFEST} is missing")
-    manifest = provenance.read((folder / MANIFEST).read_bytes())
+    manifest = provenance.parse_manifest((folder / MANIFEST).read_bytes())
     files = {
         name: ManifestFile(sha256=digest, size=(folder / name).stat().st_size)
         for name, digest in listed.items()

@@ -13,8 +13,8 @@ from autopipe.export import cases, compile_native
 from autopipe.export.reference_cases import ReferenceCases
 from autopipe.export.runtime_files import (
     RuntimeFiles,
-    download_command,
-    installed_files,
+    find_installed_runtime,
+    format_download_command,
     list_licences,
     unpack_wheels,
 )
@@ -88,16 +88,17 @@ def _find_runtime(
             f"a package for {needs.signature.device} is not exported: "
             "the folder has TVM's runtime for processors alone"
         )
-    if machine == cpu.machine_of({}):
+    if machine == cpu.find_architecture({}):
         return (
             unpack_wheels(machine, needs.runtime, wheels, work)
             if wheels
-            else installed_files(needs.runtime)
+            else find_installed_runtime(needs.runtime)
         )
     if not wheels:
         raise SetupError(
-            f"built for {machine}, and TVM's runtime here is for {cpu.machine_of({})}: "
-            f"{download_command(machine, needs.runtime)}, then name the folder with --runtime"
+            f"built for {machine}, and TVM's runtime here is for {cpu.find_architecture({})}: "
+            f"{format_download_command(machine, needs.runtime)}, then name the folder with "
+            "--runtime"
         )
     if model is None:
         raise ConfigError(
@@ -139,7 +140,7 @@ def _write_runtime(to: Path, machine: str, runtime: RuntimeFiles) -> None:
     write_licences(to / "licenses", runtime)
     (to / RUNTIME).write_text("\n".join([*runtime.origins, ""]), encoding="utf-8")
     binaries = [*to.glob("*.so*"), *libraries.glob("*.so"), to / "bin" / "run"]
-    (to / REQUIREMENTS).write_text(_requirements(machine, binaries), encoding="utf-8")
+    (to / REQUIREMENTS).write_text(_format_requirements(machine, binaries), encoding="utf-8")
 
 
 def write_libraries(to: Path, machine: str, runtime: RuntimeFiles) -> None:
@@ -167,7 +168,9 @@ def _write_cases(
     """Write the cases; return what computed their outputs."""
     folder, signature = to / cases.CASES, manifest.needs.signature
     if model is None:
-        cases.write_cases(folder, signature, cases.answer_of(open_package(package)), given)
+        cases.write_cases(
+            folder, signature, cases.make_answer_function(open_package(package)), given
+        )
         return cases.OWN
     with tempfile.TemporaryDirectory(dir=to.parent) as work:
         answers = ReferenceCases(manifest, model, Path(work))
@@ -175,26 +178,26 @@ def _write_cases(
         return answers.origin
 
 
-def _requirements(machine: str, binaries: Sequence[Path]) -> str:
+def _format_requirements(machine: str, binaries: Sequence[Path]) -> str:
     """State what a machine must have, by the symbols that the binaries need."""
     return "\n".join([
         f"Linux on {machine}",
-        f"glibc {latest_version(binaries, b'GLIBC')} or later",
-        f"libstdc++ with GLIBCXX_{latest_version(binaries, b'GLIBCXX')} or later",
+        f"glibc {find_latest_version(binaries, b'GLIBC')} or later",
+        f"libstdc++ with GLIBCXX_{find_latest_version(binaries, b'GLIBCXX')} or later",
         "",
     ])  # fmt: skip
 
 
-def latest_version(binaries: Iterable[Path], family: bytes) -> str:
+def find_latest_version(binaries: Iterable[Path], family: bytes) -> str:
     """Return the latest version of a family of symbols that binaries need."""
-    versions = [compile_native.needed_version(path, family) for path in binaries]
+    versions = [compile_native.find_needed_version(path, family) for path in binaries]
     return max(versions, key=lambda version: tuple(map(int, version.split("."))))
 
 
 def _write_digests(folder: Path) -> None:
     """Give every file its mode, and list its SHA-256 as `sha256sum` does."""
     lines = []
-    for path in _files(folder):
+    for path in _list_files(folder):
         name = path.relative_to(folder).as_posix()
         path.chmod(0o755 if name == "bin/run" else 0o644)
         with path.open("rb") as file:
@@ -203,5 +206,5 @@ def _write_digests(folder: Path) -> None:
     (folder / DIGESTS).write_text("".join(lines), encoding="utf-8")
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())

@@ -14,16 +14,22 @@ from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.verification import Tolerance
 from autopipe.config.model import Model
 from autopipe.config.numerics import Numerics
-from autopipe.config.paths import located
-from autopipe.config.problem import first
+from autopipe.config.paths import locate_model_file
+from autopipe.config.problem import format_first_error
 from autopipe.errors import ConfigError, PackageError
 from autopipe.formats import FORMATS
 from autopipe.packaging.manifest import Needs
 from autopipe.packaging.provenance import Source, Statement
 from autopipe.verification import reference
-from autopipe.verification.compare import coarse, coarsen_to_floor, magnitude, tolerance, widened
+from autopipe.verification.compare import (
+    coarsen_to_floor,
+    coarsen_tolerance,
+    compute_rms,
+    compute_tolerance,
+    widen_tolerance,
+)
 from autopipe.verification.inputs import Case, nudged
-from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
+from autopipe.verification.oracle import Oracle, ReferenceAnswer, compute_finite_share
 from autopipe.verification.rounding import round_weights
 
 _MOVES = 3
@@ -43,7 +49,7 @@ class ReferenceCases:
         """
         imported = work / "imported"
         imported.mkdir()
-        _import(manifest, model, imported)
+        _import_model(manifest, model, imported)
         self._oracle = _choose_reference(manifest.needs, imported, work)
         self._promises = ImportedModel.read(imported).promises
         self._typical: dict[str, float] = {}
@@ -57,18 +63,18 @@ class ReferenceCases:
         """
         (answer,), expected = self._oracle.ask([case])
         self.origin = self.origin or f"{expected.engine} {expected.version}"
-        if case.edge and (answer.refusal is not None or finite_share(answer) < 1):
+        if case.edge and (answer.refusal is not None or compute_finite_share(answer) < 1):
             return None
         if not case.edge:
             for name, array in answer.items():
-                self._typical[name] = max(magnitude(array), self._typical.get(name, 0.0))
-        others = self._move(case)
+                self._typical[name] = max(compute_rms(array), self._typical.get(name, 0.0))
+        others = self._ask_nudged_cases(case)
         return {
-            name: (array, self._tolerance(case, name, array, others))
+            name: (array, self._compute_tolerance(case, name, array, others))
             for name, array in answer.items()
         }
 
-    def _move(self, case: Case) -> Sequence[ReferenceAnswer]:
+    def _ask_nudged_cases(self, case: Case) -> Sequence[ReferenceAnswer]:
         """Return answers to inputs nearby, where two right programs may part."""
         steps = self._promises.rounds_to_steps
         if not (case.edge or steps):
@@ -77,20 +83,20 @@ class ReferenceCases:
         answers = self._oracle.opinions(list(moved))
         return [answer for answer in answers if answer is not None]
 
-    def _tolerance(
+    def _compute_tolerance(
         self, case: Case, name: str, array: np.ndarray, others: Sequence[ReferenceAnswer]
     ) -> Tolerance:
-        scale = max(self._typical.get(name, 0.0), magnitude(array))
-        own = tolerance(array.dtype, scale, None, None, edge=case.edge)
+        scale = max(self._typical.get(name, 0.0), compute_rms(array))
+        own = compute_tolerance(array.dtype, scale, None, None, edge=case.edge)
         allowed = coarsen_to_floor(own, self._promises.error_floors.get(name, 0.0), scale)
         for other in others:
-            allowed = coarse(allowed, widened(own, array, other[name]).atol)
+            allowed = coarsen_tolerance(allowed, widen_tolerance(own, array, other[name]).atol)
         return allowed
 
 
 def _choose_reference(needs: Needs, imported: Path, work: Path) -> Oracle:
     """Return the reference of an imported model, with the rounded weights of a package."""
-    engines = reference.choose("auto", imported)
+    engines = reference.choose_engines("auto", imported)
     if not needs.rounded:
         return Oracle(imported, engines, work)
     folder = work / "rounded"
@@ -98,7 +104,7 @@ def _choose_reference(needs: Needs, imported: Path, work: Path) -> Oracle:
     return Oracle(folder, round_weights(needs.rounded, imported, folder, engines), work)
 
 
-def _import(manifest: Statement, path: str, out: Path) -> None:
+def _import_model(manifest: Statement, path: str, out: Path) -> None:
     """Write the model of a package as the artifact of *import*."""
     from autopipe.compiler.frontends.write_imported import write_imported
 
@@ -116,7 +122,7 @@ def _import(manifest: Statement, path: str, out: Path) -> None:
     try:
         model = Model.model_validate({**stated["model"], "path": path})
     except (ValidationError, KeyError, TypeError) as error:
-        reason = first(error) if isinstance(error, ValidationError) else f"no {error}"
+        reason = format_first_error(error) if isinstance(error, ValidationError) else f"no {error}"
         raise PackageError(f"the manifest does not describe the model: {reason}") from None
     loaded = FORMATS[model.format].load(
         _find_model(path), inputs=model.inputs, dimensions=model.dimensions,
@@ -130,6 +136,6 @@ def _import(manifest: Statement, path: str, out: Path) -> None:
 
 def _find_model(path: str) -> Path:
     try:
-        return located(path, Path.cwd())
+        return locate_model_file(path, Path.cwd())
     except ConfigError as error:
         raise ConfigError(f"--model: {error}") from None

@@ -41,10 +41,10 @@ class RuntimeFiles:
     """A line for each distribution: its version, and file name and digest of its wheel."""
 
 
-def installed_files(versions: Mapping[str, str]) -> RuntimeFiles:
+def find_installed_runtime(versions: Mapping[str, str]) -> RuntimeFiles:
     """Return the runtime of this machine. Raises SetupError unless it has these versions."""
     check_runtime(dict(versions))
-    folders = {name: _package_folder(name) for name in ("tvm", "tvm_ffi")}
+    folders = {name: _find_package_folder(name) for name in ("tvm", "tvm_ffi")}
     paths = [PurePosixPath(path) for each in _LIBRARIES.values() for path in each]
     return RuntimeFiles(
         libraries=tuple(
@@ -89,10 +89,10 @@ def unpack_wheels(
         if wheel is None:
             raise SetupError(
                 f"--runtime: no wheel of {package} {version} for {machine}: "
-                f"{download_command(machine, versions)}"
+                f"{format_download_command(machine, versions)}"
             )
         try:
-            names, digest = _unpack(wheel, set(_LIBRARIES[package]), to)
+            names, digest = _unpack_wheel(wheel, set(_LIBRARIES[package]), to)
         except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
             raise PackageError(f"{wheel}: not a wheel: {error}") from None
         licences |= {
@@ -105,7 +105,7 @@ def unpack_wheels(
     return RuntimeFiles(tuple(paths), to / _HEADERS, licences, tuple(origins))
 
 
-def download_command(machine: str, versions: Mapping[str, str]) -> str:
+def format_download_command(machine: str, versions: Mapping[str, str]) -> str:
     """Return the command that downloads the runtime for an architecture."""
     pins = " ".join(f"{name}=={version}" for name, version in versions.items())
     return (
@@ -113,7 +113,7 @@ def download_command(machine: str, versions: Mapping[str, str]) -> str:
     )
 
 
-def _package_folder(name: str) -> Path:
+def _find_package_folder(name: str) -> Path:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise SetupError("apache-tvm is not installed: pip install autopipe")
@@ -147,14 +147,14 @@ def _find_wheel(wheels: Sequence[Path], package: str, version: str, machine: str
     return None
 
 
-def _unpack(wheel: Path, libraries: set[str], to: Path) -> tuple[list[str], str]:
+def _unpack_wheel(wheel: Path, libraries: set[str], to: Path) -> tuple[list[str], str]:
     """Extract libraries, headers and licences; return their names and the SHA-256 of the wheel."""
-    with foreign.opened(wheel) as file:
+    with foreign.open_regular_file(wheel) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return _take(wheel, file, libraries, to), digest
+        return _extract_files(wheel, file, libraries, to), digest
 
 
-def _take(wheel: Path, file: BinaryIO, libraries: set[str], to: Path) -> list[str]:
+def _extract_files(wheel: Path, file: BinaryIO, libraries: set[str], to: Path) -> list[str]:
     """Extract what is needed of a wheel; return the names."""
     with zipfile.ZipFile(file) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]

@@ -10,7 +10,7 @@ from typing import Final
 from autopipe import foreign
 from autopipe.errors import PackageError
 from autopipe.export.folder import DIGESTS
-from autopipe.signing.signature import signature_of
+from autopipe.signing.signature import find_signature_path
 
 _LARGEST: Final = 1 << 20
 """Bytes of the list."""
@@ -21,7 +21,7 @@ def read_digests(folder: Path) -> bytes:
     """Return the list of digests of a folder. Raises PackageError where there is none."""
     path = folder / DIGESTS
     try:
-        with foreign.opened(path) as file:
+        with foreign.open_regular_file(path) as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise PackageError(f"{path}: {error.strerror or error}") from None
@@ -30,7 +30,7 @@ def read_digests(folder: Path) -> bytes:
     return data
 
 
-def _parse(data: bytes, path: Path) -> dict[str, str]:
+def _parse_digests(data: bytes, path: Path) -> dict[str, str]:
     """Return the SHA-256 of each file, by its path in the folder."""
     matches = [_LINE.fullmatch(line) for line in data.decode("ascii", "replace").splitlines()]
     if not matches or None in matches:
@@ -44,8 +44,8 @@ def verify_folder(folder: Path, digests: bytes) -> Mapping[str, str]:
     `digests` is what `read_digests` returned. Raises PackageError for a file that is missing,
     damaged, a link, or not listed.
     """
-    listed = _parse(digests, folder / DIGESTS)
-    own = {DIGESTS, signature_of(folder / DIGESTS).name}
+    listed = _parse_digests(digests, folder / DIGESTS)
+    own = {DIGESTS, find_signature_path(folder / DIGESTS).name}
     present = {
         Path(place, name).relative_to(folder).as_posix()
         for place, _, names in os.walk(folder)
@@ -58,7 +58,7 @@ def verify_folder(folder: Path, digests: bytes) -> Mapping[str, str]:
     for name, digest in listed.items():
         if (folder / name).is_symlink() or not (folder / name).is_file():
             raise PackageError(f"{folder}/{name}: not a regular file")
-        with foreign.opened(folder / name) as file:
+        with foreign.open_regular_file(folder / name) as file:
             found = hashlib.sha256()
             while chunk := file.read(1 << 20):
                 found.update(chunk)

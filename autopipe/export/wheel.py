@@ -16,9 +16,9 @@ from typing import Final
 from autopipe import runtime
 from autopipe.compiler.target import cpu
 from autopipe.export.compile_native import SOURCES
-from autopipe.export.folder import latest_version, write_libraries, write_licences
-from autopipe.export.runtime_files import installed_files
-from autopipe.packaging.manifest import installed_runtime
+from autopipe.export.folder import find_latest_version, write_libraries, write_licences
+from autopipe.export.runtime_files import find_installed_runtime
+from autopipe.packaging.manifest import read_installed_runtime
 from autopipe.runtime.package import RUNTIME
 from autopipe.store.canonical import pretty
 
@@ -36,20 +36,21 @@ def build_wheel(to: Path) -> Path:
 
     Raises SetupError without a C compiler, StageError if it fails.
     """
-    machine = cpu.machine_of({})
+    machine = cpu.find_architecture({})
     number = version("autopipe")
     with tempfile.TemporaryDirectory(prefix="autopipe-") as work:
         libraries, licences = Path(work, "lib"), Path(work, "licenses")
         write_runtime(libraries, machine)
-        write_licences(licences, installed_files(installed_runtime()))
+        write_licences(licences, find_installed_runtime(read_installed_runtime()))
         binaries = sorted(libraries.glob("*.so"))
-        tag = f"py3-none-manylinux_{latest_version(binaries, b'GLIBC').replace('.', '_')}_{machine}"
+        glibc = find_latest_version(binaries, b"GLIBC").replace(".", "_")
+        tag = f"py3-none-manylinux_{glibc}_{machine}"
         files = {f"{_MODULE}/lib/{path.name}": path.read_bytes() for path in libraries.iterdir()}
-        files |= _modules()
+        files |= _read_modules()
         info = f"{_NAME}-{number}.dist-info"
         texts = {path.name: path.read_bytes() for path in sorted(licences.iterdir())}
         files |= {f"{info}/licenses/{name}": text for name, text in texts.items()}
-        files[f"{info}/METADATA"] = _metadata(number, texts).encode()
+        files[f"{info}/METADATA"] = _format_metadata(number, texts).encode()
         files[f"{info}/WHEEL"] = (
             f"Wheel-Version: 1.0\nGenerator: autopipe {number}\n"
             f"Root-Is-Purelib: false\nTag: {tag}\n"
@@ -62,22 +63,22 @@ def build_wheel(to: Path) -> Path:
 
 def write_runtime(to: Path, machine: str) -> None:
     """Write the libraries, and which TVM they are of. Raises what `build_wheel` does."""
-    write_libraries(to, machine, installed_files(installed_runtime()))
+    write_libraries(to, machine, find_installed_runtime(read_installed_runtime()))
     digests = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(to.iterdir())
     }
-    stated = {"versions": installed_runtime(), "sha256": digests}
+    stated = {"versions": read_installed_runtime(), "sha256": digests}
     (to / RUNTIME).write_text(pretty(stated), encoding="utf-8")
 
 
-def _modules() -> dict[str, bytes]:
+def _read_modules() -> dict[str, bytes]:
     """Return the Python files, by their paths in the wheel."""
     folder = Path(str(runtime.__file__)).parent
     paths = [*sorted(folder.glob("*.py")), SOURCES / "serve.py"]
     return {f"{_MODULE}/{path.name}": path.read_bytes() for path in paths}
 
 
-def _metadata(number: str, licences: Mapping[str, bytes]) -> str:
+def _format_metadata(number: str, licences: Mapping[str, bytes]) -> str:
     return "\n".join([
         "Metadata-Version: 2.4",
         "Name: autopipe-run",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from autopipe.errors import AutopipeError, SetupError
 from autopipe.farm import channel
 from autopipe.processes import failure
-from autopipe.processes.link import Link, encoded
-from autopipe.processes.start import begin
+from autopipe.processes.link import Link, encode_message
+from autopipe.processes.start import open_parent_link
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -38,8 +38,8 @@ class Agent:
         try:
             connection = await self._connect()
         except (OSError, TimeoutError, ValueError, WebSocketException, AutopipeError) as error:
-            told = error if isinstance(error, AutopipeError) else self._explain(error)
-            self._link.write(failure.complaint(failure.refused(told)))
+            told = error if isinstance(error, AutopipeError) else self._to_setup_error(error)
+            self._link.write(failure.encode_failure(failure.describe_refused(told)))
             return
         asyncio.get_running_loop().add_reader(self._link.fileno(), self._read_run)
         tasks = [
@@ -49,7 +49,7 @@ class Agent:
         await self._over.wait()
         for task in tasks:
             task.cancel()
-        channel.abort(connection)
+        channel.abort_connection(connection)
 
     async def _connect(self) -> "ClientConnection":
         """Connect, and tell the run who is there."""
@@ -58,14 +58,14 @@ class Agent:
             start["scheduler"], start["certificates"], start["connect"], start["silence"]
         )
         hello = {"protocol": channel.PROTOCOL, "role": "run", "label": start["label"]}
-        await connection.send(channel.encode(hello))
+        await connection.send(channel.encode_message(hello))
         first = await asyncio.wait_for(channel.receive(connection), start["connect"])
         if "farm" not in first:
             raise SetupError(f"{start['scheduler']} refuses this run: {first.get('refused')}")
-        self._link.write(failure.answer(first["farm"]))
+        self._link.write(failure.encode_answer(first["farm"]))
         return connection
 
-    def _explain(self, error: Exception) -> SetupError:
+    def _to_setup_error(self, error: Exception) -> SetupError:
         address, certificates = self._start["scheduler"], self._start["certificates"]
         if told := channel.explain_refusal(error, address, certificates):
             return SetupError(f"tuning.measure.scheduler: {told}")
@@ -107,13 +107,13 @@ class Agent:
         with suppress(EOFError):
             while True:
                 message = await self._to_run.get()
-                await asyncio.to_thread(self._link.write, encoded(message))
+                await asyncio.to_thread(self._link.write, encode_message(message))
         self._over.set()
 
 
 def main() -> None:
     """Serve the run that has started this program."""
-    link = begin()
+    link = open_parent_link()
     start = json.loads(link.receive())
     asyncio.run(Agent(link, start).serve())
     os._exit(0)

@@ -18,14 +18,14 @@ from typing import Any, Final
 from autopipe.config.tuning import Measure
 from autopipe.environment.facet import Facet, Facts
 from autopipe.errors import AutopipeError, StoreError, TargetError
-from autopipe.farm.facts import fingerprint, versions
+from autopipe.farm.facts import fingerprint_device, list_versions
 from autopipe.farm.wire import RemoteCandidate, WorkAnswer, WorkOrder
 from autopipe.measure.measurement import Repeatable
 from autopipe.measure.turn import Turn
 from autopipe.processes import failure
 from autopipe.processes.link import Link
-from autopipe.processes.start import begin
-from autopipe.store.canonical import digest
+from autopipe.processes.start import open_parent_link
+from autopipe.store.canonical import digest_json
 
 _KEPT: Final = 2
 """Kinds of orders whose children may wait to be timed again."""
@@ -43,74 +43,80 @@ class Bench:
     def __init__(self, link: Link) -> None:
         """Find out what this machine is. Raises AutopipeError."""
         from autopipe.compiler import import_tvm  # noqa: F401 -- once, before the first fork
-        from autopipe.compiler.tvm_probe import examine
+        from autopipe.compiler.tvm_probe import examine_tvm
 
         self._link = link
         self._said = 0.0
-        self._turn = Turn(lambda _: None, self._pulse)
+        self._turn = Turn(lambda _: None, self._send_pulse)
         self._measurers: OrderedDict[str, Any] = OrderedDict()
         self._modules: OrderedDict[str, Any] = OrderedDict()
-        stack = examine({}, lambda _: None)
+        stack = examine_tvm({}, lambda _: None)
         self.facts = here(stack)
-        self._device = fingerprint(self.facts)
+        self._device = fingerprint_device(self.facts)
         self._orders: list[tuple[int, WorkOrder]] = []
 
     def serve(self) -> None:
         """Say what this machine is, and do what is ordered until nobody listens any more."""
-        self._link.write(failure.answer(self.facts))
+        self._link.write(failure.encode_answer(self.facts))
         gc.freeze()
         while True:
             if not self._orders:
-                self._take(self._link.receive())
-            for line in self._waiting():
-                self._take(line)
-            self._some()
+                self._take_order(self._link.receive())
+            for line in self._receive_waiting():
+                self._take_order(line)
+            self._do_next_orders()
 
-    def _waiting(self) -> list[bytes]:
-        from autopipe.processes.link import ready
+    def _receive_waiting(self) -> list[bytes]:
+        from autopipe.processes.link import wait_for_readable
 
-        return self._link.received() if ready([self._link], 0.0) else []
+        return self._link.received() if wait_for_readable([self._link], 0.0) else []
 
-    def _take(self, line: bytes) -> None:
+    def _take_order(self, line: bytes) -> None:
         number, text = json.loads(line)
         try:
             self._orders.append((number, WorkOrder.read(text)))
         except (ValueError, TypeError, LookupError) as error:
-            self._answer(number, WorkAnswer(self._device, lost=f"no order: {error}"))
+            self._send_answer(number, WorkAnswer(self._device, lost=f"no order: {error}"))
 
-    def _some(self) -> None:
+    def _do_next_orders(self) -> None:
         """Do the orders that can be done together: the first one, and those that are like it."""
         if not self._orders:
             return
         number, first = self._orders[0]
         if first.do != "time":
             self._orders.pop(0)
-            self._guarded([number], partial(self._alone, first))
+            self._answer_orders([number], partial(self._alone, first))
             return
-        kind = _kind(first)
-        like = [each for each in self._orders if each[1].do == "time" and _kind(each[1]) == kind]
+        kind = _digest_conditions(first)
+        like = [
+            each
+            for each in self._orders
+            if each[1].do == "time" and _digest_conditions(each[1]) == kind
+        ]
         like = like[: int(first.target["num_cores"])]
         self._orders = [order for order in self._orders if order not in like]
-        self._guarded([number for number, _ in like], partial(self._timed, like))
+        self._answer_orders([number for number, _ in like], partial(self._time_candidates, like))
 
-    def _guarded(self, numbers: Sequence[int], do: Callable[[], Sequence[WorkAnswer]]) -> None:
+    def _answer_orders(
+        self, numbers: Sequence[int], do: Callable[[], Sequence[WorkAnswer]]
+    ) -> None:
         """Answer all of these orders, whatever happens."""
         answered = iter(numbers)
         try:
             for answer in do():
-                self._answer(next(answered), answer)
+                self._send_answer(next(answered), answer)
         except AutopipeError as error:
             for number in answered:
-                self._answer(number, WorkAnswer(self._device, refused=str(error)))
+                self._send_answer(number, WorkAnswer(self._device, refused=str(error)))
         except Exception as error:  # noqa: BLE001 -- a bug here costs these trials, not the worker
-            text = failure.raised(error).message
+            text = failure.describe_raised(error).message
             for number in answered:
-                self._answer(number, WorkAnswer(self._device, lost=text))
+                self._send_answer(number, WorkAnswer(self._device, lost=text))
 
-    def _timed(self, orders: Sequence[tuple[int, WorkOrder]]) -> Any:  # noqa: ANN401 -- a generator
+    def _time_candidates(self, orders: Sequence[tuple[int, WorkOrder]]) -> Any:  # noqa: ANN401 -- a generator
         """Build candidates together, and time one after the other."""
         measurer, conditions = self._measurer(orders[0][1])
-        some = [self._candidate(order.candidates[0], conditions) for _, order in orders]
+        some = [self._build_candidate(order.candidates[0], conditions) for _, order in orders]
         bests = [order.best for _, order in orders]
         for found in measurer.each(some, bests):
             yield WorkAnswer(self._device, (found,))
@@ -119,24 +125,24 @@ class Bench:
         """Do an order that nothing goes with."""
         measurer, conditions = self._measurer(order)
         if order.do == "rounds":
-            some = [self._candidate(each, conditions) for each in order.candidates]
+            some = [self._build_candidate(each, conditions) for each in order.candidates]
             return [WorkAnswer(self._device, tuple(measurer.rounds(some, order.count)))]
-        return [WorkAnswer(self._device, checked=self._checked(order, conditions))]
+        return [WorkAnswer(self._device, checked=self._check_candidate(order, conditions))]
 
-    def _checked(self, order: WorkOrder, conditions: Any) -> Mapping[str, Any]:  # noqa: ANN401 -- TVM
+    def _check_candidate(self, order: WorkOrder, conditions: Any) -> Mapping[str, Any]:  # noqa: ANN401 -- TVM
         from autopipe.processes.contained import Failed
         from autopipe.safety.checking import Checker
         from autopipe.safety.job import Piece
 
         (given,) = order.candidates
-        checker, workload = Checker(conditions), self._module(given.workload)
+        checker, workload = Checker(conditions), self._load_module(given.workload)
         piece = Piece(
             "replaying", "", workload, implementation=given.implementation, schedule=given.schedule
         )
         if order.do == "loops":
             return {"plain_runs": checker.plain_runs(piece)}
         try:
-            made = replace(piece, doing="checking", scheduled=_made(piece, conditions))
+            made = replace(piece, doing="checking", scheduled=_replay_in_child(piece, conditions))
         except Failed as error:
             return {"failed": str(error)}
         (outcome,) = checker.check([made])
@@ -155,7 +161,7 @@ class Bench:
         from autopipe.measure.local import Local
         from autopipe.schedules.conditions import Conditions
 
-        kind = _kind(order)
+        kind = _digest_conditions(order)
         if kind not in self._measurers:
             machine.check(order.target)
             cores = int(self.facts["device"]["cores"])
@@ -174,37 +180,37 @@ class Bench:
         self._measurers.move_to_end(kind)
         return self._measurers[kind]
 
-    def _candidate(self, given: RemoteCandidate, conditions: Any) -> Repeatable:  # noqa: ANN401 -- TVM
-        from autopipe.schedules.replay import replay
+    def _build_candidate(self, given: RemoteCandidate, conditions: Any) -> Repeatable:  # noqa: ANN401 -- TVM
+        from autopipe.schedules.replay import replay_schedule
 
-        workload = self._module(given.workload)
-        make = partial(replay, workload, given.implementation, given.schedule, conditions)
+        workload = self._load_module(given.workload)
+        make = partial(replay_schedule, workload, given.implementation, given.schedule, conditions)
         return Repeatable(
-            digest({"workload": given.workload}), given.implementation, given.schedule, make,
+            digest_json({"workload": given.workload}), given.implementation, given.schedule, make,
             given.surroundings,
         )  # fmt: skip
 
-    def _module(self, text: str) -> Any:  # noqa: ANN401 -- TVM is not typed
+    def _load_module(self, text: str) -> Any:  # noqa: ANN401 -- TVM is not typed
         from autopipe.compiler import module_io
 
         if text not in self._modules:
-            self._modules[text] = module_io.from_json(text)
+            self._modules[text] = module_io.parse_json(text)
             if len(self._modules) > _MODULES:
                 self._modules.popitem(last=False)
         self._modules.move_to_end(text)
         return self._modules[text]
 
-    def _answer(self, number: int, answer: WorkAnswer) -> None:
+    def _send_answer(self, number: int, answer: WorkAnswer) -> None:
         self._link.send([number, answer.text()])
 
-    def _pulse(self) -> None:
+    def _send_pulse(self) -> None:
         """Say that this process waits for its turn, and does not hang."""
         if monotonic() - self._said >= _PULSE:
             self._said = monotonic()
             self._link.send([-1, ""])
 
 
-def _made(piece: Any, conditions: Any) -> Any:  # noqa: ANN401 -- TVM is not typed
+def _replay_in_child(piece: Any, conditions: Any) -> Any:  # noqa: ANN401 -- TVM is not typed
     """Return the module that a schedule makes, made in a child. Raises Failed."""
     from autopipe.compiler import module_io
     from autopipe.processes.contained import Child, Failed
@@ -215,49 +221,53 @@ def _made(piece: Any, conditions: Any) -> Any:  # noqa: ANN401 -- TVM is not typ
     if "refused" in found:
         text = f"the schedule does not fit: {found['refused']}"
         raise Failed(failure.Failure(failure.How.RAISED, text))
-    return module_io.from_json(found["module"])
+    return module_io.parse_json(found["module"])
 
 
-def _kind(order: WorkOrder) -> str:
+def _digest_conditions(order: WorkOrder) -> str:
     """Digest the conditions under which candidates can be measured by the same measurer."""
-    return digest([dict(order.target), order.fast_algorithms, dict(order.measure), order.touched])
+    return digest_json(
+        [dict(order.target), order.fast_algorithms, dict(order.measure), order.touched]
+    )
 
 
-def known_versions(stack: Mapping[str, str]) -> Facts:
+def select_shared_versions(stack: Mapping[str, str]) -> Facts:
     """Return what the facets say whose versions have to be equal on a farm."""
     from autopipe.environment import environment
-    from autopipe.extensions import distributions
-    from autopipe.libraries import versions as libraries
+    from autopipe.extensions import list_distributions
+    from autopipe.libraries import list_versions as libraries
 
-    tvm, ffi = map(environment.version, ("apache-tvm", "apache-tvm-ffi"))
+    tvm, ffi = map(environment.find_version, ("apache-tvm", "apache-tvm-ffi"))
     return {
         Facet.TVM: {"tvm": tvm, "tvm_ffi": ffi, "llvm": stack["llvm"]},
         Facet.LIBRARIES: dict(libraries()),
-        Facet.EXTENSIONS: dict(distributions()),
+        Facet.EXTENSIONS: dict(list_distributions()),
     }
 
 
 def here(stack: Mapping[str, str]) -> dict[str, Any]:
     """Return what this machine is: its versions, its device, and what LLVM says of it."""
     from autopipe.environment import environment
-    from autopipe.environment.caches import caches
-    from autopipe.environment.machines import machine_of
+    from autopipe.environment.caches import find_cache_sizes
+    from autopipe.environment.machines import find_machine
 
     return {
-        "versions": versions(known_versions(stack)),
-        "device": environment.device(),
+        "versions": list_versions(select_shared_versions(stack)),
+        "device": environment.describe_device(),
         "processor": {name: stack[name] for name in ("mcpu", "mtriple", "lacks")},
-        "caches": caches(machine_of(stack["mcpu"], stack["mtriple"].split("-")[0]), here=True),
+        "caches": find_cache_sizes(
+            find_machine(stack["mcpu"], stack["mtriple"].split("-")[0]), here=True
+        ),
     }
 
 
 def main() -> None:
     """Serve whoever has started this program."""
-    link = begin()
+    link = open_parent_link()
     try:
         bench = Bench(link)
     except AutopipeError as error:
-        link.write(failure.complaint(failure.refused(error)))
+        link.write(failure.encode_failure(failure.describe_refused(error)))
         return
     try:
         bench.serve()

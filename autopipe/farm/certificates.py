@@ -22,7 +22,7 @@ DAYS: Final = 730
 """After which new ones have to be made."""
 
 
-def default_directory() -> Path:
+def find_default_directory() -> Path:
     """Return the default folder of certificates."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else Path.home() / ".config" / "autopipe" / "certificates"
@@ -44,7 +44,7 @@ def check_folder(folder: Path) -> Path:
     return folder
 
 
-def make(folder: Path) -> list[Path]:
+def make_certificates(folder: Path) -> list[Path]:
     """Write an authority and a certificate that it has signed; return their paths.
 
     The authority's key is not kept: nobody can sign another one. Raises SetupError where there are
@@ -65,8 +65,8 @@ def make(folder: Path) -> list[Path]:
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         for name in ("autopipe farm authority", "autopipe farm")
     )
-    root = _signed(issuer, authority, issuer, authority, authority=True)
-    leaf = _signed(subject, own, issuer, authority, authority=False)
+    root = _sign_certificate(issuer, authority, issuer, authority, authority=True)
+    leaf = _sign_certificate(subject, own, issuer, authority, authority=False)
     pem = serialization.Encoding.PEM
     secret = own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def make(folder: Path) -> list[Path]:
     return paths
 
 
-def days_left(folder: Path) -> int:
+def count_days_left(folder: Path) -> int:
     """Return after how many days the certificate ends; less than 0 for one that has."""
     from cryptography import x509
 
@@ -87,7 +87,7 @@ def days_left(folder: Path) -> int:
     return (found.not_valid_after_utc - datetime.now(UTC)).days
 
 
-def _signed(subject: Any, key: Any, issuer: Any, signer: Any, *, authority: bool) -> Any:  # noqa: ANN401 -- as below
+def _sign_certificate(subject: Any, key: Any, issuer: Any, signer: Any, *, authority: bool) -> Any:  # noqa: ANN401 -- as below
     """Return a certificate of a key. The types of cryptography load only where it is used."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes

@@ -19,7 +19,7 @@ from autopipe.farm.certificates import (
     INSTALL,
     KEY,
     check_folder,
-    default_directory,
+    find_default_directory,
 )
 from autopipe.farm.wire import MESSAGE
 
@@ -55,7 +55,7 @@ def load_tls(address: str, folder: str | None, *, server: bool) -> ssl.SSLContex
     """
     if not address.startswith("tls://"):
         return None
-    place = check_folder(Path(folder) if folder else default_directory())
+    place = check_folder(Path(folder) if folder else find_default_directory())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # one certificate serves all machines of a farm
@@ -82,7 +82,7 @@ async def connect(
     scheme, _, place = address.partition("://")
     return await open_connection(
         f"{_SCHEMES[scheme]}://{place}", ssl=tls, proxy=None, open_timeout=seconds,
-        **_limits(silence),
+        **_list_limits(silence),
     )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ async def listen(address: str, folder: str | None, attend: Any, silence: float) 
         # Browsers state an origin: no page may speak to a farm on this machine.
         return await serve(
             attend, host.strip("[]"), int(port), ssl=tls, origins=[None], open_timeout=HANDSHAKE,
-            **_limits(silence), **more,
+            **_list_limits(silence), **more,
         )  # fmt: skip
     except OSError as error:
         raise SetupError(f"{address} cannot be listened at: {error}") from error
@@ -113,19 +113,19 @@ async def receive(connection: "Connection") -> dict[str, Any]:
         raise ProtocolError(f"no message of a farm: {error}") from None
 
 
-def encode(message: Mapping[str, Any]) -> str:
+def encode_message(message: Mapping[str, Any]) -> str:
     """Encode a message as JSON."""
     return json.dumps(message, separators=(",", ":"))
 
 
-def abort(connection: "ClientConnection | ServerConnection") -> None:
+def abort_connection(connection: "ClientConnection | ServerConnection") -> None:
     """Close a connection at once, whatever is still to be sent."""
     connection.transport.abort()
 
 
 def is_foreign(error: BaseException) -> bool:
     """Tell whether a connection failed since a scheduler's certificate is of another farm."""
-    return any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
+    return any(isinstance(cause, ssl.SSLError) for cause in _list_causes(error))
 
 
 def explain_refusal(error: BaseException, address: str, folder: str | None) -> str | None:
@@ -133,18 +133,20 @@ def explain_refusal(error: BaseException, address: str, folder: str | None) -> s
 
     A scheduler that rejects a certificate closes the connection without a word.
     """
-    place = Path(folder) if folder else default_directory()
+    place = Path(folder) if folder else find_default_directory()
     of_two = f"its certificate and those in {place} are not of one farm; copy the folder that"
     if is_foreign(error):
         return f"{address}: {of_two} its scheduler uses"
-    if address.startswith("tls://") and any(isinstance(one, EOFError) for one in _causes(error)):
+    if address.startswith("tls://") and any(
+        isinstance(one, EOFError) for one in _list_causes(error)
+    ):
         return (
             f"{address}: closes the connection; it is no scheduler, or {of_two} its scheduler uses"
         )
     return None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _list_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what caused it."""
     cause: BaseException | None = error
     for _ in range(_DEEPEST):
@@ -153,7 +155,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             cause = cause.__cause__ or cause.__context__
 
 
-def _limits(silence: float) -> dict[str, Any]:
+def _list_limits(silence: float) -> dict[str, Any]:
     return {
         "compression": None, "max_size": MESSAGE, "max_queue": 4, "close_timeout": 1.0,
         "ping_interval": silence / 2, "ping_timeout": silence / 2,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from autopipe.config.problem import shown
-from autopipe.farm.facts import differences
+from autopipe.config.problem import format_value
+from autopipe.farm.facts import list_machine_differences
 from autopipe.farm.wire import WorkAnswer
 
 MOST: Final = 3
@@ -113,20 +113,22 @@ class Exchange:
         if not 0 < worker.slots <= most:
             return f"it takes {worker.slots} orders at a time, of {most} at most"
         for other in self.workers.values():
-            if other.label == worker.label and (differs := differences(other.facts, worker.facts)):
+            if other.label == worker.label and (
+                differs := list_machine_differences(other.facts, worker.facts)
+            ):
                 reason = (
                     f"label {worker.label} is taken by machines of another kind, such as"
-                    f" {shown(other.name)}: here is {'; '.join(differs)}"
+                    f" {format_value(other.name)}: here is {'; '.join(differs)}"
                 )
-                self._refusals.append(f"{shown(worker.name)}: {reason}")
-                self._announce()
+                self._refusals.append(f"{format_value(worker.name)}: {reason}")
+                self._announce_workers()
                 return reason
         return None
 
     def admit(self, worker: ConnectedWorker) -> None:
         """Let a worker in."""
         self.workers[worker.name] = worker
-        self._announce()
+        self._announce_workers()
         self.hand_out()
 
     def dismiss(self, worker: ConnectedWorker, why: str | None = None) -> None:
@@ -138,12 +140,12 @@ class Exchange:
         hands, worker.hands = worker.hands, {}
         for order in hands.values():
             if why is not None:
-                self._answer(order, worker, WorkAnswer("", lost=why).text())
+                self._send_answer(order, worker, WorkAnswer("", lost=why).text())
             elif order.owners:
-                self._fail(order, "its worker died")
+                self._retry_or_fail(order, "its worker died")
             else:
-                self._forget(order)
-        self._announce()
+                self._forget_order(order)
+        self._announce_workers()
         self.hand_out()
 
     def enter(self, run: ConnectedRun) -> None:
@@ -178,7 +180,7 @@ class Exchange:
             if order is not None:
                 order.owners.remove((run, number))
                 if order.is_waiting and not order.owners:
-                    self._forget(order)
+                    self._forget_order(order)
 
     def reject(self, run: ConnectedRun, name: str) -> None:
         """Give a worker no more orders of a run."""
@@ -188,7 +190,7 @@ class Exchange:
         """Pass an answer on to whoever waits for it. Raises LookupError for one to no order."""
         order = worker.hands.pop(number)
         worker.heard = monotonic()
-        self._answer(order, worker, text)
+        self._send_answer(order, worker, text)
         self.hand_out()
 
     def hand_out(self) -> None:
@@ -196,7 +198,7 @@ class Exchange:
         free = [worker for worker in self.workers.values() if len(worker.hands) < worker.slots]
         while free:
             worker = min(free, key=lambda one: (len(one.hands) / one.slots, one.heard))
-            order = self._take(worker)
+            order = self._take_next_order(worker)
             if order is None:
                 free.remove(worker)
                 continue
@@ -209,7 +211,7 @@ class Exchange:
             if len(worker.hands) == worker.slots:
                 free.remove(worker)
 
-    def _take(self, worker: ConnectedWorker) -> SharedOrder | None:
+    def _take_next_order(self, worker: ConnectedWorker) -> SharedOrder | None:
         """Take the next order that a worker may have, of the run whose turn it is."""
         for _ in range(len(self.runs)):
             run = self.runs[0]
@@ -220,11 +222,11 @@ class Exchange:
                     return order
         return None
 
-    def _answer(self, order: SharedOrder, worker: ConnectedWorker, text: str) -> None:
-        for run, number in self._close(order):
+    def _send_answer(self, order: SharedOrder, worker: ConnectedWorker, text: str) -> None:
+        for run, number in self._close_order(order):
             run.tell({"answer": number, "text": text, "by": worker.name, "failed": order.failed})
 
-    def _fail(self, order: SharedOrder, why: str) -> None:
+    def _retry_or_fail(self, order: SharedOrder, why: str) -> None:
         """Give an order to another worker, unless too many have failed with it."""
         order.failed += 1
         order.is_waiting = order.failed < MOST
@@ -232,21 +234,21 @@ class Exchange:
             for run in {id(run): run for run, _ in order.owners}.values():
                 run.queue.appendleft(order)
             return
-        for run, number in self._close(order):
+        for run, number in self._close_order(order):
             run.tell({"answer": number, "error": why})
 
-    def _close(self, order: SharedOrder) -> "list[tuple[ConnectedRun, int]]":
+    def _close_order(self, order: SharedOrder) -> "list[tuple[ConnectedRun, int]]":
         """Forget an order that is done; return the runs that waited for it."""
-        self._forget(order)
+        self._forget_order(order)
         for run, number in order.owners:
             del run.open[number]
         return order.owners
 
-    def _forget(self, order: SharedOrder) -> None:
+    def _forget_order(self, order: SharedOrder) -> None:
         if self._shared.get(order.key) is order:
             del self._shared[order.key]
 
-    def _announce(self) -> None:
+    def _announce_workers(self) -> None:
         """Tell all runs who is there."""
         known = self.describe()
         for run in self.runs:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, Final
 
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.environment.facet import Facet, Facts
-from autopipe.store.canonical import digest
+from autopipe.store.canonical import digest_json
 
 VERSIONS: Final = (Facet.TVM, Facet.LIBRARIES, Facet.EXTENSIONS)
 """Facets that have to say the same everywhere; stage *tune* reads them."""
@@ -14,12 +14,12 @@ VERSIONS: Final = (Facet.TVM, Facet.LIBRARIES, Facet.EXTENSIONS)
 _LONGEST: Final = 120
 
 
-def autopipe() -> str:
+def find_autopipe_version() -> str:
     """Return the version of autopipe."""
     return metadata.version("autopipe")
 
 
-def versions(facts: Facts) -> dict[str, str]:
+def list_versions(facts: Facts) -> dict[str, str]:
     """Return the versions on a machine whose facets say this, by name."""
     found = {
         name: str(value)
@@ -27,32 +27,33 @@ def versions(facts: Facts) -> dict[str, str]:
         for name, value in sorted(facts[facet].items())
         if value is not None
     }
-    return {"autopipe": autopipe(), **found}
+    return {"autopipe": find_autopipe_version(), **found}
 
 
-def apart(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def describe_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Say in words what differs, as `tvm 0.27.0 and not 0.28.0`; theirs comes first."""
     names = sorted(ours.keys() | theirs.keys())
     return [
-        f"{shown(name)} {_told(theirs.get(name))} and not {_told(ours.get(name))}"
+        f"{format_value(name)} {_format_value(theirs.get(name))} and not "
+        f"{_format_value(ours.get(name))}"
         for name in names
         if ours.get(name) != theirs.get(name)
     ]
 
 
-def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def list_machine_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Say in words how two machines differ that should be equal, by all that they say."""
     return [
         difference
         for part in ("versions", "device", "processor", "caches")
-        for difference in apart(ours.get(part, {}), theirs.get(part, {}))
+        for difference in describe_differences(ours.get(part, {}), theirs.get(part, {}))
     ]
 
 
-def fingerprint(device: Mapping[str, Any]) -> str:
+def fingerprint_device(device: Mapping[str, Any]) -> str:
     """Digest what decides how fast code runs: sha256, 16 hex digits."""
-    return digest(dict(device))[:16]
+    return digest_json(dict(device))[:16]
 
 
-def _told(value: object) -> str:
-    return "missing" if value is None else shown(str(value), _LONGEST)
+def _format_value(value: object) -> str:
+    return "missing" if value is None else format_value(str(value), _LONGEST)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.config.tuning import Reach
 from autopipe.errors import AutopipeError, SetupError, StageError
 from autopipe.farm.certificates import INSTALL
-from autopipe.farm.facts import apart, differences
+from autopipe.farm.facts import describe_differences, list_machine_differences
 from autopipe.farm.wire import MESSAGE, WorkAnswer, WorkOrder
 from autopipe.processes import failure
-from autopipe.processes.ending import end
-from autopipe.processes.link import Link, encoded
+from autopipe.processes.ending import end_process
+from autopipe.processes.link import Link, encode_message
 from autopipe.processes.start import program
 
 AGENT: Final = "autopipe.farm.agent"
@@ -76,7 +76,7 @@ class Farm:
         """All workers, whatever their label."""
         self.refused: Sequence[str] = ()
         """Why others were not let in."""
-        self._start()
+        self._start_agent()
 
     @property
     def own(self) -> list[FarmWorker]:
@@ -107,7 +107,7 @@ class Farm:
         if tell is not None:
             self._told[self._next] = tell
         self._open[self._next] = order, seconds
-        self._submit(self._next)
+        self._submit_order(self._next)
         return self._next
 
     def cancel(self, numbers: Iterable[int]) -> None:
@@ -118,7 +118,7 @@ class Farm:
             self._told.pop(number, None)
             self._failed.pop(number, None)
         if gone:
-            self._say({"do": "cancel", "numbers": gone})
+            self._send_message({"do": "cancel", "numbers": gone})
 
     def answered(self, numbers: Iterable[int]) -> dict[int, WorkAnswer | str]:
         """Wait until one of these orders at least is done; a text says why one could not be.
@@ -134,29 +134,29 @@ class Farm:
     def pump(self, seconds: float) -> None:
         """Take what the agent says, for which it has so long."""
         try:
-            self._take(json.loads(self._link.receive(seconds)))
+            self._take_message(json.loads(self._link.receive(seconds)))
         except TimeoutError:
             if time.monotonic() - self._heard >= _SILENT:
                 self._begin_again("the process that speaks to it said nothing")
-            self._say({"do": "pulse"})
+            self._send_message({"do": "pulse"})
         except EOFError:
             self._begin_again("the process that speaks to it ended")
 
     def close(self) -> None:
         """End the agent; what is open is given up."""
         self._link.close()
-        end(self._process, patience=_GRACE)
+        end_process(self._process, patience=_GRACE)
 
-    def _start(self) -> None:
+    def _start_agent(self) -> None:
         reach = self._reach
         self._process, self._link = program(AGENT, subprocess.DEVNULL, more={})
         try:
-            self._say({
+            self._send_message({
                 "scheduler": reach.scheduler, "certificates": reach.certificates,
                 "label": self.label, "connect": reach.connect_timeout, "silence": SILENCE,
             })  # fmt: skip
             seconds = reach.connect_timeout + _START
-            found, failed = failure.opened(self._link.receive(seconds))
+            found, failed = failure.decode_answer(self._link.receive(seconds))
         except (EOFError, TimeoutError):
             self.close()
             raise SetupError(
@@ -166,7 +166,7 @@ class Farm:
             self.close()
             raise failed.error()
         self._heard = time.monotonic()
-        self._look(found)
+        self._update_workers(found)
 
     def _begin_again(self, why: str) -> None:
         """Find the scheduler again, and hand out anew what is open. Raises StageError."""
@@ -175,7 +175,7 @@ class Farm:
         self.close()
         while True:
             try:
-                self._start()
+                self._start_agent()
             except AutopipeError as error:
                 if time.monotonic() >= until:
                     told = f"the farm is lost: {error}; what was measured is kept: run it again"
@@ -184,56 +184,56 @@ class Farm:
             else:
                 break
         for worker in self._rejected:
-            self._say({"do": "reject", "worker": worker})
+            self._send_message({"do": "reject", "worker": worker})
         for number in list(self._open):
-            self._submit(number)
+            self._submit_order(number)
 
-    def _submit(self, number: int) -> None:
+    def _submit_order(self, number: int) -> None:
         order, seconds = self._open[number]
-        message = encoded({
+        message = encode_message({
             "do": "submit", "number": number, "order": order.text(), "seconds": seconds,
             "identity": order.identity(), "failed": self._failed.get(number, 0),
         })  # fmt: skip
         if len(message) > MESSAGE:
-            self._finish(number, f"its order has {len(message)} bytes, of {MESSAGE} at most")
+            self._finish_order(number, f"its order has {len(message)} bytes, of {MESSAGE} at most")
         else:
-            self._write(message)
+            self._write_line(message)
 
-    def _say(self, message: Mapping[str, Any]) -> None:
-        self._write(encoded(message))
+    def _send_message(self, message: Mapping[str, Any]) -> None:
+        self._write_line(encode_message(message))
 
-    def _write(self, line: bytes) -> None:
+    def _write_line(self, line: bytes) -> None:
         try:
             self._link.write(line, _SILENT)
         except (EOFError, TimeoutError):
             return  # it is noticed where its next word is awaited
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def _take_message(self, message: Mapping[str, Any]) -> None:
         self._heard = time.monotonic()
         if "farm" in message:
-            self._look(message["farm"])
+            self._update_workers(message["farm"])
         elif "lost" in message:
-            self._begin_again(shown(message["lost"], 300))
+            self._begin_again(format_value(message["lost"], 300))
         elif "answer" in message and message["answer"] in self._open:
             self._take_answer(message["answer"], message)
 
     def _take_answer(self, number: int, message: Mapping[str, Any]) -> None:
         """Take the answer to an order, or have another worker do it where that is rejected."""
         if "text" not in message:
-            self._finish(number, str(message["error"]))
+            self._finish_order(number, str(message["error"]))
             return
         worker = str(message["by"])
         try:
             answer = self._read_answer(number, message["text"], worker)
         except ValueError as error:
-            self._reject(worker, str(error))
+            self._reject_worker(worker, str(error))
             self._failed[number] = int(message["failed"]) + 1
             if self._failed[number] < _ATTEMPTS:
-                self._submit(number)
+                self._submit_order(number)
             else:
-                self._finish(number, str(error))
+                self._finish_order(number, str(error))
         else:
-            self._finish(number, replace(answer, by=worker))
+            self._finish_order(number, replace(answer, by=worker))
 
     def _read_answer(self, number: int, text: object, worker: str) -> WorkAnswer:
         """Read an answer. Raises ValueError for one that is rejected."""
@@ -249,22 +249,24 @@ class Farm:
             raise ValueError("it is another machine than its label says")
         return answer
 
-    def _finish(self, number: int, answer: WorkAnswer | str) -> None:
+    def _finish_order(self, number: int, answer: WorkAnswer | str) -> None:
         del self._open[number]
         self._failed.pop(number, None)
         self._done[number] = answer
         if number in self._told:
             self._told.pop(number)(answer)
 
-    def _reject(self, worker: str, why: str) -> None:
+    def _reject_worker(self, worker: str, why: str) -> None:
         """Give a worker no more orders of this run."""
         if worker not in self._rejected:
             self._rejected.add(worker)
-            self._say({"do": "reject", "worker": worker})
-            self._warn(f"worker {shown(worker)} gets no more trials: {shown(why, 300)}")
+            self._send_message({"do": "reject", "worker": worker})
+            self._warn(
+                f"worker {format_value(worker)} gets no more trials: {format_value(why, 300)}"
+            )
             self._note_absence()
 
-    def _look(self, found: Mapping[str, Any]) -> None:
+    def _update_workers(self, found: Mapping[str, Any]) -> None:
         names = ("name", "label", "facts", "slots", "orders")
         self.workers = tuple(FarmWorker(*(one[name] for name in names)) for one in found["workers"])
         self.refused = list(map(str, found["refused"]))
@@ -278,32 +280,37 @@ class Farm:
         since, patience = self._alone_since, self._reach.wait_timeout
         if since is not None and time.monotonic() - since >= patience:
             raise StageError(
-                f"{absent(self)} for {patience:g} s; what was measured is kept: run it again"
+                f"{describe_absence(self)} for {patience:g} s; what was measured is kept: run it "
+                "again"
             )
 
 
-def absent(farm: Farm) -> str:
+def describe_absence(farm: Farm) -> str:
     """Say that nobody of a label is there, and who is."""
     labels = sorted({worker.label for worker in farm.workers})
-    others = f"there are workers of {', '.join(map(shown, labels))}" if labels else "nor any other"
-    refused = f"; refused: {shown(farm.refused[-1], 300)}" if farm.refused else ""
+    others = (
+        f"there are workers of {', '.join(map(format_value, labels))}"
+        if labels
+        else "nor any other"
+    )
+    refused = f"; refused: {format_value(farm.refused[-1], 300)}" if farm.refused else ""
     return f"there is no worker of label {farm.label} ({others}{refused})"
 
 
-def kind_of(farm: Farm, versions: Mapping[str, str]) -> FarmWorker:
+def find_common_worker(farm: Farm, versions: Mapping[str, str]) -> FarmWorker:
     """Return a worker that stands for all of the label.
 
     Raises SetupError where they are not all equal, or have other versions than this machine.
     """
     first, *others = farm.own
     for other in others:
-        differs = differences(first.facts, other.facts)
+        differs = list_machine_differences(first.facts, other.facts)
         if differs:
             raise SetupError(
-                f"label {farm.label} is of two kinds of machines, {shown(first.name)} and"
-                f" {shown(other.name)}: {'; '.join(differs)}"
+                f"label {farm.label} is of two kinds of machines, {format_value(first.name)} and"
+                f" {format_value(other.name)}: {'; '.join(differs)}"
             )
-    differs = apart(versions, first.facts["versions"])
+    differs = describe_differences(versions, first.facts["versions"])
     if differs:
         raise SetupError(
             f"workers of label {farm.label} do not fit this machine: {'; '.join(differs)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from autopipe.config import tuning
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.farm import channel
 from autopipe.farm.channel import PROTOCOL, ProtocolError
 from autopipe.farm.exchange import ConnectedRun, ConnectedWorker, Exchange, SharedOrder, Tell
@@ -36,7 +36,7 @@ _UNREADABLE: Final = "its answer cannot be read, or is too long"
 _OVERDUE: Final = "it takes orders and answers none"
 
 
-def serve(address: str, certificates: str | None, tell: Callable[[str], None]) -> None:
+def run_scheduler(address: str, certificates: str | None, tell: Callable[[str], None]) -> None:
     """Schedule at this address until SIGTERM or Ctrl-C. Raises SetupError."""
     asyncio.run(Scheduler(tell).serve(address, certificates))
 
@@ -73,14 +73,16 @@ class Scheduler:
             try:
                 outgoing.put_nowait(message)
             except asyncio.QueueFull:
-                channel.abort(connection)
+                channel.abort_connection(connection)
 
         sending = asyncio.create_task(_send(connection, outgoing))
         try:
             hello = await asyncio.wait_for(channel.receive(connection), channel.HANDSHAKE)
             if hello.get("protocol") != PROTOCOL:
-                told = f"it speaks protocol {shown(str(hello.get('protocol')))}, not {PROTOCOL}"
-                await connection.send(channel.encode({"refused": told}))
+                told = (
+                    f"it speaks protocol {format_value(str(hello.get('protocol')))}, not {PROTOCOL}"
+                )
+                await connection.send(channel.encode_message({"refused": told}))
             elif hello.get("role") == "worker":
                 await self._attend_worker(connection, hello, tell)
             else:
@@ -88,8 +90,8 @@ class Scheduler:
         except (ConnectionClosed, TimeoutError):
             return
         except (ProtocolError, ValidationError, LookupError, TypeError, ValueError) as error:
-            self._tell(f"dropped a peer: {shown(' '.join(str(error).split()), 200)}")
-            channel.abort(connection)
+            self._tell(f"dropped a peer: {format_value(' '.join(str(error).split()), 200)}")
+            channel.abort_connection(connection)
         finally:
             sending.cancel()
 
@@ -103,17 +105,17 @@ class Scheduler:
             int(hello["slots"]), tell,
         )  # fmt: skip
         if worker.name in self._exchange.workers:  # its connection of before is not yet missed
-            await connection.send(channel.encode({"taken": worker.name}))
+            await connection.send(channel.encode_message({"taken": worker.name}))
             return
         reason = self._exchange.find_refusal(worker)
         if reason is not None:
-            self._tell(f"refused {shown(worker.name)}: {reason}")
-            await connection.send(channel.encode({"refused": reason}))
+            self._tell(f"refused {format_value(worker.name)}: {reason}")
+            await connection.send(channel.encode_message({"refused": reason}))
             return
         tell({"welcome": worker.name})
         self._connections[worker.name] = connection
         self._exchange.admit(worker)
-        self._tell(f"{shown(worker.name)} joined")
+        self._tell(f"{format_value(worker.name)} joined")
         why: str | None = None
         try:
             while True:
@@ -127,7 +129,7 @@ class Scheduler:
         finally:
             self._exchange.dismiss(worker, _OVERDUE if worker.is_overdue else why)
             del self._connections[worker.name]
-            self._tell(f"{shown(worker.name)} left")
+            self._tell(f"{format_value(worker.name)} left")
 
     async def _attend_run(
         self, connection: "ServerConnection", hello: Mapping[str, Any], tell: Tell
@@ -137,11 +139,11 @@ class Scheduler:
         self._exchange.enter(run)
         try:
             while True:
-                self._take(run, await channel.receive(connection))
+                self._take_request(run, await channel.receive(connection))
         finally:
             self._exchange.depart(run)
 
-    def _take(self, run: ConnectedRun, message: Mapping[str, Any]) -> None:
+    def _take_request(self, run: ConnectedRun, message: Mapping[str, Any]) -> None:
         """Do what a run asks for. Raises LookupError, TypeError and ValueError."""
         match message["do"]:
             case "submit":
@@ -162,7 +164,7 @@ class Scheduler:
             await asyncio.sleep(_LOOK)
             for name, worker in self._exchange.workers.items():
                 if worker.is_overdue:
-                    channel.abort(self._connections[name])
+                    channel.abort_connection(self._connections[name])
 
 
 async def _send(connection: "ServerConnection", outgoing: Any) -> None:  # noqa: ANN401 -- a queue
@@ -173,7 +175,9 @@ async def _send(connection: "ServerConnection", outgoing: Any) -> None:  # noqa:
         while True:
             message = await outgoing.get()
             try:
-                await asyncio.wait_for(connection.send(channel.encode(message)), channel.SILENCE)
+                await asyncio.wait_for(
+                    connection.send(channel.encode_message(message)), channel.SILENCE
+                )
             except TimeoutError:
-                channel.abort(connection)
+                channel.abort_connection(connection)
                 return

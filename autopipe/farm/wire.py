@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal, Self
 
 from autopipe import foreign
-from autopipe.measure.measurement import Measurement, Surroundings, judged
+from autopipe.measure.measurement import Measurement, Surroundings, to_measurement
 
 MESSAGE: Final = 1 << 24
 """Bytes of a message between a scheduler, workers and runs, and of the answer of a bench."""
@@ -74,11 +74,11 @@ class WorkOrder:
         """Read what `text` wrote. Raises ValueError, TypeError or LookupError for anything else."""
         document = foreign.parse_object(text)
         best = document.pop("best")
-        candidates = tuple(map(_candidate, document.pop("candidates")))
+        candidates = tuple(map(_parse_candidate, document.pop("candidates")))
         return cls(**document, candidates=candidates, best=math.inf if best is None else best)
 
 
-def _candidate(document: Mapping[str, Any]) -> RemoteCandidate:
+def _parse_candidate(document: Mapping[str, Any]) -> RemoteCandidate:
     called = document["surroundings"]
     known = called and Surroundings(
         int(called["touched"]),
@@ -120,11 +120,11 @@ class WorkAnswer:
             raise ValueError("no text")  # noqa: TRY004 -- its reader knows only this
         try:
             document = foreign.parse_object(text)
-            found = tuple(map(_measurement, document["measurements"]))
+            found = tuple(map(_parse_measurement, document["measurements"]))
             checked = document["checked"]
             if checked is not None and not isinstance(checked, dict):
                 raise ValueError("no verdict")
-            reasons = (_reason(document[name]) for name in ("refused", "lost"))
+            reasons = (_parse_reason(document[name]) for name in ("refused", "lost"))
             answer = cls(str(document["device"])[:64], found, checked, *reasons)
         except (LookupError, TypeError, OverflowError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
@@ -134,19 +134,19 @@ class WorkAnswer:
         return answer
 
 
-def _measurement(document: Mapping[str, Any]) -> Measurement:
+def _parse_measurement(document: Mapping[str, Any]) -> Measurement:
     """Read a measurement. Raises ValueError for a time that no worker of ours says."""
     error, seconds = document["error"], document["seconds"]
     if error is not None:
-        return Measurement(error=_reason(error))
+        return Measurement(error=_parse_reason(error))
     if not 0 < len(seconds) <= _MOST:
         raise ValueError("no times")
     times: Sequence[float] = tuple(float(value) for value in seconds)
-    found = judged(tuple(times), cut=document["cut"] is True)
+    found = to_measurement(tuple(times), cut=document["cut"] is True)
     if found.error is not None:
         raise ValueError(found.error)
     return found
 
 
-def _reason(value: object) -> str | None:
+def _parse_reason(value: object) -> str | None:
     return None if value is None else " ".join(str(value).split())[:_LONGEST]

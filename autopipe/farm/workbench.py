@@ -11,7 +11,7 @@ from typing import Any, Final
 from autopipe.errors import AutopipeError, SetupError
 from autopipe.farm.wire import MESSAGE, WorkAnswer
 from autopipe.processes import failure
-from autopipe.processes.ending import end
+from autopipe.processes.ending import end_process
 from autopipe.processes.link import Link
 from autopipe.processes.start import program
 
@@ -37,7 +37,7 @@ class Workbench:
         self._heard = monotonic()
         self.facts: dict[str, Any] = {}
         """What this machine says of itself."""
-        self._start()
+        self._start_bench()
 
     def do(self, order: str, seconds: float) -> str:
         """Return the answer to an order, within whose deadlines the bench may say nothing.
@@ -48,7 +48,7 @@ class Workbench:
         try:
             with self._lock:
                 if self._process is None:
-                    self._start()
+                    self._start_bench()
                 self._next += 1
                 self._waiting[self._next] = own
                 if len(self._waiting) == 1:
@@ -56,19 +56,21 @@ class Workbench:
                 process = self._process
                 self._link.send([self._next, order], _GRACE)
         except (AutopipeError, EOFError, TimeoutError) as error:
-            self._end(self._process)
-            return self._lost(f"the measuring process can not be asked: {error}")
-        found = self._heard_of(own, seconds + _GRACE)
+            self._end_bench(self._process)
+            return self._format_lost_answer(f"the measuring process can not be asked: {error}")
+        found = self._wait_for_answer(own, seconds + _GRACE)
         if found is None:
-            self._end(process)
-            return self._lost(f"the measuring process ended, or said nothing for {seconds:g} s")
+            self._end_bench(process)
+            return self._format_lost_answer(
+                f"the measuring process ended, or said nothing for {seconds:g} s"
+            )
         return found
 
     def close(self) -> None:
         """End the bench."""
-        self._end(self._process)
+        self._end_bench(self._process)
 
-    def _heard_of(self, own: SimpleQueue[str | None], silence: float) -> str | None:
+    def _wait_for_answer(self, own: SimpleQueue[str | None], silence: float) -> str | None:
         """Wait for an answer as long as the bench says anything at all."""
         while True:
             try:
@@ -77,18 +79,18 @@ class Workbench:
                 if monotonic() - self._heard >= silence:
                     return None
 
-    def _start(self) -> None:
+    def _start_bench(self) -> None:
         try:
             self._process, self._link = program(BENCH, subprocess.DEVNULL, more={})
-            found, failed = failure.opened(self._link.receive(_START, MESSAGE))
+            found, failed = failure.decode_answer(self._link.receive(_START, MESSAGE))
         except (OSError, EOFError, TimeoutError) as error:
             raise SetupError(f"the measuring process does not start: {error}") from error
         if failed is not None:
             raise failed.error()
         self.facts = found
-        Thread(target=self._listen, args=(self._process, self._link), daemon=True).start()
+        Thread(target=self._read_answers, args=(self._process, self._link), daemon=True).start()
 
-    def _listen(self, process: "subprocess.Popen[bytes]", link: Link) -> None:
+    def _read_answers(self, process: "subprocess.Popen[bytes]", link: Link) -> None:
         with suppress(EOFError, OSError, ValueError):
             while True:
                 number, text = json.loads(link.receive(most=MESSAGE))
@@ -96,18 +98,18 @@ class Workbench:
                 own = self._waiting.pop(number, None)
                 if own is not None:
                     own.put(text)
-        self._end(process)
+        self._end_bench(process)
 
-    def _end(self, process: "subprocess.Popen[bytes] | None") -> None:
+    def _end_bench(self, process: "subprocess.Popen[bytes] | None") -> None:
         """End this bench, and tell all who wait for it."""
         with self._lock:
             if process is None or self._process is not process:
                 return
             self._process = None
-            end(process, patience=_GRACE)
+            end_process(process, patience=_GRACE)
             waiting, self._waiting = self._waiting, {}
         for own in waiting.values():
             own.put(None)
 
-    def _lost(self, reason: str) -> str:
+    def _format_lost_answer(self, reason: str) -> str:
         return WorkAnswer("", lost=reason).text()

@@ -23,7 +23,7 @@ _PAUSE: Final = 2.0
 """Seconds between two attempts to find the scheduler."""
 
 
-def serve(joining: Joining, tell: Callable[[str], None]) -> None:
+def run_worker(joining: Joining, tell: Callable[[str], None]) -> None:
     """Work until SIGTERM or Ctrl-C.
 
     Raises SetupError where this worker is refused, or where there is no scheduler any more.
@@ -83,7 +83,7 @@ class _Worker:
             "protocol": channel.PROTOCOL, "role": "worker", "name": self._name,
             "label": self._joining.label, "facts": self._bench.facts, "slots": self._slots,
         }  # fmt: skip
-        await connection.send(channel.encode(hello))
+        await connection.send(channel.encode_message(hello))
         found = await asyncio.wait_for(channel.receive(connection), channel.HANDSHAKE)
         if "refused" in found:
             raise SetupError(f"{where} refuses this worker: {found['refused']}")
@@ -99,7 +99,7 @@ class _Worker:
         await asyncio.wait({ending, taking}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         taking.cancel()
-        channel.abort(connection)
+        channel.abort_connection(connection)
         if not over.is_set():
             self._tell("the scheduler is gone")
 
@@ -121,4 +121,6 @@ class _Worker:
         order, seconds = str(message["text"]), float(message["seconds"])
         text = await loop.run_in_executor(self._pool, self._bench.do, order, seconds)
         with suppress(ConnectionClosed):  # then others do it
-            await connection.send(channel.encode({"answer": message["order"], "text": text}))
+            await connection.send(
+                channel.encode_message({"answer": message["order"], "text": text})
+            )

@@ -27,9 +27,9 @@ class Tvmscript(ModelFormat):
         sha256: str | None,
         dimensions: "Mapping[str, Dimension]" = MappingProxyType({}),  # noqa: ARG002 - it has none
     ) -> "Imported":
-        from autopipe.compiler.frontends.tvmscript.load import load
+        from autopipe.compiler.frontends.tvmscript.load import load_tvmscript
 
-        return load(path, inputs, weights, sha256)
+        return load_tvmscript(path, inputs, weights, sha256)
 
 
 TVMSCRIPT: Final = Tvmscript()

@@ -35,7 +35,7 @@ class Used:
     @classmethod
     def of(cls, usage: resource.struct_rusage, before: int | None) -> "Used":
         """Take what `wait4` says, and how many were ended when the process began."""
-        now = starved()
+        now = count_oom_kills()
         ended = now - before if now is not None and before is not None else 0
         return cls(usage.ru_maxrss << 10, usage.ru_utime + usage.ru_stime, ended)
 
@@ -58,10 +58,12 @@ def give_back() -> None:
         trim(0)
 
 
-def killed(number: int, used: Used | None = None) -> str:
+def describe_kill(number: int, used: Used | None = None) -> str:
     """Say what ended a process: the signal, and as far as is known who sent it, and what to do."""
     name = f"killed by {signal.Signals(number).name}"
-    if number == signal.SIGXCPU or (number == signal.SIGKILL and used and _spent(used)):
+    if number == signal.SIGXCPU or (
+        number == signal.SIGKILL and used and _has_spent_cpu_time(used)
+    ):
         return f"{name}: it has used all the processor time it may have (`ulimit -t`)"
     if number == signal.SIGXFSZ:
         return f"{name}: a file became larger than allowed (`ulimit -f`)"
@@ -71,29 +73,29 @@ def killed(number: int, used: Used | None = None) -> str:
         return f"{name} (out of memory?)"
     held = f"it held {used.peak / _GIB:.1f} GiB at its peak"
     if used.ended:
-        return f"{name}: the kernel ended it for want of memory, {held}; {more()}"
-    return f"{name} (out of memory? {held}; {more()})"
+        return f"{name}: the kernel ended it for want of memory, {held}; {suggest_more_memory()}"
+    return f"{name} (out of memory? {held}; {suggest_more_memory()})"
 
 
-def little() -> str:
+def describe_memory_limit() -> str:
     """Say what limits memory, and what to do about it, in words that go on a sentence."""
-    limit = addresses()
+    limit = read_address_limit()
     return (
-        more()
+        suggest_more_memory()
         if limit == math.inf
         else (f"addresses are limited to {limit / _GIB:.1f} GiB: raise `ulimit -v`")
     )
 
 
-def addresses() -> float:
+def read_address_limit() -> float:
     """Return how many bytes of addresses this process may have."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
-def more() -> str:
+def suggest_more_memory() -> str:
     """Say how there could be more memory."""
-    total, limit = _physical(), available()
+    total, limit = _read_physical(), available()
     if limit < total:
         return f"this container may have {limit / _GIB:.1f} GiB: give it more"
     return f"this machine has {total / _GIB:.1f} GiB: end other processes, or take a larger one"
@@ -101,15 +103,15 @@ def more() -> str:
 
 def available() -> int:
     """Return the bytes of memory that processes here may have together."""
-    total = _physical()
-    return min([total, *filter(None, (_number(path) for path in _files(_LIMITS)))])
+    total = _read_physical()
+    return min([total, *filter(None, (_read_number(path) for path in _files(_LIMITS)))])
 
 
-def _physical() -> int:
+def _read_physical() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def starved() -> int | None:
+def count_oom_kills() -> int | None:
     """Return how many processes the kernel has ended for want of memory; None if it does not say.
 
     Those of this container where it counts them, else of the machine.
@@ -128,13 +130,13 @@ def _files(names: Iterable[str]) -> list[Path]:
     return [folder / name for folder in folders("memory") for name in names]
 
 
-def _number(path: Path) -> int | None:
+def _read_number(path: Path) -> int | None:
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):  # "max" is no number
         return None
 
 
-def _spent(used: Used) -> bool:
+def _has_spent_cpu_time(used: Used) -> bool:
     limit, _ = resource.getrlimit(resource.RLIMIT_CPU)
     return limit != resource.RLIM_INFINITY and used.seconds >= limit - 1

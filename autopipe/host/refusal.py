@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.errors import AutopipeError, GateError, SetupError, StageError, StoreError
-from autopipe.host.memory import little
+from autopipe.host.memory import describe_memory_limit
 
 SHORT: Final = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
@@ -51,56 +51,62 @@ _THREADS: Final = ("can't start new thread", "pthread_create failed", "thread co
 """What is raised or printed where a thread gets no memory for its stack, or is one too many."""
 
 
-def said(text: str) -> str | None:
+def find_refusal(text: str) -> str | None:
     """Return what was refused, as far as words of a disk or of a limit tell; None for others."""
     found = next((meaning for words, meaning in _WORDS.items() if words in text), None)
     return os.strerror(errno.ENOSPC) if found is None and _SHORT_WRITE.search(text) else found
 
 
-def hunger(text: str) -> str | None:
+def explain_memory_refusal(text: str) -> str | None:
     """Say what is missing where words tell of memory that was refused; None for other words."""
     if any(words in text for words in _THREADS):
-        return f"{OUT_OF_MEMORY} for a thread, or of threads (`ulimit -u`); {little()}"
-    return f"{OUT_OF_MEMORY}; {little()}" if any(words in text for words in _HUNGRY) else None
+        return (
+            f"{OUT_OF_MEMORY} for a thread, or of threads (`ulimit -u`); {describe_memory_limit()}"
+        )
+    return (
+        f"{OUT_OF_MEMORY}; {describe_memory_limit()}"
+        if any(words in text for words in _HUNGRY)
+        else None
+    )
 
 
-def starved(error: BaseException) -> str | None:
+def explain_memory_error(error: BaseException) -> str | None:
     """Say what is missing where an error, or what it comes from, is memory that was refused."""
-    for cause in _causes(error):
+    for cause in _list_causes(error):
         number = cause.errno if isinstance(cause, OSError) else None
         if isinstance(cause, MemoryError) or number == errno.ENOMEM:
-            return hunger("MemoryError")
+            return explain_memory_refusal("MemoryError")
         if isinstance(cause, BlockingIOError) and cause.filename is None:  # from a fork
-            return hunger(_THREADS[0])
-        if not isinstance(cause, AutopipeError) and (words := hunger(str(cause))):
+            return explain_memory_refusal(_THREADS[0])
+        if not isinstance(cause, AutopipeError) and (words := explain_memory_refusal(str(cause))):
             return words
     return None
 
 
-def refused(error: BaseException, place: object = None) -> StoreError | None:
+def to_store_error(error: BaseException, place: object = None) -> StoreError | None:
     """Return what a disk or a limit refused as an error with a path; None for other errors.
 
     `place` is named where the error names no file itself; null for the folder of temporary files.
     """
-    place = place or temporary()
-    for cause in _causes(error):
-        if isinstance(cause, FileNotFoundError) and cause.filename is None and _homeless():
+    place = place or find_temporary_folder()
+    for cause in _list_causes(error):
+        if isinstance(cause, FileNotFoundError) and cause.filename is None and _is_folder_deleted():
             return StoreError("the current folder was deleted; change to another one")
         if isinstance(cause, OSError) and cause.errno in REFUSED:
             return StoreError(f"{cause.filename or place}: {cause.strerror}")
-        if not isinstance(cause, AutopipeError) and (words := said(str(cause))):
+        if not isinstance(cause, AutopipeError) and (words := find_refusal(str(cause))):
             return StoreError(f"{getattr(cause, 'filename', None) or place}: {words}")
     return None
 
 
-def of_a_stage(error: StageError, place: object = None) -> StoreError | None:
+def to_refusal_error(error: StageError, place: object = None) -> StoreError | None:
     """Return the failure of a stage as what it is where a disk or a limit refused something."""
-    words = said(str(error))
-    named = StoreError(f"{place or temporary()}: {words}") if words else None
-    return refused(error, place) or named
+    words = find_refusal(str(error))
+    named = StoreError(f"{place or find_temporary_folder()}: {words}") if words else None
+    return to_store_error(error, place) or named
 
 
-def final_error(error: BaseException) -> AutopipeError | None:
+def to_final_error(error: BaseException) -> AutopipeError | None:
     """Return an error as what the command line ends in; None for a bug, or for an interruption.
 
     An error of ours stays what it is, unless it blames a file for what a disk or a limit refused.
@@ -108,15 +114,15 @@ def final_error(error: BaseException) -> AutopipeError | None:
     if isinstance(error, StoreError | SetupError | GateError):
         return error
     if isinstance(error, AutopipeError):
-        short = any(isinstance(e, OSError) and e.errno in SHORT for e in _causes(error))
+        short = any(isinstance(e, OSError) and e.errno in SHORT for e in _list_causes(error))
         return StoreError(str(error)) if short else error
     if not isinstance(error, Exception):
         return None
-    missing = starved(error)
-    return SetupError(missing) if missing else refused(error)
+    missing = explain_memory_error(error)
+    return SetupError(missing) if missing else to_store_error(error)
 
 
-def _homeless() -> bool:
+def _is_folder_deleted() -> bool:
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -124,7 +130,7 @@ def _homeless() -> bool:
     return False
 
 
-def temporary() -> str:
+def find_temporary_folder() -> str:
     """Return the folder of temporary files, whether or not it can be written."""
     return tempfile.tempdir or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - only named
 
@@ -138,7 +144,7 @@ def as_os_error(error: Exception, path: object) -> Exception:
     return OSError(code, os.strerror(code), str(path))
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _list_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what it comes from, each once: an error may be its own cause."""
     found: BaseException | None = error
     seen: set[int] = set()

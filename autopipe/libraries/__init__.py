@@ -14,24 +14,24 @@ LIBRARIES: Final[tuple[Library, ...]] = (OPENBLAS, CUBLAS)
 """All libraries, in the order in which they are offered."""
 
 
-def named(name: str) -> Library | None:
+def find_library(name: str) -> Library | None:
     """Return the library of that name, or None if there is none."""
     return next((library for library in LIBRARIES if name == library.name), None)
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Return the versions of the libraries that are installed, by name."""
     found = {library.name: library.version() for library in LIBRARIES}
     return {name: version for name, version in found.items() if version is not None}
 
 
-def shipped() -> tuple[str, ...]:
+def list_shipped_files() -> tuple[str, ...]:
     """Return the names of all files that libraries may add to a package."""
     return tuple(file.name for library in LIBRARIES for file in library.files)
 
 
 @contextmanager
-def loading() -> Iterator[None]:
+def limit_library_threads() -> Iterator[None]:
     """Keep libraries that are loaded inside the `with` block from starting threads of their own.
 
     They are called from the threads of TVM.
@@ -55,14 +55,14 @@ def loading() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def check(_argument: object = None, _emit: object = None) -> str:
+def check_libraries(_argument: object = None, _emit: object = None) -> str:
     """Find the files of the libraries that are installed; return their versions, for people.
 
     Raises SetupError if one lacks a file. Takes what a call in a child process brings.
     """
-    found = versions()
+    found = list_versions()
     for name in found:
-        require(name).located()
+        require_library(name).located()
     absent = [
         library for library in LIBRARIES if library.distribution and library.name not in found
     ]
@@ -74,12 +74,12 @@ def check(_argument: object = None, _emit: object = None) -> str:
     )
 
 
-def require(name: str) -> Library:
+def require_library(name: str) -> Library:
     """Return a library, which TVM may have or not if it is TVM's own.
 
     Raises SetupError where it is not installed.
     """
-    library = named(name)
+    library = find_library(name)
     if library is None:
         raise SetupError(f"there is no library {name!r}")
     if library.distribution and library.version() is None:

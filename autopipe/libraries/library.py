@@ -45,7 +45,7 @@ class Pattern:
     def holds(self, shapes: Mapping[int, tuple[int, ...]]) -> bool:
         """Tell whether the shapes of an op's arguments fit, by position."""
         return all(
-            position in shapes and _fits(wanted, shapes[position])
+            position in shapes and _is_shape_match(wanted, shapes[position])
             for position, wanted in (self.shapes or {}).items()
         )
 
@@ -107,7 +107,7 @@ class Library:
 
     def version(self) -> str | None:
         """Return the version that is installed, or None if there is none."""
-        return _installed_version(self.distribution) if self.distribution else None
+        return _find_installed_version(self.distribution) if self.distribution else None
 
     def missing(self) -> str:
         """Say that it is not installed, and what to do."""
@@ -139,14 +139,14 @@ class Library:
         return found
 
 
-def _fits(wanted: Shape, shape: tuple[int, ...]) -> bool:
+def _is_shape_match(wanted: Shape, shape: tuple[int, ...]) -> bool:
     return len(wanted) == len(shape) and all(
         size in (None, found) for size, found in zip(wanted, shape, strict=True)
     )
 
 
 @cache
-def _installed_version(distribution: str) -> str | None:
+def _find_installed_version(distribution: str) -> str | None:
     """Return the version of a distribution, whose metadata takes 10 ms to read, or None."""
     try:
         return metadata.version(distribution)

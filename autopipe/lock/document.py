@@ -16,7 +16,7 @@ Schedule = dict[str, Any] | Annotated[str, StringConstraints(pattern=r"^trace [0
 """A template with its knobs; or the beginning of the digest of a trace, which is in the records."""
 
 
-def _version(value: object) -> object:
+def _check_version(value: object) -> object:
     if type(value) is not int or value != 1:
         raise ValueError(f"{value!r} is not a version this autopipe reads")
     return value
@@ -42,7 +42,7 @@ class LockedTarget(Frozen, frozen=True):
     hardware: LockedHardware
 
 
-def _target(value: dict[str, Any]) -> dict[str, Any]:
+def _check_target(value: dict[str, Any]) -> dict[str, Any]:
     """Check the types of a resolved target, which stages read as it is."""
     target = LockedTarget.model_validate_json(json.dumps(value), strict=True)
     if (target.arch is not None) is not ("arch" in BACKENDS[target.kind].fields):
@@ -84,7 +84,7 @@ class LockedTask(Frozen, frozen=True):
 class Lock(Frozen, frozen=True):
     """A lock file, version 1."""
 
-    version: Annotated[Literal[1], BeforeValidator(_version)]
+    version: Annotated[Literal[1], BeforeValidator(_check_version)]
     """Version of this grammar."""
     pipeline: str
     """Name of the pipeline."""
@@ -92,7 +92,7 @@ class Lock(Frozen, frozen=True):
     """The sections of the pipeline file that decide the bytes, with their defaults."""
     sources: dict[str, Digest]
     """Files that the stages read, by stage and name."""
-    target: Annotated[dict[str, Any], AfterValidator(_target)]
+    target: Annotated[dict[str, Any], AfterValidator(_check_target)]
     """The resolved target."""
     versions: dict[str, dict[str, str | None]]
     """What decides the bytes besides, by facet."""

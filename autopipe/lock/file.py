@@ -9,7 +9,7 @@ from autopipe import foreign
 from autopipe.errors import LockError
 from autopipe.lock import text
 from autopipe.lock.document import Lock
-from autopipe.lock.paths import records_of
+from autopipe.lock.paths import find_records_path
 from autopipe.store import files
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _LARGEST: Final = 64 << 20
 
 
-def read(path: Path) -> Lock:
+def read_lock(path: Path) -> Lock:
     """Read a lock. Raises LockError."""
-    return text.parse(read_text(path), path)
+    return text.parse_lock(read_text(path), path)
 
 
 def read_signed(path: Path, signers: "Signers") -> "tuple[Lock, Signer]":
@@ -30,9 +30,9 @@ def read_signed(path: Path, signers: "Signers") -> "tuple[Lock, Signer]":
     """
     from autopipe.signing.signature import SignedKind
 
-    data = _bytes(path)
+    data = _read_bytes(path)
     with signers.checked(BytesIO(data), path, SignedKind.LOCK) as (_, signer):
-        return text.parse(_decoded(data, path), path), signer
+        return text.parse_lock(_decode_text(data, path), path), signer
 
 
 def read_followed(path: Path, signers: "Signers | None", tmp: Path) -> tuple[Lock, Path | None]:
@@ -42,7 +42,7 @@ def read_followed(path: Path, signers: "Signers | None", tmp: Path) -> tuple[Loc
     named. Raises LockError, ConfigError, SetupError, StoreError.
     """
     if signers is None:
-        return read(path), None
+        return read_lock(path), None
     from autopipe.signing.signers import UnsignedError
 
     try:
@@ -52,8 +52,8 @@ def read_followed(path: Path, signers: "Signers | None", tmp: Path) -> tuple[Loc
     records = read_records(path, lock)
     if records is None:
         return lock, None
-    copy = tmp / records_of(path).name
-    with files.guard(copy):
+    copy = tmp / find_records_path(path).name
+    with files.wrap_os_errors(copy):
         copy.write_bytes(records)
     return lock, copy
 
@@ -65,8 +65,8 @@ def read_records(path: Path, lock: Lock) -> bytes | None:
     """
     if lock.records is None:
         return None
-    records = records_of(path)
-    data = _bytes(records)
+    records = find_records_path(path)
+    data = _read_bytes(records)
     digest = hashlib.sha256(data).hexdigest()
     if digest != lock.records:
         told = f"locked {lock.records[:12]}, now {digest[:12]}"
@@ -74,13 +74,13 @@ def read_records(path: Path, lock: Lock) -> bytes | None:
     return data
 
 
-def write(path: Path, lock: str, records: str | None) -> None:
+def write_lock(path: Path, lock: str, records: str | None) -> None:
     """Write a lock and its records, each whole or not at all; the lock names its records' digest.
 
     Raises StoreError.
     """
-    beside = records_of(path)
-    with files.guard(path):
+    beside = find_records_path(path)
+    with files.wrap_os_errors(path):
         if records is None:
             beside.unlink(missing_ok=True)
         else:
@@ -90,17 +90,17 @@ def write(path: Path, lock: str, records: str | None) -> None:
 
 def read_text(path: Path) -> str:
     """Read a text that is kept beside a pipeline. Raises LockError."""
-    return _decoded(_bytes(path), path)
+    return _decode_text(_read_bytes(path), path)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return foreign.read(path, _LARGEST)
     except OSError as error:
         raise LockError(f"{path}: {error.strerror}; `autopipe run` writes it") from error
 
 
-def _decoded(data: bytes, path: Path) -> str:
+def _decode_text(data: bytes, path: Path) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -15,16 +15,16 @@ from autopipe.lock import records as beside
 from autopipe.lock import text
 from autopipe.lock.document import Lock
 from autopipe.lock.mode import Mode
-from autopipe.lock.outline import LockOutline, differences
-from autopipe.lock.paths import lock_of, records_of
-from autopipe.lock.pinned import Pinned, contradictions
+from autopipe.lock.outline import LockOutline, list_differences
+from autopipe.lock.paths import find_records_path, lock_of
+from autopipe.lock.pinned import Pinned, list_contradictions
 from autopipe.lock.replay import Replay
 from autopipe.pipeline.forecast import NEVER, Outlook
-from autopipe.pipeline.keys import action
+from autopipe.pipeline.keys import build_action
 from autopipe.pipeline.stage import Stage
 from autopipe.stages.tune import TuneStage
 from autopipe.store.artifact import Artifact, Kind
-from autopipe.store.canonical import digest
+from autopipe.store.canonical import digest_json
 from autopipe.store.content import TreeDigests
 from autopipe.store.store import Store
 from autopipe.tasks.task import read_tasks
@@ -68,7 +68,7 @@ class Locking:
     @property
     def records(self) -> Path:
         """Where the records are read."""
-        return self.checked or records_of(self.path)
+        return self.checked or find_records_path(self.path)
 
     @property
     def current(self) -> bool:
@@ -77,7 +77,7 @@ class Locking:
 
     def stages(self, stages: Iterable[Stage], force: Iterable[str] = ()) -> tuple[Stage, ...]:
         """Return the stages, with what the lock replays or leaves out."""
-        replayed = (self._tuned(stage, frozenset(force)) for stage in stages)
+        replayed = (self._replace_tuning(stage, frozenset(force)) for stage in stages)
         return tuple(stage for stage in replayed if stage.cached or self.mode is not Mode.FROZEN)
 
     def environment(self, environment: Environment) -> Environment:
@@ -115,9 +115,11 @@ class Locking:
         misfits: list[str] = []
         sound = not any(text.startswith(_RECORDS) for text in self.differs)
         if self.lock.records is not None and sound:
-            tuned = beside.read(files.read_text(self.records), self.records)
+            tuned = beside.read_records(files.read_text(self.records), self.records)
             tasks = extract_tasks()
-            misfits = beside.misfits(tuned, read_tasks(tasks)) if tasks is not None else []
+            misfits = (
+                beside.list_task_mismatches(tuned, read_tasks(tasks)) if tasks is not None else []
+            )
         told = "\n  ".join([*self.differs, *misfits])
         raise LockError(
             f"{self.path}: is not current; `autopipe run` or `run --update` makes it so\n  {told}"
@@ -127,14 +129,14 @@ class Locking:
         """Raise LockError where a build is not what a lock says that it has to be."""
         if not self.mode.strict or self.lock is None or "build" not in artifacts:
             return
-        now = self._made(artifacts, _found(artifacts), contents)
-        changed = differences(
+        now = self._fill_lock(artifacts, _read_tuning_result(artifacts), contents)
+        changed = list_differences(
             *({t.name: t.choice for t in lock.tasks} for lock in (self.lock, now))
         )
         wrong = [f"tasks.{text}" for text in changed]
         whole = any(artifact.kind is Kind.PACKAGE for artifact in artifacts.values())
         locked = {n: d for n, d in self.lock.artifacts.items() if whole or n in now.artifacts}
-        wrong += differences({"artifacts": locked}, {"artifacts": now.artifacts})
+        wrong += list_differences({"artifacts": locked}, {"artifacts": now.artifacts})
         if wrong:
             told = "\n  ".join(wrong)
             raise LockError(f"{self.path}: the build is not what it says\n  {told}")
@@ -146,35 +148,37 @@ class Locking:
         """
         if self.mode.strict or self.outline is None or "build" not in artifacts:
             return None
-        tuned = _found(artifacts)
-        lock = self._made(artifacts, tuned, store.contents)
+        tuned = _read_tuning_result(artifacts)
+        lock = self._fill_lock(artifacts, tuned, store.contents)
         if self.lock == lock and not self.differs:
             return None
         try:
-            files.write(self.path, text.write(lock), beside.write(tuned) if tuned else None)
+            files.write_lock(
+                self.path, text.format_lock(lock), beside.format_records(tuned) if tuned else None
+            )
         except StoreError as error:
             raise StoreError(f"{error}; `run --no-lock` does without a lock") from error
         if tuned is not None:
-            self._remember(tuned, artifacts["tasks"].digest, store)
+            self._commit_replay(tuned, artifacts["tasks"].digest, store)
         return self.path
 
-    def _remember(self, tuned: TuningResult, tasks: str, store: Store) -> None:
+    def _commit_replay(self, tuned: TuningResult, tasks: str, store: Store) -> None:
         """Have the next run find what it would read out of the lock."""
-        stage = Replay(records=records_of(self.path))
+        stage = Replay(records=find_records_path(self.path))
         assert self.outline is not None  # noqa: S101 - the caller has seen it
         facts = {Facet.TARGET: self.outline.target}
-        document = action(stage, {"tasks": tasks}, facts, store.contents)
+        document = build_action(stage, {"tasks": tasks}, facts, store.contents)
         out = store.out()
         tuned.write(out)
-        store.commit(digest(document), document, Kind.RECORDS, out)
+        store.commit(digest_json(document), document, Kind.RECORDS, out)
 
-    def _made(
+    def _fill_lock(
         self, artifacts: Mapping[str, Artifact], tuned: TuningResult | None, contents: TreeDigests
     ) -> Lock:
         assert self.outline is not None  # noqa: S101 - both callers have seen it
         return self.outline.filled(artifacts, tuned, contents)
 
-    def _tuned(self, stage: Stage, force: frozenset[str]) -> Stage:
+    def _replace_tuning(self, stage: Stage, force: frozenset[str]) -> Stage:
         if not isinstance(stage, TuneStage) or self.lock is None or self.lock.records is None:
             return stage
         aside = self.outline is not None and all(d.startswith(_ASIDE) for d in self.differs)
@@ -222,26 +226,26 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
         return replace(locking, outline=outline)
     differs = outline.differences(locking.lock)
     if mode is Mode.FROZEN:  # where the target of the run is the lock's own
-        differs += contradictions(pipeline.target, locking.lock.target)
+        differs += list_contradictions(pipeline.target, locking.lock.target)
     if signers is None:
-        differs += _records(path, locking.lock, contents)
+        differs += _list_record_problems(path, locking.lock, contents)
     return replace(locking, outline=outline, differs=tuple(differs))
 
 
-def _found(artifacts: Mapping[str, Artifact]) -> TuningResult | None:
+def _read_tuning_result(artifacts: Mapping[str, Artifact]) -> TuningResult | None:
     """Return what belongs beside a lock; None where nothing was tuned."""
     return TuningResult.read(artifacts["tune"].path) if "tune" in artifacts else None
 
 
-def _records(path: Path, lock: Lock, contents: TreeDigests) -> list[str]:
+def _list_record_problems(path: Path, lock: Lock, contents: TreeDigests) -> list[str]:
     """Say what is wrong with the records beside a lock. Raises LockError for what is unreadable."""
     if lock.records is None:
         return []
-    records = records_of(path)
+    records = find_records_path(path)
     if not records.is_file():
         return [f"{_RECORDS}: {records} is not there"]
     (file,) = contents.manifest(records.resolve())
     if file.sha256 == lock.records:
         return []
-    beside.read(files.read_text(records), records)  # to say where, if it is damaged
+    beside.read_records(files.read_text(records), records)  # to say where, if it is damaged
     return [f"{_RECORDS}: locked {lock.records[:12]}, now {file.sha256[:12]}"]

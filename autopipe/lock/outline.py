@@ -10,12 +10,12 @@ from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.signature import LIBRARIES
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.config.pipeline import Pipeline
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet, Facts
 from autopipe.lock import records as beside
 from autopipe.lock.document import Lock, LockedTask, Schedule
-from autopipe.pipeline.keys import sources
+from autopipe.pipeline.keys import digest_sources
 from autopipe.pipeline.stage import Stage
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.content import TreeDigests
@@ -75,10 +75,10 @@ class LockOutline:
             {
                 f"{stage.name}.{name}": digest
                 for stage in stages
-                for name, digest in sources(stage, contents).items()
+                for name, digest in digest_sources(stage, contents).items()
             },
             dict(facts.get(Facet.TARGET, {})),
-            _versions(facts),
+            _list_versions(facts),
             {stage.name: stage.version for stage in stages},
         )
 
@@ -89,7 +89,7 @@ class LockOutline:
         now = {name: getattr(self, name) for name in names}
         here = self.versions.get(_LIBRARIES, {})
         used = {name: here.get(name) for name in lock.versions.get(_LIBRARIES, {})}
-        return differences(locked, {**now, "versions": {**self.versions, _LIBRARIES: used}})
+        return list_differences(locked, {**now, "versions": {**self.versions, _LIBRARIES: used}})
 
     def filled(
         self, artifacts: Mapping[str, Artifact], tuned: TuningResult | None, contents: TreeDigests
@@ -99,14 +99,18 @@ class LockOutline:
         ops = {task.name: task.info.names for task in read_tasks(artifacts["tasks"].path)}
         return Lock(
             version=1, pipeline=self.pipeline, configuration=self.configuration,
-            sources=self.sources, target=self.target, versions=self._used(built),
+            sources=self.sources, target=self.target, versions=self._select_used_versions(built),
             stages=self.stages,
-            records=hashlib.sha256(beside.write(tuned).encode()).hexdigest() if tuned else None,
-            tasks=tuple(_task(task, ops, tuned) for task in built),
-            artifacts=_digests(artifacts.values(), contents),
+            records=hashlib.sha256(beside.format_records(tuned).encode()).hexdigest()
+            if tuned
+            else None,
+            tasks=tuple(_lock_task(task, ops, tuned) for task in built),
+            artifacts=_digest_shipped_files(artifacts.values(), contents),
         )  # fmt: skip
 
-    def _used(self, tasks: Iterable[LibraryTask]) -> dict[str, dict[str, str | None]]:
+    def _select_used_versions(
+        self, tasks: Iterable[LibraryTask]
+    ) -> dict[str, dict[str, str | None]]:
         """Return the versions; of libraries, only of those that the build calls."""
         called = {task.implementation for task in tasks}
         here = self.versions.get(_LIBRARIES, {})
@@ -114,29 +118,32 @@ class LockOutline:
         return {**self.versions, _LIBRARIES: libraries}
 
 
-def differences(locked: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def list_differences(locked: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Name every entry that differs, as `configuration.tuning.seed: locked 0, now 1`."""
-    return [f"{at}: locked {_shown(a)}, now {_shown(b)}" for at, a, b in _apart(locked, now, "")]
+    return [
+        f"{at}: locked {_format_value(a)}, now {_format_value(b)}"
+        for at, a, b in _walk_differences(locked, now, "")
+    ]
 
 
-def _apart(locked: object, now: object, at: str) -> Iterator[tuple[str, object, object]]:
+def _walk_differences(locked: object, now: object, at: str) -> Iterator[tuple[str, object, object]]:
     """Yield where two values part, and both as they are there."""
     if isinstance(locked, Mapping) and isinstance(now, Mapping):
         for name in sorted(locked.keys() | now.keys()):
-            below = f"{at}.{shown(name)}" if at else shown(name)
-            yield from _apart(locked.get(name, ...), now.get(name, ...), below)
-    elif _sections(locked) and _sections(now) and len(locked) == len(now):
+            below = f"{at}.{format_value(name)}" if at else format_value(name)
+            yield from _walk_differences(locked.get(name, ...), now.get(name, ...), below)
+    elif _is_mapping_list(locked) and _is_mapping_list(now) and len(locked) == len(now):
         for place, pair in enumerate(zip(locked, now, strict=True)):
-            yield from _apart(*pair, f"{at}.{place}")
+            yield from _walk_differences(*pair, f"{at}.{place}")
     elif locked != now:
         yield at, locked, now
 
 
-def _sections(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
+def _is_mapping_list(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     return isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is ...:
         return "nothing"
     if isinstance(value, str) and len(value) == 64:  # noqa: PLR2004 - a digest
@@ -145,7 +152,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _versions(facts: Facts) -> dict[str, dict[str, str | None]]:
+def _list_versions(facts: Facts) -> dict[str, dict[str, str | None]]:
     return {
         facet.value: {name: None if v is None else str(v) for name, v in said.items()}
         for facet, said in facts.items()
@@ -153,38 +160,38 @@ def _versions(facts: Facts) -> dict[str, dict[str, str | None]]:
     }
 
 
-def _task(
+def _lock_task(
     task: LibraryTask, ops: Mapping[str, tuple[str, ...]], tuned: TuningResult | None
 ) -> LockedTask:
     record = tuned.records.get(task.workload) if tuned and task.seconds is not None else None
     return LockedTask(
         name=task.name, workload=task.workload, ops=ops[task.name], calls=task.calls,
         engine=task.engine, implementation=task.implementation,
-        schedule=_schedule(record.schedule) if record else None,
-        microseconds=_microseconds(record.seconds) if record else None,
+        schedule=_lock_schedule(record.schedule) if record else None,
+        microseconds=_to_microseconds(record.seconds) if record else None,
         trials=record.trials if record else 0,
     )  # fmt: skip
 
 
-def _schedule(text: str) -> Schedule:
+def _lock_schedule(text: str) -> Schedule:
     document = json.loads(text)
     if isinstance(document, dict):
         return document
     return f"trace {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _microseconds(seconds: Iterable[float]) -> tuple[float, float, float]:
+def _to_microseconds(seconds: Iterable[float]) -> tuple[float, float, float]:
     times = sorted(seconds)
     least, median, most = times[0], times[len(times) // 2], times[-1]
-    return _microsecond(least), _microsecond(median), _microsecond(most)
+    return _round_microseconds(least), _round_microseconds(median), _round_microseconds(most)
 
 
-def _microsecond(seconds: float) -> float:
+def _round_microseconds(seconds: float) -> float:
     """Round for people, but never down to nothing."""
     return round(seconds * 1e6, 3) or float(f"{seconds * 1e6:.3g}")
 
 
-def _digests(artifacts: Iterable[Artifact], contents: TreeDigests) -> dict[str, str]:
+def _digest_shipped_files(artifacts: Iterable[Artifact], contents: TreeDigests) -> dict[str, str]:
     """Return the sha256 of the files that are shipped."""
     return {
         file.name: file.sha256

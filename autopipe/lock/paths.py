@@ -8,6 +8,6 @@ def lock_of(pipeline: Path, build: str | None = None) -> Path:
     return pipeline.with_suffix(".lock" if build is None else f".{build}.lock")
 
 
-def records_of(lock: Path) -> Path:
+def find_records_path(lock: Path) -> Path:
     """Return where the records are that a lock was written with."""
     return lock.with_suffix(".records.jsonl")

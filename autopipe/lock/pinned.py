@@ -9,14 +9,18 @@ from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet, Facts
 
 
-def contradictions(asked: Target, locked: Mapping[str, Any]) -> list[str]:
+def list_contradictions(asked: Target, locked: Mapping[str, Any]) -> list[str]:
     """Name each field of a lock's target that is not what the pipeline file asks for."""
     fields = asked.model_dump(
         mode="json", exclude_none=True, exclude={"linker", "sysroot", "mattr"}
     )
     flat = {**fields, **{f"hardware.{name}": size for name, size in fields["hardware"].items()}}
     del flat["hardware"]
-    pairs = {name: (value, _at(locked, name)) for name, value in flat.items() if value != "native"}
+    pairs = {
+        name: (value, _read_target_field(locked, name))
+        for name, value in flat.items()
+        if value != "native"
+    }
     added = list(asked.mattr)
     if added != locked["mattr"][len(locked["mattr"]) - len(added) :]:
         pairs["mattr"] = added, locked["mattr"]
@@ -27,7 +31,7 @@ def contradictions(asked: Target, locked: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _at(target: Mapping[str, Any], name: str) -> object:
+def _read_target_field(target: Mapping[str, Any], name: str) -> object:
     section, _, field = name.rpartition(".")
     return (target[section] if section else target).get(field)
 
@@ -42,13 +46,16 @@ class Pinned:
     def facts(self, facets: Iterable[Facet]) -> Facts:
         """Return what the facets say. Raises SetupError."""
         facets = frozenset(facets)
-        return {**self.environment.facts(facets - {Facet.TARGET}), **self._own(facets)}
+        return {
+            **self.environment.facts(facets - {Facet.TARGET}),
+            **self._select_target_facts(facets),
+        }
 
     def known(self, facets: Iterable[Facet]) -> Facts | None:
         """Return the same, or None where TVM would have to be asked first."""
         facets = frozenset(facets)
         facts = self.environment.known(facets - {Facet.TARGET})
-        return None if facts is None else {**facts, **self._own(facets)}
+        return None if facts is None else {**facts, **self._select_target_facts(facets)}
 
-    def _own(self, facets: frozenset[Facet]) -> Facts:
+    def _select_target_facts(self, facets: frozenset[Facet]) -> Facts:
         return {Facet.TARGET: self.target} if Facet.TARGET in facets else {}

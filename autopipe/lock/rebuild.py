@@ -20,7 +20,7 @@ from autopipe.pipeline.plan import Plan, build_plan
 from autopipe.pipeline.stage import Stage
 from autopipe.store import files
 from autopipe.store.artifact import Artifact, Kind
-from autopipe.store.canonical import digest
+from autopipe.store.canonical import digest_json
 from autopipe.store.store import Store, open_store
 
 STAGE: Final = "rebuild"
@@ -56,9 +56,13 @@ class Rebuilding:
         """
         start = time.monotonic()
         self.emit(StageStarted(stage=STAGE))
-        made = {name: _digests(artifact) for name, artifact in artifacts.items() if _kept(artifact)}
+        made = {
+            name: _digest_files(artifact)
+            for name, artifact in artifacts.items()
+            if _is_compared(artifact)
+        }
         try:
-            self._compare(made, build_plan(self._stages(artifacts)))
+            self._compare_builds(made, build_plan(self._list_rebuilt_stages(artifacts)))
         except AutopipeError as error:
             failed = StageFailed(stage=STAGE, error=str(error), exit_code=error.exit_code)
             self.emit(failed)
@@ -67,13 +71,13 @@ class Rebuilding:
         self.emit(
             StageFinished(
                 stage=STAGE,
-                digest=digest(made),
+                digest=digest_json(made),
                 seconds=time.monotonic() - start,
                 summary=f"{len(made)} artifacts, {number} files, all the same when built again",
             )
         )
 
-    def _compare(self, made: Digests, plan: Plan) -> None:
+    def _compare_builds(self, made: Digests, plan: Plan) -> None:
         builds = [made]
         try:
             for name in _BUILDS:
@@ -81,55 +85,55 @@ class Rebuilding:
                 root = self.store.tmp / name
                 with open_store(root) as own, self.isolate(tmp=own.tmp) as runner:
                     executor = Executor(own, self.environment, runner, lambda _: None)
-                    self._rebuild(plan, executor, name, builds[-1])
+                    self._rebuild_stages(plan, executor, name, builds[-1])
                 files.remove(root)
         except AutopipeError as error:
-            if differences := _differences(
+            if differences := _list_differences(
                 builds
             ):  # what is built from something else may well fail
-                raise _refusal(differences) from error
+                raise _build_gate_error(differences) from error
             raise
-        if differences := _differences(builds):
-            raise _refusal(differences)
+        if differences := _list_differences(builds):
+            raise _build_gate_error(differences)
 
-    def _stages(self, artifacts: Mapping[str, Artifact]) -> list[Stage]:
+    def _list_rebuilt_stages(self, artifacts: Mapping[str, Artifact]) -> list[Stage]:
         """Return what is built again: the records come from a file, as they would from a lock."""
         records = self.store.tmp / "rebuild.records.jsonl"
         stages: list[Stage] = []
         for stage in (step.stage for step in self.plan.steps if step.stage.cached):
             if stage.produces is Kind.RECORDS:
-                text = beside.write(TuningResult.read(artifacts[stage.name].path))
+                text = beside.format_records(TuningResult.read(artifacts[stage.name].path))
                 records.write_text(text, encoding="utf-8")
                 stages.append(Replay(records=records))
             else:
                 stages.append(stage)
         return stages
 
-    def _rebuild(self, plan: Plan, executor: Executor, name: str, build: Digests) -> None:
+    def _rebuild_stages(self, plan: Plan, executor: Executor, name: str, build: Digests) -> None:
         """Run a stage at a time, so that what was made is known even where the next one fails."""
         for count, step in enumerate(plan.steps, 1):
             self.emit(Progress(stage=STAGE, message=f"{name} build: {step.name}"))
             artifact = executor.run(Plan(plan.steps[:count]))[step.name]
-            if _kept(artifact):
-                build[step.name] = _digests(artifact)
+            if _is_compared(artifact):
+                build[step.name] = _digest_files(artifact)
 
 
-def _kept(artifact: Artifact) -> bool:
+def _is_compared(artifact: Artifact) -> bool:
     return artifact.kind is not Kind.REPORT
 
 
-def _digests(artifact: Artifact) -> dict[str, str]:
-    return {name: _digest(artifact.path / name) for name, _ in files.walk(artifact.path)}
+def _digest_files(artifact: Artifact) -> dict[str, str]:
+    return {name: _digest_file(artifact.path / name) for name, _ in files.walk(artifact.path)}
 
 
-def _digest(path: Path) -> str:
+def _digest_file(path: Path) -> str:
     if path.name != BuiltLibrary.FILE:
         return files.sha256(path)
     library = BuiltLibrary.read(path.parent)
-    return digest(library.model_dump(mode="json", exclude={"tasks": {"__all__": _WENT}}))
+    return digest_json(library.model_dump(mode="json", exclude={"tasks": {"__all__": _WENT}}))
 
 
-def _differences(builds: Sequence[Digests]) -> list[str]:
+def _list_differences(builds: Sequence[Digests]) -> list[str]:
     """Describe each file that is not the same in all builds that came as far as its stage."""
     differences = []
     for stage in builds[0]:
@@ -142,7 +146,7 @@ def _differences(builds: Sequence[Digests]) -> list[str]:
     return differences
 
 
-def _refusal(differences: Sequence[str]) -> GateError:
+def _build_gate_error(differences: Sequence[str]) -> GateError:
     first = differences[0].split(":", 1)[0]
     more = [f"and {len(differences) - _SHOWN} more"] if len(differences) > _SHOWN else []
     told = "\n  ".join([*differences[:_SHOWN], *more])

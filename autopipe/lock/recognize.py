@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe import foreign
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import ConfigError
 
 _BLOCK: Final = 4096
@@ -28,7 +28,7 @@ class FileKind(StrEnum):
 
 def recognize_file(path: Path) -> FileKind:
     """Return what kind a file is, by how it begins. Raises ConfigError for any other."""
-    start = head(path)
+    start = read_head(path)
     if is_package(start):
         return FileKind.PACKAGE
     if start.lstrip().startswith(b"{"):
@@ -36,7 +36,7 @@ def recognize_file(path: Path) -> FileKind:
     if is_lock(start):
         return FileKind.LOCK
     raise ConfigError(
-        f"{shown(path, 4096)}: neither a lock, nor a package, nor the report of a run"
+        f"{format_value(path, 4096)}: neither a lock, nor a package, nor the report of a run"
     )
 
 
@@ -50,10 +50,10 @@ def is_lock(head: bytes) -> bool:
     return _LOCK.match(head) is not None
 
 
-def head(path: Path) -> bytes:
+def read_head(path: Path) -> bytes:
     """Return how a file begins, which tells what it is. Raises ConfigError."""
     try:
-        with foreign.opened(path) as file:
+        with foreign.open_regular_file(path) as file:
             return file.read(_BLOCK)
     except OSError as error:
-        raise ConfigError(f"{shown(path, 4096)}: {error.strerror}") from error
+        raise ConfigError(f"{format_value(path, 4096)}: {error.strerror}") from error

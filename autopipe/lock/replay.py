@@ -42,10 +42,10 @@ class Replay(Stage, frozen=True):
         from autopipe.lock.file import read_text
         from autopipe.tasks.task import read_tasks
 
-        tuned = beside.read(read_text(self.records), self.records)
-        beside.harmless(tuned, self.records)
+        tuned = beside.read_records(read_text(self.records), self.records)
+        beside.require_harmless(tuned, self.records)
         tasks = read_tasks(ctx.inputs["tasks"])
-        if misfits := beside.misfits(tuned, tasks):
+        if misfits := beside.list_task_mismatches(tuned, tasks):
             raise LockError("\n".join([f"{self.records}: is not of these tasks:", *misfits]))
         beside.refuse_untrue(tuned, tasks, ctx.facts[Facet.TARGET], self.records)
         tuned.write(ctx.out)

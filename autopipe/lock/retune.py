@@ -43,8 +43,8 @@ class Retune(TuneStage, frozen=True):
 
         tasks = read_tasks(ctx.inputs["tasks"])
         now = {task.workload: task for task in tasks if task.dropped is None}
-        locked = beside.read(read_text(self.records), self.records)
-        beside.harmless(locked, self.records)
+        locked = beside.read_records(read_text(self.records), self.records)
+        beside.require_harmless(locked, self.records)
         beside.refuse_untrue(locked, tasks, ctx.facts[Facet.TARGET], self.records)
         kept = {name: task for name, task in locked.tasks.items() if name in now}
         rest = ctx.work / "rest"

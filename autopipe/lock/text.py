@@ -15,9 +15,9 @@ from typing import Any, Final, NoReturn
 from pydantic import ValidationError
 
 from autopipe import foreign
-from autopipe.config.document import read
-from autopipe.config.problem import Field, Place, dotted, shown
-from autopipe.config.scalar import resolve
+from autopipe.config.document import parse_document
+from autopipe.config.problem import Field, Place, format_value, to_dotted_path
+from autopipe.config.scalar import parse_plain_scalar
 from autopipe.errors import LockError
 from autopipe.lock.document import Lock
 
@@ -42,16 +42,16 @@ _BROAD: Final = 4
 """Spaces up to which a mapping takes a line for each key, however short it is."""
 
 
-def write(lock: Lock) -> str:
+def format_lock(lock: Lock) -> str:
     """Return the lock as text."""
     document = lock.model_dump(mode="json")
     tasks = document["tasks"]
-    document = {**{name: _sorted(value) for name, value in document.items()}, "tasks": tasks}
-    body = _HEAD + "".join(f"{line}\n" for line in _block(document, ""))
+    document = {**{name: _sort_keys(value) for name, value in document.items()}, "tasks": tasks}
+    body = _HEAD + "".join(f"{line}\n" for line in _format_block(document, ""))
     return f"{body}# sha256: {sha256(body.encode()).hexdigest()}\n"
 
 
-def parse(text: str, path: Path) -> Lock:
+def parse_lock(text: str, path: Path) -> Lock:
     """Parse the text of a lock.
 
     Raises LockError, with the line, for merge conflicts, edits, and what is cut short.
@@ -59,7 +59,7 @@ def parse(text: str, path: Path) -> Lock:
     reader = _LockReader(path, text.split("\n"))
     value = reader.document()
     if value.get("version") != 1:
-        version = shown(value.get("version"))
+        version = format_value(value.get("version"))
         reader.refuse(
             reader.line(("version",)), f"version {version}: this autopipe reads version 1"
         )
@@ -69,52 +69,52 @@ def parse(text: str, path: Path) -> Lock:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         at = first["loc"]
-        reader.refuse(reader.line(at), f"{dotted(at)}: {shown(first['msg'], 200)}")
+        reader.refuse(reader.line(at), f"{to_dotted_path(at)}: {format_value(first['msg'], 200)}")
 
 
-def _block(value: Mapping[str, Any] | Sequence[Any], indent: str) -> Iterator[str]:
+def _format_block(value: Mapping[str, Any] | Sequence[Any], indent: str) -> Iterator[str]:
     """Yield the lines of a mapping or a list."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _entry(f"{indent}{_key(name)}:", inner, f"{indent}  ")
+            yield from _format_entry(f"{indent}{_format_key(name)}:", inner, f"{indent}  ")
         return
     for item in value:
         if isinstance(item, Mapping) and item:
-            lines = list(_block(item, f"{indent}  "))
+            lines = list(_format_block(item, f"{indent}  "))
             yield f"{indent}- {lines[0].strip()}"
             yield from lines[1:]
         else:
-            yield f"{indent}- {_flow(item)}"
+            yield f"{indent}- {_to_flow(item)}"
 
 
-def _sorted(value: object) -> object:
+def _sort_keys(value: object) -> object:
     """Sort the keys of what has no order of its own."""
     return json.loads(json.dumps(value, sort_keys=True))
 
 
-def _entry(start: str, value: object, indent: str) -> Iterator[str]:
+def _format_entry(start: str, value: object, indent: str) -> Iterator[str]:
     """Yield a key with its value: on one line where a diff of that line still says enough."""
-    flow = _flow(value)
+    flow = _to_flow(value)
     fits = len(start) + len(flow) < _WIDTH and len(indent) > _BROAD
-    plain = not isinstance(value, dict) and not _mappings(value)
+    plain = not isinstance(value, dict) and not _has_mappings(value)
     if fits or plain or not value:
         yield f"{start} {flow}"
     else:
         yield start
-        yield from _block(value, indent)  # type: ignore[arg-type]
+        yield from _format_block(value, indent)  # type: ignore[arg-type]
 
 
-def _mappings(value: object) -> bool:
+def _has_mappings(value: object) -> bool:
     return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
-def _flow(value: object) -> str:
+def _to_flow(value: object) -> str:
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
-def _key(name: str) -> str:
+def _format_key(name: str) -> str:
     try:
-        plain = re.fullmatch(r"[\w./-]+", name, re.ASCII) and resolve(name) == name
+        plain = re.fullmatch(r"[\w./-]+", name, re.ASCII) and parse_plain_scalar(name) == name
     except ValueError:
         plain = False
     return name if plain and name[0].isalpha() else json.dumps(name)
@@ -140,10 +140,10 @@ class _LockReader:
     def document(self) -> dict[str, Any]:
         """Read what is above the seal. The lines are checked first: each error has its own."""
         self._refuse_what_git_did()
-        body = self._body()
-        found = read(_PAIR.sub(_character, "\n".join(body)), most=_MOST)
+        body = self._split_off_seal()
+        found = parse_document(_PAIR.sub(_escape_surrogates, "\n".join(body)), most=_MOST)
         for problem in sorted(found.problems, key=lambda problem: problem.place):
-            field = f"{dotted(problem.field)}: " if problem.field else ""
+            field = f"{to_dotted_path(problem.field)}: " if problem.field else ""
             self.refuse(problem.place.line, f"{field}{problem.message}; it was edited by hand")
         self._places = found.keys
         if not isinstance(found.value, dict):
@@ -170,7 +170,7 @@ class _LockReader:
             if CONFLICT.match(line):
                 self.refuse(number, "a merge conflict; take one side whole, then `autopipe run`")
 
-    def _body(self) -> list[str]:
+    def _split_off_seal(self) -> list[str]:
         """Return the lines above the seal, which is the last line."""
         seals = [n for n, line in enumerate(self._lines, 1) if _SEAL.fullmatch(line)]
         body = self._lines[: seals[0] - 1 if seals else None]
@@ -184,7 +184,7 @@ class _LockReader:
         return body
 
     def _check_lines(self, lines: list[str]) -> None:
-        """Refuse the first line that `write` writes nowhere, or not as deep as this one is."""
+        """Refuse the first line that `format_lock` does not write, or writes at another depth."""
         levels = [False]  # those that are open, from the left: whether each is a list
         waiting: tuple[int, str] | None = None  # the line of a key without a value, and the key
         for number, line in enumerate(lines, 1):
@@ -192,11 +192,11 @@ class _LockReader:
                 continue
             found = _LINE.fullmatch(line)
             if found is None or len(found[1]) > 2 * _DEEPEST:
-                self.refuse(number, f"{shown(line)!r} is no line of a lock; {_EDITED}")
+                self.refuse(number, f"{format_value(line)!r} is no line of a lock; {_EDITED}")
             indent, dash, key, value, item = found.groups()
             depth, listed = len(indent) // 2, bool(dash or item)
             if waiting and depth != len(levels):
-                self.refuse(waiting[0], f"{shown(waiting[1])} has no value; {_EDITED}")
+                self.refuse(waiting[0], f"{format_value(waiting[1])} has no value; {_EDITED}")
             if not waiting and levels[depth : depth + 1] != [listed]:
                 self.refuse(number, "this does not belong here; it was edited")
             levels[depth:] = [listed, False] if dash else [listed]
@@ -204,16 +204,16 @@ class _LockReader:
                 self._check_json(number, text)
             waiting = None if value or item else (number, key)
         if waiting:
-            self.refuse(waiting[0], f"{shown(waiting[1])} has no value; {_EDITED}")
+            self.refuse(waiting[0], f"{format_value(waiting[1])} has no value; {_EDITED}")
 
     def _check_json(self, number: int, text: str) -> None:
         try:
             foreign.parse(text)
         except foreign.MalformedError:
-            self.refuse(number, f"{shown(text)} is no value; {_EDITED}")
+            self.refuse(number, f"{format_value(text)} is no value; {_EDITED}")
 
 
-def _character(found: re.Match[str]) -> str:
+def _escape_surrogates(found: re.Match[str]) -> str:
     """Write in YAML a character that JSON writes as two halves."""
     high, low = (int(half, 16) for half in found.groups()[1:])
     return rf"{found[1]}\U{0x10000 + ((high - 0xD800) << 10) + low - 0xDC00:08x}"

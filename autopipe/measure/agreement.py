@@ -36,11 +36,11 @@ def find_difference(
         steady = right.copy()
         if right.dtype.kind == "f":
             steady[~np.isfinite(others).all(axis=0)] = np.nan
-        rounded = _scale(steady) * terms * _ROUNDING.get(str(right.dtype), 0.0)
-        moved = max(_distance(steady, other) for other in others)
-        close = _agree(steady, ours, max(rounded, _WAVERING * moved), bits=bits)
-        if not close and not any(_same_steps(right, ours, other) for other in others):
-            return f"{_distance(steady, ours):.2g}"
+        rounded = _find_max_abs(steady) * terms * _ROUNDING.get(str(right.dtype), 0.0)
+        moved = max(_compute_max_difference(steady, other) for other in others)
+        close = _is_within_tolerance(steady, ours, max(rounded, _WAVERING * moved), bits=bits)
+        if not close and not any(_is_within_step(right, ours, other) for other in others):
+            return f"{_compute_max_difference(steady, ours):.2g}"
     return None
 
 
@@ -48,10 +48,10 @@ def count_terms(function: tvm.tirx.PrimFunc) -> int:
     """Return how many terms the longest sum of a function has, whose sizes are known."""
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-    return max((math.prod(_reduced(block)) for block in blocks), default=1)
+    return max((math.prod(_list_reduced_extents(block)) for block in blocks), default=1)
 
 
-def _reduced(block: SBlock) -> Iterator[int]:
+def _list_reduced_extents(block: SBlock) -> Iterator[int]:
     """Yield the extents of what a block reduces, as far as they are known."""
     for axis in block.iter_vars:
         known = isinstance(axis.dom.extent, tvm.tirx.IntImm)
@@ -59,9 +59,9 @@ def _reduced(block: SBlock) -> Iterator[int]:
             yield int(axis.dom.extent)
 
 
-def _same_steps(expected: np.ndarray, found: np.ndarray, moved: np.ndarray) -> bool:
+def _is_within_step(expected: np.ndarray, found: np.ndarray, moved: np.ndarray) -> bool:
     """Tell whether whole numbers are a step apart at most, and few where few waver."""
-    if expected.dtype.kind not in "iu" or _distance(expected, found) > 1:
+    if expected.dtype.kind not in "iu" or _compute_max_difference(expected, found) > 1:
         return False
     apart, wavering = ((expected != other).sum() for other in (found, moved))
     return bool(apart <= _WAVERING * wavering)
@@ -69,10 +69,12 @@ def _same_steps(expected: np.ndarray, found: np.ndarray, moved: np.ndarray) -> b
 
 def all_agree(expected: list[np.ndarray], found: list[np.ndarray]) -> bool:
     """Tell whether all results of a call agree with those of its plain loops."""
-    return all(_agree(right, ours, 0.0) for right, ours in zip(expected, found, strict=True))
+    return all(
+        _is_within_tolerance(right, ours, 0.0) for right, ours in zip(expected, found, strict=True)
+    )
 
 
-def _agree(
+def _is_within_tolerance(
     expected: np.ndarray,
     found: np.ndarray,
     slack: float,
@@ -87,17 +89,17 @@ def _agree(
     finite = np.isfinite(expected)
     return (
         bool(np.isfinite(found[finite]).all())
-        and _distance(expected, found) <= tolerance * _scale(expected) + slack
+        and _compute_max_difference(expected, found) <= tolerance * _find_max_abs(expected) + slack
     )
 
 
-def _scale(expected: np.ndarray) -> float:
+def _find_max_abs(expected: np.ndarray) -> float:
     """Return the largest finite value."""
     finite = np.isfinite(expected)
     return float(np.max(np.abs(expected[finite].astype("float64")), initial=0.0))
 
 
-def _distance(expected: np.ndarray, found: np.ndarray) -> float:
+def _compute_max_difference(expected: np.ndarray, found: np.ndarray) -> float:
     """Return the largest difference where the expected value is finite; elsewhere none is right."""
     finite = np.isfinite(expected)
     difference = np.abs(expected[finite].astype("float64") - found[finite].astype("float64"))

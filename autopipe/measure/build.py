@@ -21,22 +21,24 @@ class Kernel:
     """What was compiled; its `main` says which arguments it wants."""
 
 
-def build(module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False) -> Kernel:
+def build_kernel(
+    module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False
+) -> Kernel:
     """Compile the scheduled `main` of a module for this machine.
 
     Weights are taken in the layout the schedule asks for, as in the built model, where they are
     repacked at compile time. Checks of the arguments are left out unless there are to be `asserts`:
     they are not part of the kernel, and compiling them takes an eighth of the time. Raises
-    ForeignCode as `compiled`.
+    ForeignCode as `compile_module`.
     """
-    linking.load(module)
+    linking.load_libraries(module)
     module = without_weights(module)
-    library = compiled(module, target, asserts=asserts)
+    library = compile_module(module, target, asserts=asserts)
     _ = library["main"]  # machine code is made on first use
     return Kernel(library, module)
 
 
-def compiled(
+def compile_module(
     module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False
 ) -> tvm.runtime.Module:
     """Return TVM's runtime module of a scheduled `main`, for whatever machine.
@@ -45,7 +47,7 @@ def compiled(
     """
     config = {"tirx.disable_assert": not asserts}
     with tvm.transform.PassContext(opt_level=3, config=config):
-        return compile_kernel(elementary.compilable(module, target), target)
+        return compile_kernel(elementary.expand_for_target(module, target), target)
 
 
 def without_weights(module: tvm.IRModule) -> tvm.IRModule:
@@ -79,7 +81,7 @@ def split_weights(module: tvm.IRModule) -> SplitKernel:
         return SplitKernel(module)
     made, nests, packing = {}, [], []
     for nest in root.body.seq:
-        block = _block(nest)
+        block = _find_only_block(nest)
         if block is not None and weights.MARK in block.annotations:
             made[block.reads[0].source] = block.writes[0].source
             packing.append(nest)
@@ -104,7 +106,7 @@ def split_weights(module: tvm.IRModule) -> SplitKernel:
     return SplitKernel(tvm.IRModule({"main": kernel}), work, tuple(positions))
 
 
-def _block(nest: tvm.tirx.Stmt) -> SBlock | None:
+def _find_only_block(nest: tvm.tirx.Stmt) -> SBlock | None:
     """Return the block that a loop nest is around, if it is around just one."""
     while isinstance(nest, For):
         nest = nest.body

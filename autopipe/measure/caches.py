@@ -61,10 +61,10 @@ class ModelCaches:
     def of(cls, target: tvm.target.Target, cores: int, most: int) -> "ModelCaches":
         """Make it for so many cores, and for models that touch `most` bytes between two calls."""
         most = min(most, LARGEST, _count_displacing(cores))
-        library = compile_kernel(_kernels(cores), target)
+        library = compile_kernel(_build_kernels(cores), target)
         for name in ("read", "write", "write_alone"):
             _ = library[name]  # machine code is made on first use
-        (memory,) = tensors.weights([((max(most // _WIDTH, cores * _LINE),), "int32")])
+        (memory,) = tensors.make_weight_tensors([((max(most // _WIDTH, cores * _LINE),), "int32")])
         np.from_dlpack(memory)[:] = 1  # as sums of them are known
         return cls(library, memory, tvm.runtime.empty((cores * _LINE,), "int32"))
 
@@ -73,13 +73,16 @@ class ModelCaches:
     ) -> Callable[..., None]:
         """Return what is to be called before each call of a kernel with these arguments."""
         touched = min(surroundings.touched // _WIDTH, int(self._memory.shape[0]))
-        others = _flat(self._memory, touched)
+        others = _to_flat_int32(self._memory, touched)
         written = [
-            (self._library["write_alone" if _size(tensor) < _ALONE else "write"], tensor)
+            (self._library["write_alone" if _count_bytes(tensor) < _ALONE else "write"], tensor)
             for tensor in (arguments[place] for place in surroundings.activations)
-            if _size(tensor) >= _WIDTH
+            if _count_bytes(tensor) >= _WIDTH
         ]
-        flat = [(write, _flat(tensor, _size(tensor) // _WIDTH)) for write, tensor in written]
+        flat = [
+            (write, _to_flat_int32(tensor, _count_bytes(tensor) // _WIDTH))
+            for write, tensor in written
+        ]
         read, sums = self._library["read"], self._sums
 
         def prepare(*_: object) -> None:
@@ -98,16 +101,16 @@ def _count_displacing(cores: int) -> int:
     return _DISPLACING * held if held else LARGEST
 
 
-def _size(tensor: tvm.runtime.Tensor) -> int:
+def _count_bytes(tensor: tvm.runtime.Tensor) -> int:
     count = int(np.prod([int(extent) for extent in tensor.shape], dtype=np.int64))
     return count * -(-int(tvm.runtime.DataType(str(tensor.dtype)).bits) // 8)
 
 
-def _flat(tensor: tvm.runtime.Tensor, count: int) -> tvm.runtime.Tensor:
+def _to_flat_int32(tensor: tvm.runtime.Tensor, count: int) -> tvm.runtime.Tensor:
     return tensor._create_view((count,), "int32", 0)  # noqa: SLF001 -- as TVM's own code does
 
 
-def _kernels(cores: int) -> tvm.IRModule:
+def _build_kernels(cores: int) -> tvm.IRModule:
     """Return kernels that read, and that write what was there: x ^ 0, which LLVM can not see."""
 
     @T.prim_func  # type: ignore[untyped-decorator]  # of tvm, which has no types

@@ -9,7 +9,13 @@ import numpy as np
 import tvm
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import Counts, OpenSizes, bound, counted, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import (
+    Counts,
+    OpenSizes,
+    bind_kernel_sizes,
+    list_size_params,
+    read_open_sizes,
+)
 from autopipe.compiler.loops import index_inputs
 
 _PERIOD: Final = 65521
@@ -33,20 +39,20 @@ _INNER: Final = ("body", "block", "init", "then_case", "else_case")
 Pattern = np.ndarray[Any, np.dtype[Any]]
 
 
-def _random(seed: int) -> Pattern:
+def _make_random(seed: int) -> Pattern:
     return np.random.default_rng(seed).uniform(-1.0, 1.0, _PERIOD)
 
 
-def _spikes(seed: int) -> Pattern:
+def _make_spikes(seed: int) -> Pattern:
     """Zeros, but for a rising value here and there: an index that is off reads another one."""
     values = np.linspace(0.1, 1.0, _PERIOD)
     return np.where((np.arange(_PERIOD) + seed) % _SPARSE == 0, values, 0.0)
 
 
 CASES: Final[Mapping[str, Callable[[int], Pattern]]] = {
-    "random": _random,
-    "spikes": _spikes,
-    "large": _random,
+    "random": _make_random,
+    "spikes": _make_spikes,
+    "large": _make_random,
     "zeros": lambda _: np.zeros(_PERIOD),
 }
 """The cases by name, in the order in which they are tried."""
@@ -67,26 +73,30 @@ class Instance:
     """What it is called with where that is captured and not made up, outputs included."""
 
     def arguments(self, seed: int, nudge: float = 0.0) -> list[np.ndarray]:
-        """Return arguments for `main`, as the function `arguments` does."""
+        """Return arguments for `main`, as `make_case_arguments` does."""
         if self.given is None:
-            return arguments(self.workload, self.case, seed, nudge)
-        return [nudged(array, seed + i, nudge) for i, array in enumerate(self.given)]
+            return make_case_arguments(self.workload, self.case, seed, nudge)
+        return [nudge_floats(array, seed + i, nudge) for i, array in enumerate(self.given)]
 
 
-def instances(workload: tvm.IRModule) -> list[Instance]:
+def list_instances(workload: tvm.IRModule) -> list[Instance]:
     """Return what a workload is checked on: all cases.
 
     One with open sizes has all cases at likely sizes, and a random one at each of `_near_tiles`.
     """
     function = workload["main"]
-    known = known_of(function)
+    known = read_open_sizes(function)
     if known is None:
         return [Instance(case, workload) for case in CASES]
     asked = [(case, known.likely) for case in CASES]
     asked += [("random", counts) for counts in _near_tiles(workload, known)]
-    taken = [(at, str(size.name)) for at, size in counted(function)]
+    taken = [(at, str(size.name)) for at, size in list_size_params(function)]
     return [
-        Instance(case, bound(workload, counts), tuple((at, counts[name]) for at, name in taken))
+        Instance(
+            case,
+            bind_kernel_sizes(workload, counts),
+            tuple((at, counts[name]) for at, name in taken),
+        )
         for case, counts in asked
     ]
 
@@ -108,26 +118,28 @@ def _near_tiles(workload: tvm.IRModule, known: OpenSizes) -> list[Counts]:
             {name: min(edge, most[name]) for name, edge in edges.items()}
             for most in (known.largest, above)
         )
-        few = iterations(bound(workload, far)["main"].body) <= _WORK
+        few = count_stores(bind_kernel_sizes(workload, far)["main"].body) <= _WORK
         counts = far if few else near
         if counts not in found:
             found.append(counts)
     return list(found)
 
 
-def iterations(part: tvm.tirx.Stmt) -> float:
+def count_stores(part: tvm.tirx.Stmt) -> float:
     """Return how often the loops of a statement store something; infinity if that is unknown."""
     if isinstance(part, tvm.tirx.BufferStore):
         return 1
     inner = [getattr(part, name, None) for name in _INNER]
-    stores = sum(map(iterations, [*filter(None, inner), *getattr(part, "seq", ())]))
+    stores = sum(map(count_stores, [*filter(None, inner), *getattr(part, "seq", ())]))
     if isinstance(part, tvm.tirx.For):
         known = isinstance(part.extent, tvm.tirx.IntImm)
         return stores * int(part.extent) if known else math.inf
     return stores
 
 
-def arguments(module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0) -> list[np.ndarray]:
+def make_case_arguments(
+    module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0
+) -> list[np.ndarray]:
     """Return arguments for `main`, the same ones for the same case and seed.
 
     `nudge` moves each float by so many units in the last place, up or down.
@@ -135,24 +147,26 @@ def arguments(module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0) ->
     Eight-bit integers take all their values. Wider ones that are read as indices take each index
     that is inside, those that something is divided by are 1, and others are 0 and 1.
     """
-    ranges = _ranges(module["main"])
+    ranges = _find_integer_ranges(module["main"])
     infos = ArgInfo.from_prim_func(module["main"])
     pairs = zip(infos, ranges, strict=True)
-    return [_array(info, case, seed + i, nudge, span) for i, (info, span) in enumerate(pairs)]
+    return [_make_array(info, case, seed + i, nudge, span) for i, (info, span) in enumerate(pairs)]
 
 
-def _ranges(function: tvm.tirx.PrimFunc) -> list[range]:
+def _find_integer_ranges(function: tvm.tirx.PrimFunc) -> list[range]:
     """Return what wider integers may be, by parameter."""
     limits: dict[str, int] = {}
-    index_inputs.follow(function, {param: {param.name} for param in function.params}, limits)
-    divisors = index_inputs.divisors(function)
+    index_inputs.trace_indices(function, {param: {param.name} for param in function.params}, limits)
+    divisors = index_inputs.find_divisors(function)
     return [
         range(param in divisors, max(1, limits.get(param.name, 2))) for param in function.params
     ]
 
 
-def _array(info: ArgInfo, case: str, seed: int, nudge: float, span: range) -> np.ndarray:
-    values = nudged(_cast(CASES[case](seed), str(info.dtype), case, span), seed, nudge)
+def _make_array(info: ArgInfo, case: str, seed: int, nudge: float, span: range) -> np.ndarray:
+    values = nudge_floats(
+        _cast_pattern(CASES[case](seed), str(info.dtype), case, span), seed, nudge
+    )
     array = np.empty([int(extent) for extent in info.shape], values.dtype)
     flat = array.reshape(-1)
     for start in range(0, array.size, values.size):
@@ -161,7 +175,7 @@ def _array(info: ArgInfo, case: str, seed: int, nudge: float, span: range) -> np
     return array
 
 
-def nudged(values: np.ndarray, seed: int, nudge: float) -> np.ndarray:
+def nudge_floats(values: np.ndarray, seed: int, nudge: float) -> np.ndarray:
     """Return floats moved by so many units in the last place, up or down."""
     if not nudge or values.dtype.kind != "f":
         return values
@@ -169,7 +183,7 @@ def nudged(values: np.ndarray, seed: int, nudge: float) -> np.ndarray:
     return (values * (1 + signs * nudge * np.finfo(values.dtype).eps)).astype(values.dtype)
 
 
-def _cast(pattern: Pattern, dtype: str, case: str, span: range) -> Pattern:
+def _cast_pattern(pattern: Pattern, dtype: str, case: str, span: range) -> Pattern:
     kind = np.dtype(dtype)  # TVM brings the package that teaches numpy bfloat16
     if kind.kind in "iu" and kind.itemsize == 1:
         limits = np.iinfo(kind)

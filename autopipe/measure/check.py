@@ -11,13 +11,17 @@ from tvm.s_tir import Schedule
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.library import linking
-from autopipe.compiler.loops.index_inputs import looked_up, reads_bits, rounds
+from autopipe.compiler.loops.index_inputs import (
+    has_computed_indices,
+    has_float_reinterpret,
+    has_rounding,
+)
 from autopipe.compiler.recurrence.form import ATTRIBUTE
 from autopipe.compiler.target.target import backend_of
 from autopipe.errors import StageError
 from autopipe.measure.agreement import all_agree, count_terms, find_difference
-from autopipe.measure.cases import Instance, instances
-from autopipe.measure.device import prepare, put
+from autopipe.measure.cases import Instance, list_instances
+from autopipe.measure.device import copy_to_device, prepare_device
 from autopipe.measure.function_shifts import ULPS, shift_functions
 from autopipe.measure.plain_code import PlainKernel, PlainSource, compile_plain, open_plain
 from autopipe.measure.surrounded import Surrounded
@@ -98,7 +102,7 @@ class PlainLoops:
         """
         self._workload = workload
         self._target = target
-        self.instances = instances(workload)
+        self.instances = list_instances(workload)
         """What a schedule of it is called with."""
         source = PlainSource(workload, packing)
         try:
@@ -114,14 +118,14 @@ class PlainLoops:
         backend = backend_of(self._target)
         if not backend.runs_unscheduled_loops and scheduled.same_as(self._workload):
             raise NotChecked(f"{backend} does not run plain loops")
-        place = prepare(self._target)
-        built = compiled_for(scheduled, self._target)
+        place = prepare_device(self._target)
+        built = compile_schedule(scheduled, self._target)
 
         def ours(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
             mine = Surrounded(inputs, AROUND_SCHEDULE)
-            found = run(built["main"], mine, instance.counts, place)
+            found = call_kernel(built["main"], mine, instance.counts, place)
             if not mine.intact():
-                raise writes_outside(instance.case)
+                raise make_outside_error(instance.case)
             return found
 
         self.compare(ours)
@@ -139,32 +143,36 @@ class PlainLoops:
         """
         for instance in self.instances if tried is None else tried:
             case = instance.case
-            inputs = inputs_of(instance)
+            inputs = make_inputs(instance)
             theirs = Surrounded(inputs, _AROUND_PLAIN)
-            right = run(self._plain, theirs, instance.counts)
+            right = call_kernel(self._plain, theirs, instance.counts)
             if not theirs.intact():
-                raise _unsteady(
+                raise _make_unsteady_error(
                     self._workload, f"write outside of their arguments on {case} inputs"
                 )
             found = ours(instance, inputs)
             if not all_agree(right, found):
-                self._differ(instance, right, found)
+                self._confirm_difference(instance, right, found)
 
-    def _differ(self, instance: Instance, right: list[np.ndarray], ours: list[np.ndarray]) -> None:
+    def _confirm_difference(
+        self, instance: Instance, right: list[np.ndarray], ours: list[np.ndarray]
+    ) -> None:
         """Raise what follows from a difference, unless the loops waver as much by themselves."""
         case, counts = instance.case, instance.counts
-        inputs = inputs_of(instance)
-        again = run(self._plain, Surrounded(inputs, AROUND_SCHEDULE), counts)
-        if not all(map(_same, right, again)):
-            raise _unsteady(self._workload, f"read outside of their arguments on {case} inputs")
-        by = _moved_by(self._workload["main"])
+        inputs = make_inputs(instance)
+        again = call_kernel(self._plain, Surrounded(inputs, AROUND_SCHEDULE), counts)
+        if not all(map(_has_same_bytes, right, again)):
+            raise _make_unsteady_error(
+                self._workload, f"read outside of their arguments on {case} inputs"
+            )
+        by = _choose_nudge(self._workload["main"])
         nudged = instance.arguments(SEED, by)
-        moved = [run(self._plain, Surrounded(nudged, _AROUND_PLAIN), counts)]
+        moved = [call_kernel(self._plain, Surrounded(nudged, _AROUND_PLAIN), counts)]
         for loops in self._rounded_otherwise:
-            inputs = inputs_of(instance)
-            moved.append(run(loops, Surrounded(inputs, _AROUND_PLAIN), counts))
+            inputs = make_inputs(instance)
+            moved.append(call_kernel(loops, Surrounded(inputs, _AROUND_PLAIN), counts))
         function = instance.workload["main"]
-        results, bits = (right, ours, moved), reads_bits(function)
+        results, bits = (right, ours, moved), has_float_reinterpret(function)
         off = find_difference(results, count_terms(function), bits=bits)
         if off is not None:
             reason = f"off by up to {off} from the plain loops on {case} inputs"
@@ -181,51 +189,51 @@ class PlainLoops:
         return [
             compile_plain(PlainSource(shift_functions(self._workload, ulps))).loops
             for ulps in (ULPS, -ULPS)
-            if rounds(function) or reads_bits(function)
+            if has_rounding(function) or has_float_reinterpret(function)
         ]
 
 
-def inputs_of(instance: Instance) -> list[np.ndarray]:
+def make_inputs(instance: Instance) -> list[np.ndarray]:
     """Return what an instance is called with, outputs included."""
     return instance.arguments(SEED)
 
 
-def compiled_for(scheduled: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+def compile_schedule(scheduled: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """Return a schedule as code for a target. Raises WrongAnswer if it does not compile."""
     try:
         Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
-        return _compiled(elementary.compilable(scheduled, target), target)
+        return _compile_module(elementary.expand_for_target(scheduled, target), target)
     except _FAILURES as error:
         raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
 
 
-def writes_outside(case: str) -> WrongAnswer:
+def make_outside_error(case: str) -> WrongAnswer:
     """Return what to raise for a schedule that does so on the inputs of a case."""
     return WrongAnswer(f"writes outside of its arguments on {case} inputs", case)
 
 
-def _moved_by(function: tvm.tirx.PrimFunc) -> float:
+def _choose_nudge(function: tvm.tirx.PrimFunc) -> float:
     """Return how many roundings away inputs are, on which the plain loops may differ as much."""
-    if rounds(function):
+    if has_rounding(function):
         return _INSIDE
     return _BY_STEPS if ATTRIBUTE in (function.attrs or {}) else NUDGE
 
 
-def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
-    linking.load(module)
+def _compile_module(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+    linking.load_libraries(module)
     config = {"tirx.disable_assert": True}  # as for the plain loops
     with tvm.transform.PassContext(opt_level=3, config=config):
         return compile_kernel(module, target)
 
 
-def run(
+def call_kernel(
     function: Callable[..., object],
     inputs: Surrounded,
     counts: tuple[tuple[int, int], ...],
     place: tvm.runtime.Device | None = None,
 ) -> list[np.ndarray]:
     """Return all arguments after a call, on the processor if not elsewhere."""
-    tensors = put(inputs.tensors, place or tvm.cpu())
+    tensors = copy_to_device(inputs.tensors, place or tvm.cpu())
     given: list[object] = list(tensors)
     for at, count in counts:
         given.insert(at, count)
@@ -233,12 +241,12 @@ def run(
     return [tensor.numpy() for tensor in tensors]
 
 
-def _unsteady(workload: tvm.IRModule, what: str) -> StageError:
+def _make_unsteady_error(workload: tvm.IRModule, what: str) -> StageError:
     """Return what to raise: inputs of the check may be wrong where they are indices."""
-    if looked_up(workload["main"]):
+    if has_computed_indices(workload["main"]):
         return NotChecked(f"the plain loops {what}, which may be wrong indices")
     return Unsteady(f"its plain loops {what}: no schedule of them can be right")
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
+def _has_same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
     return one.tobytes() == other.tobytes()

@@ -8,7 +8,7 @@ from autopipe.compiler.target.target import backend_of
 from autopipe.errors import SetupError
 
 
-def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
+def prepare_device(target: tvm.target.Target) -> tvm.runtime.Device:
     """Return where code for the target runs; what this process compiles from now on runs there.
 
     Nothing is asked of a GPU before a kernel is called: a process that has asked can not fork any
@@ -29,21 +29,21 @@ def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
 def prepare_forks(target: tvm.target.Target) -> None:
     """Prepare this process for forks that use what code for the target runs on.
 
-    Raises SetupError as `prepare`, and if this process has used CUDA already.
+    Raises SetupError as `prepare_device`, and if this process has used CUDA already.
     """
-    prepare(target)
+    prepare_device(target)
     runtime = backend_of(target).runtime()
     if runtime is not None:
         runtime.check_unused()
 
 
-def elsewhere(device: tvm.runtime.Device) -> bool:
+def is_off_host(device: tvm.runtime.Device) -> bool:
     """Tell whether a device is not this processor: a GPU, or one behind TVM's RPC."""
     return int(device.dlpack_device_type()) != int(tvm.cpu().dlpack_device_type())
 
 
-def put(
+def copy_to_device(
     tensors: Sequence[tvm.runtime.Tensor], device: tvm.runtime.Device
 ) -> list[tvm.runtime.Tensor]:
     """Return the tensors, or copies of them where the device is."""
-    return [tensor.copyto(device) for tensor in tensors] if elsewhere(device) else list(tensors)
+    return [tensor.copyto(device) for tensor in tensors] if is_off_host(device) else list(tensors)

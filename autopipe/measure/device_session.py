@@ -13,8 +13,8 @@ import tvm
 from tvm import rpc
 
 from autopipe.config.tuning import Measure
-from autopipe.measure.device import put
-from autopipe.measure.tensors import made_up
+from autopipe.measure.device import copy_to_device
+from autopipe.measure.tensors import make_tensor
 from autopipe.measure.timing import time_library
 from autopipe.measure.tracker import Address
 
@@ -64,13 +64,17 @@ class DeviceSession:
             self._remote = rpc.connect(address.host, address.port, address.word, seconds)
             self._place = self._remote.cpu(0)
         except Exception as error:  # noqa: BLE001 - whatever TVM raises
-            raise Lost(said(error)) from None
+            raise Lost(format_error(error)) from None
         self._count = 0
 
     def described(self) -> dict[str, object]:
         """Return what is known of the device; null for what it does not say. Raises Lost."""
-        found: dict[str, object] = {name: self._file(path) for name, path in _DESCRIBED.items()}
-        found["threads"] = self._guarded(lambda: int(self._function("runtime.NumThreads")()))
+        found: dict[str, object] = {
+            name: self._download_text(path) for name, path in _DESCRIBED.items()
+        }
+        found["threads"] = self._call_device(
+            lambda: int(self._find_function("runtime.NumThreads")())
+        )
         return found
 
     def load(self, path: str) -> tvm.runtime.Module:
@@ -87,16 +91,16 @@ class DeviceSession:
             self._remote.upload(bytearray(data), name)
             return bytes(self._remote.download(name))
 
-        found = self._guarded(arrived)
+        found = self._call_device(arrived)
         if found != data:
             raise Lost(f"{len(found)} of {len(data)} bytes arrived: is its disk full?")
-        loaded: tvm.runtime.Module = self._run(lambda: self._remote.load_module(name))
+        loaded: tvm.runtime.Module = self._run_kernel(lambda: self._remote.load_module(name))
         return loaded
 
     def made_up(self, kernel: LinkedKernel) -> list[tvm.runtime.Tensor]:
         """Return arguments of a kernel on the device. Raises Lost."""
-        made = [made_up(*port) for port in kernel.ports]
-        return self._guarded(lambda: put(made, self._place))
+        made = [make_tensor(*port) for port in kernel.ports]
+        return self._call_device(lambda: copy_to_device(made, self._place))
 
     def time(
         self,
@@ -106,7 +110,9 @@ class DeviceSession:
         best: float,
     ) -> dict[str, Any]:
         """Return the times of a kernel in a loop. Raises Lost, and what the kernel does."""
-        return asdict(self._run(lambda: time_library(loaded, tensors, self._place, limits, best)))
+        return asdict(
+            self._run_kernel(lambda: time_library(loaded, tensors, self._place, limits, best))
+        )
 
     def run(
         self,
@@ -115,7 +121,7 @@ class DeviceSession:
         counts: Sequence[tuple[int, int]] = (),
     ) -> list[np.ndarray] | None:
         """Return all arguments after one call; None if it wrote behind one. Raises as `time`."""
-        wide = self._guarded(lambda: [self._sent(array) for array in arrays])
+        wide = self._call_device(lambda: [self._upload_array(array) for array in arrays])
         given: list[object] = [
             tensor._create_view(array.shape, str(array.dtype), 0)  # noqa: SLF001 -- as TVM's own code does
             for tensor, array in zip(wide, arrays, strict=True)
@@ -127,7 +133,7 @@ class DeviceSession:
             loaded["main"](*given)
             return [tensor.numpy() for tensor in wide]
 
-        found = self._run(called)
+        found = self._run_kernel(called)
         if any(
             (data[array.nbytes :] != _BEHIND).any()
             for data, array in zip(found, arrays, strict=True)
@@ -138,7 +144,7 @@ class DeviceSession:
             for data, array in zip(found, arrays, strict=True)
         ]
 
-    def _sent(self, array: np.ndarray) -> tvm.runtime.Tensor:
+    def _upload_array(self, array: np.ndarray) -> tvm.runtime.Tensor:
         """Return the bytes of an array on the device, with known ones behind them."""
         data = np.full(array.nbytes + _MARGIN, _BEHIND, np.uint8)
         data[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -146,45 +152,45 @@ class DeviceSession:
         tensor.copyfrom(data)
         return tensor
 
-    def _file(self, path: str) -> str | None:
+    def _download_text(self, path: str) -> str | None:
         """Return the text of a small file of the device, null where it has none."""
         try:
             data = bytes(self._remote.download(path))
         except Exception:  # noqa: BLE001 - whatever it is: either the file or the device is gone
-            self._alive()
+            self._check_alive()
             return None
         return data.split(b"\0")[0].decode(errors="replace").strip()[:_LONGEST] or None
 
-    def _run(self, work: Callable[[], _Result]) -> _Result:
+    def _run_kernel(self, work: Callable[[], _Result]) -> _Result:
         """Do what runs a kernel; whatever ends the session raises Lost."""
         try:
             return work()
         except Exception as error:
             if _EXPIRED in str(error):
                 raise TimeoutError from None
-            self._alive(said(error))
+            self._check_alive(format_error(error))
             raise
 
-    def _guarded(self, work: Callable[[], _Result]) -> _Result:
+    def _call_device(self, work: Callable[[], _Result]) -> _Result:
         """Do what only fails where a device does."""
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - whatever TVM raises
-            raise Lost(said(error)) from None
+            raise Lost(format_error(error)) from None
 
-    def _alive(self, why: str = "") -> None:
+    def _check_alive(self, why: str = "") -> None:
         """Raise Lost if the device does not answer any more."""
         try:
-            self._function("tvm.rpc.server.upload")
+            self._find_function("tvm.rpc.server.upload")
         except Exception as error:  # noqa: BLE001 - whatever TVM raises
-            raise Lost(why or said(error)) from None
+            raise Lost(why or format_error(error)) from None
 
-    def _function(self, name: str) -> Callable[..., Any]:
+    def _find_function(self, name: str) -> Callable[..., Any]:
         function: Callable[..., Any] = self._remote.get_function(name)
         return function
 
 
-def said(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Return what an error says, in a short line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1] if lines else ''}"[:_LONGEST]
@@ -205,15 +211,15 @@ class Answering:
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Do what is asked."""
         try:
-            return {"ok": self._done(request)}
+            return {"ok": self._run_request(request)}
         except Lost as error:
             return {"lost": str(error)}
         except TimeoutError:
             return {"late": True}
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the kernel's
-            return {"error": said(error)}
+            return {"error": format_error(error)}
 
-    def _done(self, request: Mapping[str, Any]) -> object:
+    def _run_request(self, request: Mapping[str, Any]) -> object:
         if request["do"] != "open":
             return self.done(request)
         address = Address(request["host"], request["port"], request["word"])

@@ -32,9 +32,9 @@ from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.measure import build, shipped
 from autopipe.measure.call_watch import set_watch
 from autopipe.measure.shipped import ShippedModel
-from autopipe.measure.tensors import made_up, weights
+from autopipe.measure.tensors import make_tensor, make_weight_tensors
 from autopipe.processes.contained import Child, Failed
-from autopipe.store.passing import passing_folder
+from autopipe.store.passing import open_temporary_folder
 
 Place = Mapping[str, int]
 """Which of its schedules a function runs with, by name: the first one where nothing is said."""
@@ -65,7 +65,7 @@ class InModel:
         self._child = Child(lambda: _WatchedModel(source).answer)
         self._left = left
         self._held = ExitStack()
-        self._folder = self._held.enter_context(passing_folder())
+        self._folder = self._held.enter_context(open_temporary_folder())
         self._models: dict[Ranks, ShippedModel] = {}
 
     def build(self, place: Place) -> None:
@@ -106,12 +106,12 @@ class InModel:
         """
         models = [self._linked(place) for place in places]
         try:
-            return shipped.seconds(models, self._left() / 2)
+            return shipped.time_models(models, self._left() / 2)
         except Failed:  # what fails does so twice
-            return shipped.seconds(models, self._left())
+            return shipped.time_models(models, self._left())
 
     def _linked(self, place: Place) -> ShippedModel:
-        key = _ranks(place)
+        key = _to_ranks(place)
         if key not in self._models:
             folder = self._folder / str(len(self._models))
             folder.mkdir()
@@ -151,21 +151,25 @@ class _Alone:
 
     def taken(self, given: Sequence[tvm.runtime.Tensor]) -> list[tvm.runtime.Tensor]:
         """Return what it takes in the place of what the model gives."""
-        return [self._one(at, tensor) for at, tensor in enumerate(given)]
+        return [self._choose_argument(at, tensor) for at, tensor in enumerate(given)]
 
-    def _one(self, at: int, tensor: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
-        if _same(tensor, self.shapes[at]):  # not kept, as the model has other uses for its memory
+    def _choose_argument(self, at: int, tensor: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
+        if _has_port_shape(
+            tensor, self.shapes[at]
+        ):  # not kept, as the model has other uses for its memory
             return tensor
         key = at, tensor.data_ptr()
         if key not in self.own:
-            self.own[key] = self._other(tensor.data_ptr(), *self.shapes[at])
+            self.own[key] = self._make_other_weights(tensor.data_ptr(), *self.shapes[at])
         return self.own[key]
 
-    def _other(self, place: int, shape: tuple[int, ...], dtype: str) -> tvm.runtime.Tensor:
+    def _make_other_weights(
+        self, place: int, shape: tuple[int, ...], dtype: str
+    ) -> tvm.runtime.Tensor:
         """Return weights of a shape that the model does not have."""
         key = place, prod(shape), dtype
         if key not in self.weights:
-            (self.weights[key],) = weights([(shape, dtype)])
+            (self.weights[key],) = make_weight_tensors([(shape, dtype)])
         return self.weights[key]._create_view(shape, dtype, 0)  # noqa: SLF001 -- as TVM's own code does
 
 
@@ -189,7 +193,7 @@ class _Runnable:
     def timed(self) -> float:
         """Return the seconds of a run when nobody looks into it."""
         set_watch(self.machine.module, None)
-        return median([self.run() for _ in range(_runs_after(self.run()))])
+        return median([self.run() for _ in range(_count_runs(self.run()))])
 
 
 class _WatchedModel:
@@ -212,56 +216,56 @@ class _WatchedModel:
         use_threads(self._source.cores)
         match request["do"]:
             case "build":
-                self._load(request["place"])
+                self._load_model(request["place"])
             case "add":
-                self._add(request["rank"], request["functions"])
+                self._compile_schedule(request["rank"], request["functions"])
             case "round":
-                return [self._watched(place) for place in request["places"]]
+                return [self._time_kernels(place) for place in request["places"]]
             case "unwatched":
                 return self._runnable.timed()
             case "link":
                 return self._link(request["place"], Path(request["folder"])).document()
         return None
 
-    def _built_with(self, place: Place) -> library.Built:
+    def _build_model(self, place: Place) -> library.Built:
         """Return the model with these schedules, built once."""
-        key = _ranks(place)
+        key = _to_ranks(place)
         if key not in self._built:
             source = self._source
             bodies = {name: some[place.get(name, 0)] for name, some in source.bodies.items()}
             for module in bodies.values():
-                linking.load(module)
-            self._built[key] = library.build(source.lowered, bodies, source.target)
+                linking.load_libraries(module)
+            self._built[key] = library.build_library(source.lowered, bodies, source.target)
         return self._built[key]
 
-    def _load(self, place: Place) -> None:
+    def _load_model(self, place: Place) -> None:
         """Load the model with these schedules into this process."""
-        built = self._built_with(place)
+        built = self._build_model(place)
         machine = relax.VirtualMachine(built.executable, tvm.cpu())
-        inputs = self._inputs(built)
+        inputs = self._count_inputs(built)
         sizes = [Shape(built.steps)] if built.steps else []
-        stored = weights(built.parameters[inputs:])
-        given = [*starmap(made_up, built.parameters[:inputs]), *sizes, *stored]
+        stored = make_weight_tensors(built.parameters[inputs:])
+        given = [*starmap(make_tensor, built.parameters[:inputs]), *sizes, *stored]
         self._runnable = _Runnable(machine, given)
 
     def _link(self, place: Place, folder: Path) -> ShippedModel:
         """Write the library of the model with these schedules."""
-        built, main = self._built_with(place), self._source.lowered["main"]
+        built, main = self._build_model(place), self._source.lowered["main"]
         library.export(built, folder / LIBRARY)
-        inputs, made = self._inputs(built), main.ret_ty
+        inputs, made = self._count_inputs(built), main.ret_ty
         outputs = len(made.fields) if isinstance(made, relax.TupleType) else 1
         return ShippedModel(
             folder, built.parameters[:inputs], built.parameters[inputs:], outputs,
             self._source.cores, built.steps,
         )  # fmt: skip
 
-    def _inputs(self, built: library.Built) -> int:
+    def _count_inputs(self, built: library.Built) -> int:
         """Return how many tensors are inputs; sizes are counted among these, and are none."""
         return int(self._source.lowered["main"].attrs[COUNT]) - bool(built.steps)
 
-    def _add(self, rank: int, functions: Sequence[str]) -> None:
+    def _compile_schedule(self, rank: int, functions: Sequence[str]) -> None:
         """Compile the schedule once that these functions have in common."""
-        kernel = build.build(
+        kernel = build.build_kernel(
             self._source.bodies[functions[0]][rank], self._source.target, asserts=True
         )
         infos = ArgInfo.from_prim_func(kernel.module["main"])
@@ -270,12 +274,12 @@ class _WatchedModel:
         for name in functions:
             self._kernels[name][rank] = _Alone(main, shapes, self._weights[name])
 
-    def _watched(self, place: Place) -> dict[str, float]:
+    def _time_kernels(self, place: Place) -> dict[str, float]:
         self._place = place
         model = self._runnable
         set_watch(model.machine.module, self)
         self._times, runs = defaultdict(float), []
-        for _ in range(_runs_after(model.run())):
+        for _ in range(_count_runs(model.run())):
             self._times = defaultdict(float)
             model.run()
             runs.append(self._times)
@@ -298,14 +302,14 @@ class _WatchedModel:
         """Look at nothing."""
 
 
-def _runs_after(first: float) -> int:
+def _count_runs(first: float) -> int:
     """Return how many runs count behind one that took so many seconds."""
     return 1 if first > _LONG else RUNS
 
 
-def _ranks(place: Place) -> Ranks:
+def _to_ranks(place: Place) -> Ranks:
     return frozenset((name, rank) for name, rank in place.items() if rank)
 
 
-def _same(tensor: tvm.runtime.Tensor, port: tuple[tuple[int, ...], str]) -> bool:
+def _has_port_shape(tensor: tvm.runtime.Tensor, port: tuple[tuple[int, ...], str]) -> bool:
     return (tuple(map(int, tensor.shape)), str(tensor.dtype)) == port

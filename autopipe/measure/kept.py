@@ -28,13 +28,13 @@ class Kept:
         if not isinstance(candidate, Repeatable) or found.error is not None or found.cut:
             trial.close()
             return
-        self._drop(candidate)
+        self._drop_candidate(candidate)
         self._trials[candidate] = found.median, trial
         rivals = [other for other in self._trials if other.task == candidate.task]
         if len(rivals) > _OF_A_TASK:
-            self._drop(max(rivals, key=lambda other: self._trials[other][0]))
+            self._drop_candidate(max(rivals, key=lambda other: self._trials[other][0]))
         if len(self._trials) > self._most:  # those that came first are asked for first
-            self._drop(candidate)
+            self._drop_candidate(candidate)
 
     def take(self, candidate: Candidate) -> Trial | None:
         """Hand out the trial of a candidate, if there is one whose child still waits."""
@@ -49,11 +49,11 @@ class Kept:
     def close(self) -> None:
         """End all children."""
         for candidate in list(self._trials):
-            self._drop(candidate)
+            self._drop_candidate(candidate)
 
     def __contains__(self, trial: Trial) -> bool:
         return any(trial is kept for _, kept in self._trials.values())
 
-    def _drop(self, candidate: Repeatable) -> None:
+    def _drop_candidate(self, candidate: Repeatable) -> None:
         if candidate in self._trials:
             self._trials.pop(candidate)[1].close()

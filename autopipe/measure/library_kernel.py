@@ -11,7 +11,13 @@ from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler.library import linking
 from autopipe.measure.build import SplitKernel, split_weights
 from autopipe.measure.cases import Instance
-from autopipe.measure.check import AROUND_SCHEDULE, PlainLoops, WrongAnswer, run, writes_outside
+from autopipe.measure.check import (
+    AROUND_SCHEDULE,
+    PlainLoops,
+    WrongAnswer,
+    call_kernel,
+    make_outside_error,
+)
 from autopipe.measure.plain_code import PlainKernel
 from autopipe.measure.surrounded import Surrounded
 
@@ -44,16 +50,16 @@ def check_kernel(
     if not library.implements_function(name, query_imports=True):
         return False
     function = library.get_function(name, query_imports=True)
-    linking.load(scheduled)
+    linking.load_libraries(scheduled)
     loops = PlainLoops(workload, target, split.packing, plain)
 
     def call(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        packed = _pack(loops, split, instance, inputs)
+        packed = _pack_weights(loops, split, instance, inputs)
         arguments = [packed.get(at, array) for at, array in enumerate(inputs)]
         mine = Surrounded(arguments, AROUND_SCHEDULE)
-        found = run(function, mine, instance.counts)
+        found = call_kernel(function, mine, instance.counts)
         if not mine.intact():
-            raise writes_outside(instance.case)
+            raise make_outside_error(instance.case)
         if any(found[at].tobytes() != array.tobytes() for at, array in packed.items()):
             case = instance.case
             raise WrongAnswer(f"writes to its packed weights on {case} inputs", case)
@@ -68,7 +74,7 @@ def _open_library(path: str) -> tvm.runtime.Module:
     return tvm.runtime.load_module(path)
 
 
-def _pack(
+def _pack_weights(
     loops: PlainLoops, split: SplitKernel, instance: Instance, inputs: list[np.ndarray]
 ) -> dict[int, np.ndarray]:
     """Return the packed weights among the arguments of a kernel, by position."""
@@ -78,7 +84,7 @@ def _pack(
     infos = ArgInfo.from_prim_func(split.packing)[len(given) :]
     empty = [np.empty([int(n) for n in info.shape], np.dtype(str(info.dtype))) for info in infos]
     arguments = Surrounded([*given, *empty], AROUND_SCHEDULE)
-    found = run(loops.packing, arguments, ())[len(given) :]
+    found = call_kernel(loops.packing, arguments, ())[len(given) :]
     if not arguments.intact():
-        raise writes_outside(instance.case)
+        raise make_outside_error(instance.case)
     return dict(zip(split.positions, found, strict=True))

@@ -7,23 +7,23 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.compiler.codegen.compile_kernels import export_library
 from autopipe.environment.toolchain import Linker
-from autopipe.measure.build import compiled, without_weights
+from autopipe.measure.build import compile_module, without_weights
 from autopipe.measure.device_session import LinkedKernel
 from autopipe.measure.measurement import Candidate
 
 
-def link(
+def link_candidate(
     candidate: Candidate, target: tvm.target.Target, path: Path, linker: Linker | None
 ) -> LinkedKernel:
     """Compile a candidate for a target and write its library. Raises what TVM and linkers do."""
     module = without_weights(candidate())
-    write(compiled(module, target), path, linker)
+    write_library(compile_module(module, target), path, linker)
     infos = ArgInfo.from_prim_func(module["main"])
     ports = tuple((tuple(map(int, info.shape)), str(info.dtype)) for info in infos)
     return LinkedKernel(str(path), ports)
 
 
-def write(library: tvm.runtime.Module, path: Path, linker: Linker | None) -> None:
+def write_library(library: tvm.runtime.Module, path: Path, linker: Linker | None) -> None:
     """Write what was compiled as a shared library."""
     options = linker.options if linker is not None else []
     export_library(library, path, options, linker.path if linker is not None else None)

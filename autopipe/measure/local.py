@@ -22,7 +22,7 @@ from autopipe.measure.measurement import Candidate, Measurement
 from autopipe.measure.trial import Trial, TrialChild
 from autopipe.measure.turn import Turn
 from autopipe.measure.worker import Job
-from autopipe.processes.link import ready
+from autopipe.processes.link import wait_for_readable
 
 _HELD: Final = 32
 """Built candidates that may wait in memory for their turn."""
@@ -85,17 +85,19 @@ class Local:
             some = candidates[start : start + _HELD]
             trials: list[Trial] = []
             try:
-                late = self._build(some, trials, until)
+                late = self._build_candidates(some, trials, until)
                 with self._turn.taken() if self._turn else nullcontext():
                     for place, candidate in enumerate(some):
                         if trials[place] in late:
                             return
-                        found = self._time(candidate, trials, place, best, self._limits.repeat)
+                        found = self._time_candidate(
+                            candidate, trials, place, best, self._limits.repeat
+                        )
                         self._kept.offer(candidate, trials[place], found)
                         best = min(best, found.median) if rivals else best
                         yield found
             finally:
-                self._close(trials)
+                self._close_trials(trials)
 
     def each(
         self, candidates: Sequence[Candidate], bests: Sequence[float]
@@ -103,14 +105,16 @@ class Local:
         """Do the same with candidates that are no rivals, each with a time of its own to beat."""
         trials: list[Trial] = []
         try:
-            self._build(candidates, trials)
+            self._build_candidates(candidates, trials)
             with self._turn.taken() if self._turn else nullcontext():
                 for place, (candidate, best) in enumerate(zip(candidates, bests, strict=True)):
-                    found = self._time(candidate, trials, place, best, self._limits.repeat)
+                    found = self._time_candidate(
+                        candidate, trials, place, best, self._limits.repeat
+                    )
                     self._kept.offer(candidate, trials[place], found)
                     yield found
         finally:
-            self._close(trials)
+            self._close_trials(trials)
 
     def rounds(self, candidates: Sequence[Candidate], count: int) -> list[Measurement]:
         """Time one after the other, and so on for so many rounds; those not kept are built first.
@@ -119,40 +123,43 @@ class Local:
         """
         trials: list[Trial] = []
         try:
-            self._build(candidates, trials)
+            self._build_candidates(candidates, trials)
             with self._turn.taken() if self._turn else nullcontext():
                 timed = [
-                    [self._time(each, trials, place) for place, each in enumerate(candidates)]
+                    [
+                        self._time_candidate(each, trials, place)
+                        for place, each in enumerate(candidates)
+                    ]
                     for _ in range(count)
                 ]
-            found = [_joined(timings) for timings in zip(*timed, strict=True)]
+            found = [_join_rounds(timings) for timings in zip(*timed, strict=True)]
             for candidate, trial, measurement in zip(candidates, trials, found, strict=True):
                 self._kept.offer(candidate, trial, measurement)
         finally:
-            self._close(trials)
+            self._close_trials(trials)
         return found
 
     def close(self) -> None:
         """End the children that wait to be timed again."""
         self._kept.close()
 
-    def _close(self, trials: Sequence[Trial]) -> None:
+    def _close_trials(self, trials: Sequence[Trial]) -> None:
         for trial in trials:
             if trial not in self._kept:
                 trial.close()
 
-    def _time(
+    def _time_candidate(
         self, candidate: Candidate, trials: list[Trial], place: int, best: float = math.inf,
         repeat: int = 1,
     ) -> Measurement:  # fmt: skip
         """Time a candidate; if its child has ended with another one, it is built anew before."""
         if trials[place].is_lost:
             again: list[Trial] = []
-            self._build([candidate], again)
+            self._build_candidates([candidate], again)
             trials[place] = again[0]
         return trials[place].round(best, repeat)
 
-    def _build(
+    def _build_candidates(
         self, candidates: Sequence[Candidate], trials: list[Trial], until: float = math.inf
     ) -> list[Trial]:
         """Add a trial to `trials` for each candidate, and return once all of them are built.
@@ -177,7 +184,7 @@ class Local:
         return [*building, *waiting]
 
 
-def _joined(rounds: Sequence[Measurement]) -> Measurement:
+def _join_rounds(rounds: Sequence[Measurement]) -> Measurement:
     """Return the times of all rounds, or the first failure."""
     failed = next((timed for timed in rounds if timed.error is not None), None)
     return failed or Measurement(tuple(timed.median for timed in rounds))
@@ -187,7 +194,7 @@ def _wait_for_builds(building: Sequence[Trial], until: float) -> list[Trial]:
     """Wait until at least one build ends, well or not, and return those that have ended."""
     ends = min(trial.deadline for trial in building)
     patience = max(0.0, min(ends, until) - monotonic())
-    heard = ready([trial.child.link for trial in building], patience)
+    heard = wait_for_readable([trial.child.link for trial in building], patience)
     ended = [
         trial for trial in building if trial.child.link in heard or trial.deadline <= monotonic()
     ]

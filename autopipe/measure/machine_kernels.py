@@ -20,7 +20,7 @@ _FLOAT: Final = 32
 """Bits of an element."""
 
 
-def integer_chain() -> tvm.tirx.PrimFunc:
+def build_integer_chain() -> tvm.tirx.PrimFunc:
     """Write `STEPS` times an addition and an exclusive or, each of which waits for the last.
 
     Argument: int64 [3]. Both take one cycle on every processor, and LLVM finds no closed form.
@@ -34,10 +34,10 @@ def integer_chain() -> tvm.tirx.PrimFunc:
             T.buffer_store(value, T.bitwise_xor(value[0] + x[1], x[2]), [0])
         T.buffer_store(x, value[0], [0])
 
-    return _function(body)
+    return _build_function(body)
 
 
-def fma_chains(bits: int, chains: int) -> tvm.tirx.PrimFunc:
+def build_fma_chains(bits: int, chains: int) -> tvm.tirx.PrimFunc:
     """Write `STEPS` times one FMA of vectors of `bits` in each of some independent chains.
 
     Arguments: factor and addend as float32 [2 * lanes], the sums as float32 [chains * lanes].
@@ -58,10 +58,10 @@ def fma_chains(bits: int, chains: int) -> tvm.tirx.PrimFunc:
         for vector in vectors:
             T.buffer_store(y, sums[vector], [vector])
 
-    return _function(body)
+    return _build_function(body)
 
 
-def reads(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
+def build_reads(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
     """Write the sum of `size` bytes, read `passes` times from the first to the last.
 
     Arguments: float32 [size / 4], where READERS vectors of `bits` divide the size, and the sums as
@@ -84,10 +84,10 @@ def reads(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
         for vector in vectors:
             T.buffer_store(y, sums[vector], [vector])
 
-    return _function(body)
+    return _build_function(body)
 
 
-def copies(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
+def build_copies(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
     """Write `passes` copies of `size` bytes, doubled: LLVM would call its function for plain ones.
 
     Arguments: float32 [size / 4], of which READERS vectors of `bits` divide the size, and the same.
@@ -103,10 +103,10 @@ def copies(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
                 vector = T.ramp((block * READERS + number) * lanes, 1, lanes)
                 T.buffer_store(y, x[vector] + x[vector], [vector])
 
-    return _function(body)
+    return _build_function(body)
 
 
-def pointer_chase(length: int, steps: int) -> tvm.tirx.PrimFunc:
+def build_pointer_chase(length: int, steps: int) -> tvm.tirx.PrimFunc:
     """Write `steps` loads, each of which reads where the next one reads.
 
     Arguments: int32 [length], a cycle of indices, and the last index as int32 [1].
@@ -121,10 +121,10 @@ def pointer_chase(length: int, steps: int) -> tvm.tirx.PrimFunc:
             T.buffer_store(place, x[place[0]], [0])
         T.buffer_store(y, place[0], [0])
 
-    return _function(body)
+    return _build_function(body)
 
 
-def regions(cores: int, count: int, *, parallel: bool) -> tvm.tirx.PrimFunc:
+def build_regions(cores: int, count: int, *, parallel: bool) -> tvm.tirx.PrimFunc:
     """Write `count` loops of a store for each core, parallel or not.
 
     Argument: int32 [16 * cores].
@@ -136,10 +136,10 @@ def regions(cores: int, count: int, *, parallel: bool) -> tvm.tirx.PrimFunc:
         with T.serial(0, count) as number, loop(0, cores) as core:
             T.buffer_store(x, number, [core * 16])
 
-    return _function(body)
+    return _build_function(body)
 
 
-def write_elsewhere(length: int) -> tvm.tirx.PrimFunc:
+def build_remote_copy(length: int) -> tvm.tirx.PrimFunc:
     """Write a copy that the second thread makes, so that its core has the lines.
 
     Arguments: int32 [length], and where they are copied to.
@@ -151,10 +151,10 @@ def write_elsewhere(length: int) -> tvm.tirx.PrimFunc:
         with T.parallel(0, 2) as thread, T.serial(0, length * thread) as place:
             T.buffer_store(y, x[place], [place])
 
-    return _function(body)
+    return _build_function(body)
 
 
-def _function(body: Callable[[], Any]) -> tvm.tirx.PrimFunc:
+def _build_function(body: Callable[[], Any]) -> tvm.tirx.PrimFunc:
     with IRBuilder() as builder, T.prim_func():
         T.func_name("main")
         body()

@@ -38,12 +38,12 @@ class Number:
         return asdict(self)
 
 
-def frequency_ghz(chain_ns: float) -> float:
+def compute_frequency_ghz(chain_ns: float) -> float:
     """Return cycles in a nanosecond, from the time of a step of the integer chain."""
     return _CHAINED / chain_ns
 
 
-def fma_units(cycles: Mapping[int, float]) -> tuple[int, int]:
+def find_fma_units(cycles: Mapping[int, float]) -> tuple[int, int]:
     """Return bits of a unit for FMAs, and how many units there are.
 
     `cycles` are those between the ends of two independent FMAs, by the bits of their vectors.
@@ -55,7 +55,7 @@ def fma_units(cycles: Mapping[int, float]) -> tuple[int, int]:
     return bits, max(1, round(1 / cycles[bits]))
 
 
-def cache_sizes(latencies: Sequence[tuple[int, float]]) -> list[int]:
+def find_cache_sizes(latencies: Sequence[tuple[int, float]]) -> list[int]:
     """Return the bytes of the caches, the first level first, as far as they end in the samples.
 
     `latencies` are bytes that a pointer chase goes through, in ascending order, and the time of a

@@ -20,18 +20,18 @@ from tvm.target import codegen
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.library.kernel_threads import use_threads
-from autopipe.compiler.target.target import tvm_target
-from autopipe.compiler.tvm_probe import Emit, examine
+from autopipe.compiler.target.target import make_target
+from autopipe.compiler.tvm_probe import Emit, examine_tvm
 from autopipe.config.target import Target
 from autopipe.environment.caches import read_line, read_sizes
-from autopipe.environment.environment import resolve
+from autopipe.environment.environment import resolve_target
 from autopipe.measure import machine_kernels as kernels
 from autopipe.measure.machine_numbers import (
     SYSTEM,
     Number,
-    cache_sizes,
-    fma_units,
-    frequency_ghz,
+    compute_frequency_ghz,
+    find_cache_sizes,
+    find_fma_units,
 )
 
 Array = npt.NDArray[Any]
@@ -62,15 +62,15 @@ _INDEX: Final = 4
 _NO_SIZE: Final = "not measured: the size of the cache is not known"
 
 
-def measure(argument: Mapping[str, Any], _emit: Emit) -> dict[str, Any]:
+def measure_numbers(argument: Mapping[str, Any], _emit: Emit) -> dict[str, Any]:
     """Return LLVM's name of this machine and its features, and `numbers` as fields of `Number`.
 
     `argument` has the `folder` where the system describes the caches of a core.
     """
-    facts = resolve(Target(), examine({}, _emit))
+    facts = resolve_target(Target(), examine_tvm({}, _emit))
     cores = int(str(facts["num_cores"]))
     use_threads(cores)
-    target = tvm_target(facts)
+    target = make_target(facts)
     bench = _Bench(target, cores, Path(argument["folder"]))
     return {
         "mcpu": facts["mcpu"],
@@ -91,41 +91,44 @@ class _Bench:
         """Yield all that can be measured here, and the reason why something cannot."""
         ghz = self.frequency_ghz()
         yield Number("frequency_ghz", ghz)
-        yield from self._arithmetic(ghz)
+        yield from self._measure_fma(ghz)
         yield self._line()
-        sizes = self._sizes()
+        sizes = self._measure_cache_sizes()
         yield from sizes
-        yield from self._bandwidths([size.value for size in sizes], ghz)
+        yield from self._measure_bandwidths([size.value for size in sizes], ghz)
         yield from self._threads()
 
     def frequency_ghz(self) -> float:
         """Return the cycles of a nanosecond."""
-        chain = self._time(kernels.integer_chain(), np.array([1, 3, 5], "int64"))
-        return frequency_ghz(chain / kernels.STEPS)
+        chain = self._time_kernel(kernels.build_integer_chain(), np.array([1, 3, 5], "int64"))
+        return compute_frequency_ghz(chain / kernels.STEPS)
 
-    def _arithmetic(self, ghz: float) -> Iterator[Number]:
+    def _measure_fma(self, ghz: float) -> Iterator[Number]:
         """Yield the latency of an FMA, and how many of which length start in a cycle."""
-        widths = self._widths()
-        chains = self._registers() - _SPARED
+        widths = self._list_vector_bits()
+        chains = self._count_registers() - _SPARED
 
         def cycles(bits: int, chains: int) -> float:
             lanes = bits // 32
             operands, sums = np.full(2 * lanes, 0.5, "float32"), np.ones(chains * lanes, "float32")
-            step = self._time(kernels.fma_chains(bits, chains), operands, sums) / kernels.STEPS
+            step = (
+                self._time_kernel(kernels.build_fma_chains(bits, chains), operands, sums)
+                / kernels.STEPS
+            )
             return step * ghz / chains
 
         yield Number("fma_latency_cycles", cycles(widths[0], 1))
-        bits, ports = fma_units({bits: cycles(bits, chains) for bits in widths})
+        bits, ports = find_fma_units({bits: cycles(bits, chains) for bits in widths})
         yield Number("fma_ports", ports)
         yield Number("vector_bits_of_units", bits)
 
-    def _widths(self) -> list[int]:
+    def _list_vector_bits(self) -> list[int]:
         """Return the bits of vectors, the shortest first."""
         longer = (("avx", 256), ("avx512f", 512))
         has = codegen.llvm_cpu_has_features
         return [128, *(bits for feature, bits in longer if has(feature, self.target))]
 
-    def _registers(self) -> int:
+    def _count_registers(self) -> int:
         """Return the number of vector registers."""
         has = codegen.llvm_cpu_has_features
         return 16 if has("sse2", self.target) and not has("avx512f", self.target) else 32
@@ -134,63 +137,68 @@ class _Bench:
         line = read_line(self.folder)
         return Number("line_bytes", line, SYSTEM if line else "not measured: the system names none")
 
-    def _sizes(self) -> list[Number]:
+    def _measure_cache_sizes(self) -> list[Number]:
         """Return the sizes of the caches: the system's, or those at which a chase slows down."""
         told = read_sizes(self.folder)
-        measured = cache_sizes(list(self._latencies())) if {"l1", "l2"} - told.keys() else []
+        measured = (
+            find_cache_sizes(list(self._measure_latencies())) if {"l1", "l2"} - told.keys() else []
+        )
         found = dict(zip(("l1", "l2"), measured, strict=False))
-        return [_size(level, told, found) for level in ("l1", "l2", "l3")]
+        return [_choose_cache_size(level, told, found) for level in ("l1", "l2", "l3")]
 
-    def _latencies(self) -> Iterator[tuple[int, float]]:
+    def _measure_latencies(self) -> Iterator[tuple[int, float]]:
         """Yield bytes, and nanoseconds of a load that the one before it leads to among them."""
         shortest, longest = _CHASED
-        chase = kernels.pointer_chase(longest // _INDEX, _LOADS)
+        chase = kernels.build_pointer_chase(longest // _INDEX, _LOADS)
         size = shortest
         while size <= longest:
             for bytes_ in (size, size * 3 // 2)[: 1 + (size < longest)]:
                 cycle = np.zeros(longest // _INDEX, "int32")
-                cycle[: bytes_ // _INDEX] = _cycle(bytes_ // _LINE)
-                yield bytes_, self._time(chase, cycle, np.zeros(1, "int32"), repeats=_FEW) / _LOADS
+                cycle[: bytes_ // _INDEX] = _build_chase_cycle(bytes_ // _LINE)
+                yield (
+                    bytes_,
+                    self._time_kernel(chase, cycle, np.zeros(1, "int32"), repeats=_FEW) / _LOADS,
+                )
             size *= 2
 
-    def _bandwidths(self, sizes: list[float | None], ghz: float) -> Iterator[Number]:
+    def _measure_bandwidths(self, sizes: list[float | None], ghz: float) -> Iterator[Number]:
         """Yield the bytes that one core reads from each cache in a cycle, and from memory in a ns.
 
         Half of the first and of the second level is read, and of the third four times the second.
         """
         l1, l2, l3 = (int(size or 0) for size in sizes)
-        yield self._bandwidth("l1_bytes_per_cycle", l1 // 2, 1 / ghz)
-        yield self._bandwidth("l2_bytes_per_cycle", l2 // 2, 1 / ghz)
-        yield self._bandwidth("l3_bytes_per_cycle", min(l3 // 2, _BEYOND * l2), 1 / ghz)
-        yield self._copies(l2 // 4)
+        yield self._measure_read_rate("l1_bytes_per_cycle", l1 // 2, 1 / ghz)
+        yield self._measure_read_rate("l2_bytes_per_cycle", l2 // 2, 1 / ghz)
+        yield self._measure_read_rate("l3_bytes_per_cycle", min(l3 // 2, _BEYOND * l2), 1 / ghz)
+        yield self._measure_copy_rate(l2 // 4)
         far = min(_BEYOND * l3, _MOST, psutil.virtual_memory().available // 2)
         if l3 and far < 2 * l3:
             yield Number("memory_bytes_per_ns", None, f"not measured: {far >> 20} MiB are free")
         else:
-            yield self._bandwidth("memory_bytes_per_ns", far, 1)
+            yield self._measure_read_rate("memory_bytes_per_ns", far, 1)
 
-    def _bandwidth(self, name: str, size: int, in_ns: float) -> Number:
+    def _measure_read_rate(self, name: str, size: int, in_ns: float) -> Number:
         """Measure the bytes that a core reads in a time of `in_ns` nanoseconds."""
         if not size:
             return Number(name, None, _NO_SIZE)
-        bits = self._widths()[-1]
+        bits = self._list_vector_bits()[-1]
         sums = np.zeros(kernels.READERS * bits // 32, "float32")
         size -= size % sums.nbytes
         passes = max(1, _READ // size)
         data = np.ones(size // _INDEX, "float32")
-        kernel = kernels.reads(bits, size, passes)
-        time = self._time(kernel, data, sums, repeats=_REPEATS if passes > 1 else _FEW)
+        kernel = kernels.build_reads(bits, size, passes)
+        time = self._time_kernel(kernel, data, sums, repeats=_REPEATS if passes > 1 else _FEW)
         return Number(name, size * passes / time * in_ns)
 
-    def _copies(self, size: int) -> Number:
+    def _measure_copy_rate(self, size: int) -> Number:
         """Measure the bytes that are read and written in a nanosecond, half of them each."""
-        bits = self._widths()[-1]
+        bits = self._list_vector_bits()[-1]
         if not size:
             return Number("copy_bytes_per_ns", None, _NO_SIZE)
         size -= size % (kernels.READERS * bits // 8)
         arrays = [np.ones(size // _INDEX, "float32") for _ in range(2)]
         passes = _READ // size
-        time = self._time(kernels.copies(bits, size, passes), *arrays)
+        time = self._time_kernel(kernels.build_copies(bits, size, passes), *arrays)
         return Number("copy_bytes_per_ns", 2 * size * passes / time)
 
     def _threads(self) -> Iterator[Number]:
@@ -201,30 +209,32 @@ class _Bench:
             return
         apart = np.zeros(16 * self.cores, "int32")
         alone, together = (
-            _lower_quartile([timer() for _ in range(_REPEATS)])
+            _compute_lower_quartile([timer() for _ in range(_REPEATS)])
             for timer in (
-                self._timer(kernels.regions(self.cores, _REGIONS, parallel=parallel), apart)
+                self._timer(kernels.build_regions(self.cores, _REGIONS, parallel=parallel), apart)
                 for parallel in (False, True)
             )
         )
         yield Number(names[0], (together - alone) / _REGIONS)
-        yield Number(names[1], self._shared_line())
+        yield Number(names[1], self._measure_shared_line())
 
-    def _shared_line(self) -> float:
+    def _measure_shared_line(self) -> float:
         """Return nanoseconds of a load from a line that another core has just written."""
-        cycle = _cycle(_PASSED)
+        cycle = _build_chase_cycle(_PASSED)
         copied, end = tvm.runtime.tensor(np.zeros_like(cycle)), np.zeros(1, "int32")
-        chase = self._timer(kernels.pointer_chase(len(cycle), _PASSED), copied, end)
-        write = self._timer(kernels.write_elsewhere(len(cycle)), cycle, copied)
+        chase = self._timer(kernels.build_pointer_chase(len(cycle), _PASSED), copied, end)
+        write = self._timer(kernels.build_remote_copy(len(cycle)), cycle, copied)
         _bind_threads()
         far, near = [], []
         for _ in range(_REPEATS):
             write()
             far.append(chase())
             near.append(chase())
-        return (_lower_quartile(far) - _lower_quartile(near)) / _PASSED
+        return (_compute_lower_quartile(far) - _compute_lower_quartile(near)) / _PASSED
 
-    def _time(self, function: tvm.tirx.PrimFunc, *arrays: Array, repeats: int = _REPEATS) -> float:
+    def _time_kernel(
+        self, function: tvm.tirx.PrimFunc, *arrays: Array, repeats: int = _REPEATS
+    ) -> float:
         """Return the minimum of the times of a call, in nanoseconds."""
         timer = self._timer(function, *arrays)
         return min(timer() for _ in range(repeats))
@@ -255,12 +265,12 @@ def _bind_threads() -> None:
     os.sched_setaffinity(0, cores[:1])
 
 
-def _lower_quartile(times: Sequence[int]) -> float:
+def _compute_lower_quartile(times: Sequence[int]) -> float:
     """Return a time that another run comes to: of two threads the minimum is a coincidence."""
     return sorted(times)[len(times) // 4]
 
 
-def _size(level: str, told: Mapping[str, int], found: Mapping[str, int]) -> Number:
+def _choose_cache_size(level: str, told: Mapping[str, int], found: Mapping[str, int]) -> Number:
     """Return the size of a cache: what the system tells comes before what was measured."""
     name = f"{level}_bytes"
     if level in told:
@@ -270,7 +280,7 @@ def _size(level: str, told: Mapping[str, int], found: Mapping[str, int]) -> Numb
     return Number(name, None, "not measured: the system names none")
 
 
-def _cycle(lines: int) -> Array:
+def _build_chase_cycle(lines: int) -> Array:
     """Return the indices of a chase that passes once through all lines, in a random order."""
     order = np.random.default_rng(0).permutation(lines)
     words = _LINE // _INDEX

@@ -63,7 +63,7 @@ class Measurement:
         return median(self.seconds) if self.seconds else math.inf
 
 
-def judged(seconds: tuple[float, ...], *, cut: bool) -> Measurement:
+def to_measurement(seconds: tuple[float, ...], *, cut: bool) -> Measurement:
     """Return a measurement, a failed one if a time can not be true."""
     for value in seconds:
         if not (math.isfinite(value) and value > 0):

@@ -10,8 +10,8 @@ import tvm
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel, export_library
 from autopipe.compiler.library import linking
-from autopipe.compiler.library.row_order import along_rows
-from autopipe.compiler.target.target import host
+from autopipe.compiler.library.row_order import reorder_reductions
+from autopipe.compiler.target.target import make_host_target
 
 _PACKING: Final = "_packing"
 """What the name of a function has behind it that packs the weights of a schedule."""
@@ -40,7 +40,7 @@ class PlainSource:
 
     def functions(self, name: str) -> dict[str, tvm.tirx.PrimFunc]:
         """Return what is compiled, under names that begin with the one given."""
-        found = {name: along_rows(self.workload)["main"]}
+        found = {name: reorder_reductions(self.workload)["main"]}
         if self.packing is not None:
             found[name + _PACKING] = self.packing
         return found
@@ -57,8 +57,8 @@ class PlainKernel:
 
 def compile_plain(source: PlainSource) -> PlainFunctions:
     """Compile plain loops in this process. Raises ForeignCode, and what TVM raises."""
-    linking.load(source.workload)
-    return _find_functions(_compile(source.functions("main")), "main", source)
+    linking.load_libraries(source.workload)
+    return _find_functions(_compile_functions(source.functions("main")), "main", source)
 
 
 def link_plain(sources: Mapping[str, PlainSource], path: Path) -> None:
@@ -69,12 +69,12 @@ def link_plain(sources: Mapping[str, PlainSource], path: Path) -> None:
     functions: dict[str, tvm.tirx.PrimFunc] = {}
     for name, source in sources.items():
         functions |= source.functions(name)
-    export_library(_compile(functions), path)
+    export_library(_compile_functions(functions), path)
 
 
 def open_plain(kernel: PlainKernel, source: PlainSource) -> PlainFunctions:
     """Return plain loops that `link_plain` has linked from the same source."""
-    linking.load(source.workload)
+    linking.load_libraries(source.workload)
     return _find_functions(_open_library(kernel.path), kernel.name, source)
 
 
@@ -84,10 +84,12 @@ def plain_target() -> tvm.target.Target:
     With AVX-512, LLVM 22 takes wrong elements where it makes vectors of the loops of a tile
     operator.
     """
-    return tvm.target.Target({**host(1).export(), "opt-level": 2, "cl-opt": list(_ROLLED)})
+    return tvm.target.Target(
+        {**make_host_target(1).export(), "opt-level": 2, "cl-opt": list(_ROLLED)}
+    )
 
 
-def _compile(functions: Mapping[str, tvm.tirx.PrimFunc]) -> tvm.runtime.Module:
+def _compile_functions(functions: Mapping[str, tvm.tirx.PrimFunc]) -> tvm.runtime.Module:
     module = tvm.IRModule(
         {name: one.with_attr("global_symbol", name) for name, one in functions.items()}
     )

@@ -19,8 +19,8 @@ from typing import Any, Final, Self
 import numpy as np
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.compiler.library.loaded_model import aligned
-from autopipe.compiler.library.runtime import load_with, tensor_of
+from autopipe.compiler.library.loaded_model import allocate_aligned
+from autopipe.compiler.library.runtime import as_tensor, load_with
 from autopipe.errors import StageError
 from autopipe.measure import values
 from autopipe.processes import call, failure
@@ -60,7 +60,7 @@ class ShippedModel:
     @classmethod
     def of(cls, found: dict[str, Any]) -> Self:
         """Return what was sent as JSON."""
-        ports = {name: tuple(map(_shape, found[name])) for name in ("inputs", "weights")}
+        ports = {name: tuple(map(_parse_shape, found[name])) for name in ("inputs", "weights")}
         return cls(Path(found["folder"]), **ports, outputs=found["outputs"],
                    threads=found["threads"], steps=tuple(found["steps"]))  # fmt: skip
 
@@ -74,62 +74,64 @@ class ShippedModel:
 
     def load(self) -> Callable[[], object]:
         """Load it and return one run, with checks and copies as in a package."""
-        ports = tuple(_port(at, *one) for at, one in enumerate(self.inputs))
+        ports = tuple(_make_port(at, *one) for at, one in enumerate(self.inputs))
         shapes = {f"w{at}": one for at, one in enumerate(self.weights)}
-        outputs = tuple(_port(at, (), "float32") for at in range(self.outputs))  # names count
+        outputs = tuple(_make_port(at, (), "float32") for at in range(self.outputs))  # names count
         signature = Signature(
             inputs=ports, outputs=outputs, weights=tuple(shapes), threads=self.threads
         )
 
         def made_up(names: Collection[str]) -> dict[str, object]:
-            arrays = values.weights([shapes[name] for name in names])
-            return {name: tensor_of(array) for name, array in zip(names, arrays, strict=True)}
+            arrays = values.make_weight_arrays([shapes[name] for name in names])
+            return {name: as_tensor(array) for name, array in zip(names, arrays, strict=True)}
 
         model = load_with(self.folder, signature, made_up, self.steps)
-        inputs = {port.name: _filled(aligned(port.shape, port.dtype)) for port in ports}
+        inputs = {
+            port.name: _fill_array(allocate_aligned(port.shape, port.dtype)) for port in ports
+        }
         return lambda: model(inputs)
 
 
-def _shape(found: Sequence[Any]) -> Shape:
+def _parse_shape(found: Sequence[Any]) -> Shape:
     shape, dtype = found
     return tuple(shape), dtype
 
 
-def _port(at: int, shape: tuple[int, ...], dtype: str) -> Port:
+def _make_port(at: int, shape: tuple[int, ...], dtype: str) -> Port:
     return Port.model_validate({"name": str(at), "shape": shape, "dtype": dtype})
 
 
-def _filled(array: np.ndarray) -> np.ndarray:
-    values.fill(array.reshape(-1))
+def _fill_array(array: np.ndarray) -> np.ndarray:
+    values.fill_array(array.reshape(-1))
     return array
 
 
-def seconds(models: Sequence[ShippedModel], timeout: float) -> list[float]:
+def time_models(models: Sequence[ShippedModel], timeout: float) -> list[float]:
     """Return the seconds of one run of each, in a process that ends thereafter. Raises Failed."""
     request = {"models": [model.document() for model in models]}
     try:
-        answer = call.call(__name__, request, timeout=timeout)
+        answer = call.run_module(__name__, request, timeout=timeout)
     except StageError as error:
-        raise Failed(failure.raised(error)) from error
+        raise Failed(failure.describe_raised(error)) from error
     return list(map(float, answer["seconds"]))
 
 
-def lower_quartiles(runs: Sequence[Callable[[], object]]) -> list[float]:
+def time_lower_quartiles(runs: Sequence[Callable[[], object]]) -> list[float]:
     """Return what each run takes: a quarter of its runs are faster.
 
     Others on the machine make some runs slower, and nothing makes one faster for once.
     """
     for run in runs:
-        _times(run, _FEWEST_WARM, _WARM)
+        _time_runs(run, _FEWEST_WARM, _WARM)
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(_TURNS):
         for run, own in zip(runs, times, strict=True):
             run()
-            own.extend(_times(run, _FEWEST, _TURN))
+            own.extend(_time_runs(run, _FEWEST, _TURN))
     return [quantiles(own, n=4, method="inclusive")[0] for own in times]
 
 
-def _times(run: Callable[[], object], fewest: int, seconds: float) -> list[float]:
+def _time_runs(run: Callable[[], object], fewest: int, seconds: float) -> list[float]:
     end = time.perf_counter() + seconds
     times: list[float] = []
     while len(times) < fewest or time.perf_counter() < end:
@@ -139,12 +141,14 @@ def _times(run: Callable[[], object], fewest: int, seconds: float) -> list[float
     return times
 
 
-def _answer(request: call.Answer) -> call.Answer:
-    return {"seconds": lower_quartiles([ShippedModel.of(one).load() for one in request["models"]])}
+def _answer_request(request: call.Answer) -> call.Answer:
+    return {
+        "seconds": time_lower_quartiles([ShippedModel.of(one).load() for one in request["models"]])
+    }
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)
     # To end in order waits for TVM's thread, which gives its core away 300,000 times before it
     # looks whether it shall end: on a busy machine that takes up to a minute.
     os._exit(0)

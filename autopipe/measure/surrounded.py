@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import tvm
 
-from autopipe.compiler.library.runtime import aligned
+from autopipe.compiler.library.runtime import allocate_aligned
 
 _MARGIN: Final = 1 << 14
 """Bytes before and behind each tensor: a multiple of every alignment."""
@@ -25,7 +25,7 @@ class Surrounded:
         self.tensors: list[tvm.runtime.Tensor] = []
         """The tensors, as a kernel takes them."""
         for array in arrays:
-            memory = aligned((2 * _MARGIN + array.nbytes,), np.uint8)
+            memory = allocate_aligned((2 * _MARGIN + array.nbytes,), np.uint8)
             memory[:_MARGIN], memory[_MARGIN + array.nbytes :] = byte, byte
             inside = memory[_MARGIN : _MARGIN + array.nbytes]
             inside[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

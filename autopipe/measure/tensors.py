@@ -13,21 +13,21 @@ import numpy as np
 import tvm
 
 from autopipe.compiler.library.arena import PAGE
-from autopipe.compiler.library.runtime import tensor_of
+from autopipe.compiler.library.runtime import as_tensor
 from autopipe.measure import values
 from autopipe.measure.values import Port
 
 
-def made_up(shape: Sequence[int], dtype: str) -> tvm.runtime.Tensor:
+def make_tensor(shape: Sequence[int], dtype: str) -> tvm.runtime.Tensor:
     """Return a tensor of such values, the same ones every time, as activations lie."""
     tensor = tvm.runtime.empty(list(shape), dtype)
     short = dtype == "bfloat16"  # numpy takes no tensor of it
     words = tensor._create_view(list(shape), "uint16") if short else tensor  # noqa: SLF001
-    values.fill(np.from_dlpack(words).reshape(-1).view(np.dtype(dtype)))
+    values.fill_array(np.from_dlpack(words).reshape(-1).view(np.dtype(dtype)))
     return tensor
 
 
-def weights(ports: Sequence[Port]) -> list[tvm.runtime.Tensor]:
+def make_weight_tensors(ports: Sequence[Port]) -> list[tvm.runtime.Tensor]:
     """Return such tensors as the weights of a model lie, one behind the other."""
-    arrays = values.weights(ports, least=PAGE)
-    return [cast("tvm.runtime.Tensor", tensor_of(array)) for array in arrays]  # as tvm is loaded
+    arrays = values.make_weight_arrays(ports, least=PAGE)
+    return [cast("tvm.runtime.Tensor", as_tensor(array)) for array in arrays]  # as tvm is loaded

@@ -15,8 +15,8 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from autopipe.config.tuning import Measure
 from autopipe.measure import tensors as made
 from autopipe.measure.build import Kernel
-from autopipe.measure.device import elsewhere, put
-from autopipe.measure.measurement import Measurement, judged
+from autopipe.measure.device import copy_to_device, is_off_host
+from autopipe.measure.measurement import Measurement, to_measurement
 
 _SLOWER: Final = 1.3
 """If both of two warm runs, or of two single calls as a model makes them, are this many times the
@@ -63,7 +63,7 @@ def time_kernel(  # noqa: PLR0913, PLR0917 - two of them are for models only
     caches as a model leaves them; without it the kernel is called in a loop. `weights` are
     positions of arguments that lie in memory as weights do.
     """
-    tensors = put(arguments(kernel.module, weights), device)
+    tensors = copy_to_device(make_operands(kernel.module, weights), device)
     return time_library(kernel.library, tensors, device, limits, best, caches)
 
 
@@ -76,21 +76,21 @@ def time_library(  # noqa: PLR0913, PLR0917 - two of them are for some only
     caches: Callable[[Sequence[tvm.runtime.Tensor]], Prepare] | None = None,
 ) -> Measurement:
     """Time one call of `main` of a library on tensors that are on its device already."""
-    clock = partial(_evaluator_clock if elsewhere(device) else _clock, library, tensors, device)
+    clock = partial(_evaluator_clock if is_off_host(device) else _clock, library, tensors, device)
     cold = clock()
-    if cold > _COLD * best + _START and not elsewhere(device):  # code has to get there first
-        return judged((cold,), cut=True)
+    if cold > _COLD * best + _START and not is_off_host(device):  # code has to get there first
+        return to_measurement((cold,), cut=True)
     enough = _SLOWER * best + _CALL
     warm = clock()
     if warm > enough:
         warm = min(warm, clock())
     if warm > enough:
-        return judged((warm,), cut=True)
+        return to_measurement((warm,), cut=True)
     if caches is not None:
         return _time_single(library, tensors, limits, enough, caches(tensors))
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
     evaluate = library.time_evaluator("main", device, number=number, repeat=limits.repeat)
-    return judged(tuple(map(float, evaluate(*tensors).results)), cut=False)
+    return to_measurement(tuple(map(float, evaluate(*tensors).results)), cut=False)
 
 
 def _time_single(
@@ -120,14 +120,14 @@ def _time_single(
     if seconds[0] > enough:
         seconds += time_calls(1)
         if min(seconds) > enough:
-            return judged((min(seconds),), cut=True)
+            return to_measurement((min(seconds),), cut=True)
     if (left := number * limits.repeat - len(seconds)) > 0:
         seconds += time_calls(left)
     starts = range(0, number * limits.repeat, number)
-    return judged(tuple(median(seconds[at : at + number]) for at in starts), cut=False)
+    return to_measurement(tuple(median(seconds[at : at + number]) for at in starts), cut=False)
 
 
-def arguments(module: tvm.IRModule, weights: Collection[int] = ()) -> list[tvm.runtime.Tensor]:
+def make_operands(module: tvm.IRModule, weights: Collection[int] = ()) -> list[tvm.runtime.Tensor]:
     """Return arguments for `main`, the same values every time; which are weights, by position.
 
     Floats in [0.1, 1), integers 0 and 1: they may be indices, and these two are inside every axis
@@ -135,8 +135,10 @@ def arguments(module: tvm.IRModule, weights: Collection[int] = ()) -> list[tvm.r
     """
     infos = ArgInfo.from_prim_func(module["main"])
     ports = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
-    kept = iter(made.weights([port for at, port in enumerate(ports) if at in weights]))
-    return [next(kept) if at in weights else made.made_up(*port) for at, port in enumerate(ports)]
+    kept = iter(made.make_weight_tensors([port for at, port in enumerate(ports) if at in weights]))
+    return [
+        next(kept) if at in weights else made.make_tensor(*port) for at, port in enumerate(ports)
+    ]
 
 
 def _clock(

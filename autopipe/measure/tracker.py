@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Self
 
-from autopipe.config.tuning import on_loopback
+from autopipe.config.tuning import is_loopback
 from autopipe.errors import SetupError
 
 _MAGIC: Final = struct.pack("<i", 0x2F271)
@@ -79,7 +79,7 @@ class Tracker:
             address = Address(str(host), int(port), str(word))
         except (TypeError, ValueError):
             raise self.odd() from None
-        if not self.anywhere and not on_loopback(address.host):
+        if not self.anywhere and not is_loopback(address.host):
             raise Unreached(
                 f"the tracker at {self.place} sends to {address}, which is another machine: "
                 "anybody on the way could run code; use a tunnel, or say "
@@ -115,7 +115,7 @@ class _Talk:
         except OSError as error:
             raise tracker.unreached(error.strerror or error) from None
         try:
-            self._hear_magic(min(self._end, monotonic() + tracker.seconds))
+            self._read_magic(min(self._end, monotonic() + tracker.seconds))
         except BaseException:
             self._socket.close()
             raise
@@ -145,7 +145,7 @@ class _Talk:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def _hear_magic(self, end: float) -> None:
+    def _read_magic(self, end: float) -> None:
         try:
             self._socket.sendall(_MAGIC)
             said = self._bytes(len(_MAGIC), end)

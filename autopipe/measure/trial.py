@@ -9,10 +9,10 @@ from autopipe.config.tuning import Measure
 from autopipe.measure import worker
 from autopipe.measure.measurement import Measurement
 from autopipe.processes import failure
-from autopipe.processes.ending import end
+from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure, How
-from autopipe.processes.link import Link, TooLong, pair, ready
-from autopipe.processes.start import Forked, fork
+from autopipe.processes.link import Link, TooLong, make_link_pair, wait_for_readable
+from autopipe.processes.start import Forked, fork_process
 
 _LARGEST: Final = 1 << 20
 """Bytes of a message a sane child never reaches."""
@@ -40,8 +40,8 @@ class TrialChild:
     @classmethod
     def start(cls, job: worker.Job) -> Self:
         """Fork a child that can build the candidates of a job."""
-        ours, theirs = pair()
-        process = fork(lambda: worker.serve(job, theirs))
+        ours, theirs = make_link_pair()
+        process = fork_process(lambda: worker.serve_job(job, theirs))
         theirs.close()
         return cls(process, ours, job.limits)
 
@@ -65,7 +65,7 @@ class TrialChild:
         """Kill it and what it started, once, and return its exit status."""
         if not self.link.closed:
             self.link.close()
-            end(self._process)
+            end_process(self._process)
         return self._process.returncode or 0
 
 
@@ -96,7 +96,7 @@ class Trial:
 
     def finish_build(self) -> None:
         """Take what the child says about the build, at the deadline at the latest."""
-        self.result = self._answer("building", max(0.0, self.deadline - monotonic()))
+        self.result = self._receive_measurement("building", max(0.0, self.deadline - monotonic()))
 
     def round(self, best: float = math.inf, repeat: int = 1) -> Measurement:
         """Have a built candidate timed once more; one that failed stays so."""
@@ -105,7 +105,7 @@ class Trial:
         with suppress(EOFError):  # likewise
             self.child.link.send([self._place, best, repeat])
         seconds = self.child.limits.run_timeout
-        found = self._answer("running", seconds) or Measurement(error="gave no time")
+        found = self._receive_measurement("running", seconds) or Measurement(error="gave no time")
         if found.error is not None:
             self.result = found
         return found
@@ -118,7 +118,11 @@ class Trial:
     @property
     def waits(self) -> bool:
         """Whether it is built, and waits to be timed."""
-        return self.result is None and not self.is_lost and not ready([self.child.link], 0.0)
+        return (
+            self.result is None
+            and not self.is_lost
+            and not wait_for_readable([self.child.link], 0.0)
+        )
 
     def close(self) -> None:
         """Give it up; a child ends with the last of its trials."""
@@ -126,27 +130,27 @@ class Trial:
         if self._child is not None:
             self._child.leave(self)
 
-    def _answer(self, doing: str, seconds: float) -> Measurement | None:
+    def _receive_measurement(self, doing: str, seconds: float) -> Measurement | None:
         """Return what the child has measured, if anything, or why it failed.
 
         Unless the candidate has only raised something, its child ends.
         """
         try:
             line = self.child.link.receive(seconds, _LARGEST)
-            found, failed = failure.opened(line)
+            found, failed = failure.decode_answer(line)
             if failed is None:
                 return None if found is None else Measurement(tuple(found.pop("seconds")), **found)
         except EOFError:
-            failed = failure.ended(self.child.end())
+            failed = failure.describe_ended(self.child.end())
         except TimeoutError:
-            failed = failure.hung(seconds)
+            failed = failure.describe_hung(seconds)
         except (TooLong, TypeError, LookupError, AttributeError):
-            failed = failure.garbled()
+            failed = failure.describe_garbled()
         if failed.how not in {How.RAISED, How.HUNGRY}:
             self.child.end()
-        return self._failed(doing, failed)
+        return self._describe_failure(doing, failed)
 
-    def _failed(self, doing: str, failed: Failure) -> Measurement:
+    def _describe_failure(self, doing: str, failed: Failure) -> Measurement:
         limits = self.child.limits
         seconds = {"building": limits.build_timeout, "running": limits.run_timeout}[doing]
         match failed.how:

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final
 
 from autopipe.errors import StoreError
-from autopipe.processes.lifeline import stopped
+from autopipe.processes.lifeline import is_stopped
 from autopipe.store import files, locks
 
 _QUIET: Final = 1.0
@@ -44,7 +44,7 @@ class Turn:
         self._waiting = waiting
         self.left: Callable[[], float] = lambda: math.inf
         """Returns the seconds that the run has left, those in which it waits among them."""
-        self._path = _place()
+        self._path = _find_lock_path()
         self._told = False
         self._passed = ""
 
@@ -56,16 +56,16 @@ class Turn:
         """
         with ExitStack() as held:
             if self._path is not None:
-                self._wait(held, self._path)
+                self._wait_for_lock(held, self._path)
             yield
 
-    def _wait(self, held: ExitStack, path: Path) -> None:
+    def _wait_for_lock(self, held: ExitStack, path: Path) -> None:
         begun = monotonic()
         while True:
             try:
-                held.enter_context(locks.exclusive(path, locks.Patience(seconds=_GLANCE)))
+                held.enter_context(locks.hold_exclusive_lock(path, locks.Patience(seconds=_GLANCE)))
             except StoreError:  # somebody has it
-                if self._passes(path, monotonic() - begun):
+                if self._report_wait(path, monotonic() - begun):
                     return
                 if self.left() <= 0:
                     raise TurnTimeout from None
@@ -74,14 +74,14 @@ class Turn:
             else:
                 return
 
-    def _passes(self, path: Path, waited: float) -> bool:
+    def _report_wait(self, path: Path, waited: float) -> bool:
         """Tell of a wait; return whether to wait no more."""
         if self._waiting is not None:
             self._waiting()
-        who = locks.holder(path)
+        who = locks.describe_holder(path)
         if who == self._passed:
             return True
-        if _stopped(path) or waited >= _LONGEST:
+        if _is_holder_stopped(path) or waited >= _LONGEST:
             self._passed = who
             self._warn(
                 f"{who} has kept others from timing on this machine for {waited:.0f} s; times are"
@@ -94,13 +94,13 @@ class Turn:
         return False
 
 
-def _stopped(path: Path) -> bool:
+def _is_holder_stopped(path: Path) -> bool:
     pid = files.read(path)[:20].decode(errors="replace")
-    return pid.isdecimal() and stopped(int(pid))
+    return pid.isdecimal() and is_stopped(int(pid))
 
 
-def _place() -> Path | None:
+def _find_lock_path() -> Path | None:
     """Return what all runs of this user lock; None where there is no such place."""
     stated = os.environ.get("XDG_RUNTIME_DIR")
     own = Path(stated, "autopipe") if stated else Path(f"/tmp/autopipe-{os.geteuid()}")  # noqa: S108 -- whose it is, is looked at
-    return own / "timing" if files.own_directory(own) else None
+    return own / "timing" if files.make_own_directory(own) else None

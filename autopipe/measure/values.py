@@ -17,7 +17,7 @@ _POOL: Final = np.random.default_rng(0).uniform(0.1, 1.0, 1 << 16)
 """Positive and far from denormals, which are slow."""
 
 
-def fill(array: np.ndarray) -> None:
+def fill_array(array: np.ndarray) -> None:
     """Fill a flat array: floats in [0.1, 1), integers 0 and 1, the same ones every time.
 
     Integers may be indices, and these two are inside every axis that is longer than one.
@@ -29,17 +29,17 @@ def fill(array: np.ndarray) -> None:
         part[:] = values[: part.size]
 
 
-def weights(ports: Sequence[Port], least: int = 0) -> list[np.ndarray]:
+def make_weight_arrays(ports: Sequence[Port], least: int = 0) -> list[np.ndarray]:
     """Return such arrays one behind the other, as the weights of a package lie.
 
     They have large pages if they come to as much as one, or `least` does.
     """
-    arena = Arena(max(least, sum(_bytes(*port) + ALIGNMENT for port in ports)))
+    arena = Arena(max(least, sum(_count_bytes(*port) + ALIGNMENT for port in ports)))
     arrays = [arena.take(tuple(shape), np.dtype(dtype)) for shape, dtype in ports]
     for array in arrays:
-        fill(array.reshape(-1))
+        fill_array(array.reshape(-1))
     return arrays
 
 
-def _bytes(shape: Sequence[int], dtype: str) -> int:
+def _count_bytes(shape: Sequence[int], dtype: str) -> int:
     return prod(shape) * np.dtype(dtype).itemsize

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from autopipe.config.tuning import Measure
 from autopipe.measure.measurement import Candidate, Repeatable, Surroundings
 from autopipe.processes import failure
-from autopipe.processes.bounds import bound, first_to_go
+from autopipe.processes.bounds import first_to_go, limit_address_space
 from autopipe.processes.link import Link
 
 if TYPE_CHECKING:
@@ -40,23 +40,23 @@ class Job:
 
         Null for nothing.
         """
-        surroundings = self._surroundings(place)
+        surroundings = self._find_surroundings(place)
         if surroundings is None or self.caches is None:
             return None
         return partial(self.caches.before, surroundings=surroundings)
 
     def weights(self, place: int) -> tuple[int, ...]:
         """Return the arguments of a kernel that lie in memory as weights do, by position."""
-        surroundings = self._surroundings(place)
+        surroundings = self._find_surroundings(place)
         return surroundings.weights if surroundings else ()
 
-    def _surroundings(self, place: int) -> Surroundings | None:
+    def _find_surroundings(self, place: int) -> Surroundings | None:
         """Return how a model calls a candidate; null where it is timed in a loop of its own."""
         candidate = self.candidates[place]
         return candidate.surroundings if isinstance(candidate, Repeatable) else None
 
 
-def serve(job: Job, link: Link) -> None:
+def serve_job(job: Job, link: Link) -> None:
     """Build and time candidates as the parent asks, until it closes the link.
 
     Called in a fresh fork. `[place]` asks to build a candidate: the answer is null once it is
@@ -65,7 +65,7 @@ def serve(job: Job, link: Link) -> None:
     """
     gc.disable()  # it would look through all that TVM is, and copy those pages
     try:
-        _alone(link)
+        _close_other_files(link)
         first_to_go()
         # Imported here so that whoever only holds a measurement does not load TVM.
         from autopipe.compiler.library.kernel_threads import shorten_spin
@@ -73,15 +73,15 @@ def serve(job: Job, link: Link) -> None:
 
         timing.use_threads(job.cores)
         shorten_spin()
-        place = device.prepare(job.target)
-        if not device.elsewhere(place):  # CUDA reserves addresses for all memory there is
-            bound(job.limits.memory << 20)
+        place = device.prepare_device(job.target)
+        if not device.is_off_host(place):  # CUDA reserves addresses for all memory there is
+            limit_address_space(job.limits.memory << 20)
         built = _BuiltKernels(job, place)
         while True:
-            link.write(_answer(built, json.loads(link.receive())))
+            link.write(_answer_request(built, json.loads(link.receive())))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it costs these trials only
         with suppress(EOFError):  # nobody may listen any more
-            link.write(failure.complaint(failure.raised(error)))
+            link.write(failure.encode_failure(failure.describe_raised(error)))
 
 
 class _BuiltKernels:
@@ -94,9 +94,9 @@ class _BuiltKernels:
 
     def build(self, place: int) -> None:
         """Build a candidate."""
-        from autopipe.measure.build import build
+        from autopipe.measure.build import build_kernel
 
-        self._kernels[place] = build(self._job.candidates[place](), self._job.target)
+        self._kernels[place] = build_kernel(self._job.candidates[place](), self._job.target)
 
     def time(self, place: int, best: float, repeat: int) -> dict[str, object]:
         """Time a candidate that was built."""
@@ -109,18 +109,18 @@ class _BuiltKernels:
         )
 
 
-def _answer(built: _BuiltKernels, request: Sequence[Any]) -> bytes:
+def _answer_request(built: _BuiltKernels, request: Sequence[Any]) -> bytes:
     """Return the answer to a request as a line, or how the candidate has failed."""
     try:
         if len(request) > 1:
-            return failure.answer(built.time(*request))
+            return failure.encode_answer(built.time(*request))
         built.build(*request)
-        return failure.answer(None)
+        return failure.encode_answer(None)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
-        return failure.complaint(failure.raised(error))
+        return failure.encode_failure(failure.describe_raised(error))
 
 
-def _alone(link: Link) -> None:
+def _close_other_files(link: Link) -> None:
     """Keep the child from reaching or flooding anybody else."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):

@@ -12,7 +12,7 @@ from autopipe.host.copy_file import copy_content
 from autopipe.runtime.archive import BLOCK, END, Member, digest_member, make_header, read_members
 
 
-def write(archive: Path, files: Mapping[str, Path]) -> None:
+def write_archive(archive: Path, files: Mapping[str, Path]) -> None:
     """Write the files under their names, sorted; nothing else of them enters the archive."""
     with archive.open("wb") as out:
         for name in sorted(files):
@@ -24,16 +24,16 @@ def write(archive: Path, files: Mapping[str, Path]) -> None:
         out.write(END)
 
 
-def source(archive: Path) -> BinaryIO:
+def open_archive_file(archive: Path) -> BinaryIO:
     """Open the file of an archive, whatever is in it. Raises PackageError."""
     try:
-        return foreign.opened(archive)
+        return foreign.open_regular_file(archive)
     except OSError as error:
         raise PackageError(f"{archive}: {error.strerror}") from error
 
 
 @contextmanager
-def opened(
+def open_archive(
     archive: Path,
     names: Sequence[str],
     optional: Sequence[str] = (),
@@ -42,9 +42,9 @@ def opened(
     """Open an archive that has exactly these files, and optional ones; yield it and where they lie.
 
     With a `copy`, that is read, and `archive` is only its name. Raises PackageError for anything
-    that `write` would not have written.
+    that `write_archive` would not have written.
     """
-    with source(archive) if copy is None else nullcontext(copy) as file:
+    with open_archive_file(archive) if copy is None else nullcontext(copy) as file:
         try:
             members = read_members(file, names, optional)
         except ValueError as error:
@@ -55,7 +55,7 @@ def opened(
             raise PackageError(f"{archive}: {error}") from None
 
 
-def read(file: BinaryIO, member: Member, limit: int) -> bytes:
+def read_member(file: BinaryIO, member: Member, limit: int) -> bytes:
     """Return the bytes of a member that is no larger than `limit`."""
     if member.size > limit:
         raise PackageError(f"a file of {member.size} bytes, where {limit} is the limit")
@@ -63,7 +63,7 @@ def read(file: BinaryIO, member: Member, limit: int) -> bytes:
     return file.read(member.size)
 
 
-def extract(file: BinaryIO, member: Member, to: Path | None = None) -> str:
+def extract_member(file: BinaryIO, member: Member, to: Path | None = None) -> str:
     """Return the sha256 of a member; copy what is digested into a new file if one is given."""
     try:
         return digest_member(file, member, to)

@@ -12,9 +12,9 @@ from autopipe.artifacts.signature import Signature
 from autopipe.errors import ConfigError, PackageError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.manifest import COMPONENTS, NODES, WEIGHTS, Needs, Variant
-from autopipe.packaging.pack import pack
+from autopipe.packaging.pack import write_package
 from autopipe.packaging.provenance import Predicate, Request, Source, Statement
-from autopipe.packaging.variants import MOST, own_libraries
+from autopipe.packaging.variants import MOST, list_own_libraries
 from autopipe.runtime.weights import (
     PlacedWeight,
     map_bytes,
@@ -37,15 +37,15 @@ def combine_packages(packages: Sequence[Path], out: Path) -> list[str]:
         for place, package in enumerate(packages):
             folder = Path(scratch, str(place))
             folder.mkdir()
-            parts.append(_read(package, folder))
+            parts.append(_read_part(package, folder))
         parts.sort(key=lambda part: (len(part.features), part.needs.processor.mcpu))
-        _check(parts)
+        _check_combinable(parts)
         work = Path(scratch, "combined")
         work.mkdir()
-        predicate = _join(parts, out.name.removesuffix(".tar"), work)
+        predicate = _join_parts(parts, out.name.removesuffix(".tar"), work)
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".autopipe-") as beside:
-            pack(predicate, work, Path(beside), made := Path(beside, "package"))
+            write_package(predicate, work, Path(beside), made := Path(beside, "package"))
             made.replace(out)
     return [part.needs.processor.mcpu for part in parts]
 
@@ -69,7 +69,7 @@ class _Part:
         return frozenset(self.needs.processor.features)
 
 
-def _read(package: Path, folder: Path) -> _Part:
+def _read_part(package: Path, folder: Path) -> _Part:
     with opened(package) as contents:
         contents.agree()
         for name in contents.manifest.files:
@@ -77,27 +77,27 @@ def _read(package: Path, folder: Path) -> _Part:
         return _Part(package, folder, contents.manifest)
 
 
-def _check(parts: Sequence[_Part]) -> None:
+def _check_combinable(parts: Sequence[_Part]) -> None:
     """Raise ConfigError unless the packages are builds of one model for different processors."""
     if not 1 < len(parts) <= MOST + 1:
         raise ConfigError(f"{len(parts)} packages: 2 to {MOST + 1} are combined")
     if len({part.package for part in parts}) < len(parts):
         raise ConfigError("a package is named twice")
-    first = _identity(parts[0])
+    first = _list_common_traits(parts[0])
     known: dict[frozenset[str], Path] = {}
     for part in parts:
         if part.needs.variants:
             raise ConfigError(f"{part.package}: combined already; name the packages that it is of")
         if part.needs.signature.device != "cpu":
             raise ConfigError(f"{part.package}: for {part.needs.signature.device}, not a processor")
-        differ = [name for name, value in _identity(part).items() if value != first[name]]
+        differ = [name for name, value in _list_common_traits(part).items() if value != first[name]]
         if differ:
             raise ConfigError(f"{part.package} and {parts[0].package} differ in {differ[0]}")
         if (other := known.setdefault(part.features, part.package)) != part.package:
             raise ConfigError(f"{part.package} and {other} are for the same features")
 
 
-def _identity(part: _Part) -> dict[str, object]:
+def _list_common_traits(part: _Part) -> dict[str, object]:
     """Return what all packages must have in common, by what it is called."""
     signature, definition = part.needs.signature, part.statement.predicate.build_definition
     return {
@@ -111,15 +111,15 @@ def _identity(part: _Part) -> dict[str, object]:
     }
 
 
-def _join(parts: Sequence[_Part], name: str, work: Path) -> Predicate:
+def _join_parts(parts: Sequence[_Part], name: str, work: Path) -> Predicate:
     """Write the files of all builds into a folder; return the provenance of the whole."""
     pool = _Pool()
     builds = []
     for place, part in enumerate(parts):
         prefix = f"v{place}." if place else ""
-        own = (*own_libraries(part.needs), NODES)
-        for file in _carried(part):
-            _move(part, file, work / (prefix + file if file in own else file))
+        own = (*list_own_libraries(part.needs), NODES)
+        for file in _list_carried_files(part):
+            _move_file(part, file, work / (prefix + file if file in own else file))
         builds.append(pool.add(prefix, part))
     pool.write(work / WEIGHTS)
     base, *others = builds
@@ -150,12 +150,12 @@ def _join(parts: Sequence[_Part], name: str, work: Path) -> Predicate:
     return predicate.model_copy(update={"build_definition": joined})
 
 
-def _carried(part: _Part) -> Iterator[str]:
+def _list_carried_files(part: _Part) -> Iterator[str]:
     """Yield the files that stay files: libraries, and those that libraries bring."""
     yield from (name for name in part.statement.files if name not in {COMPONENTS, WEIGHTS})
 
 
-def _move(part: _Part, name: str, to: Path) -> None:
+def _move_file(part: _Part, name: str, to: Path) -> None:
     source = part.folder / name
     if to.exists() and to.read_bytes() != source.read_bytes():
         raise ConfigError(f"{part.package}: its {name} is not that of the others")
@@ -180,14 +180,18 @@ class _Pool:
             with path.open("rb") as file:
                 data = map_bytes(file, 0, path.stat().st_size)
             renamed = {
-                name: self._take(prefix + name, weight, data, is_half=name in signature.halves)
+                name: self._add_weight(
+                    prefix + name, weight, data, is_half=name in signature.halves
+                )
                 for name, weight in read_header(data.data).items()
             }
-            return part.needs.model_copy(update={"signature": _rename(signature, renamed)})
+            return part.needs.model_copy(update={"signature": _rename_weights(signature, renamed)})
         except (ValueError, LookupError) as error:
             raise PackageError(f"{part.package}: {WEIGHTS}: {error}") from None
 
-    def _take(self, name: str, weight: PlacedWeight, data: np.ndarray, *, is_half: bool) -> str:
+    def _add_weight(
+        self, name: str, weight: PlacedWeight, data: np.ndarray, *, is_half: bool
+    ) -> str:
         array = view_weight(data, weight)
         digest = hashlib.sha256(f"{weight.dtype} {weight.shape} {is_half} ".encode())
         digest.update(array.tobytes())
@@ -202,7 +206,7 @@ class _Pool:
             write_weights(out.write, self.plan, lambda name: self.arrays[name])
 
 
-def _rename(signature: Signature, names: Mapping[str, str]) -> Signature:
+def _rename_weights(signature: Signature, names: Mapping[str, str]) -> Signature:
     entries = tuple(
         entry.model_copy(update={"weights": tuple(names[name] for name in entry.weights)})
         for entry in signature.entries

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid5
 
 from autopipe import foreign, libraries
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import PackageError
 from autopipe.packaging.manifest import COMPONENTS, WEIGHTS
-from autopipe.packaging.provenance import MODEL, Component, Statement, components
-from autopipe.store.canonical import digest, pretty
+from autopipe.packaging.provenance import MODEL, Component, Statement, list_components
+from autopipe.store.canonical import digest_json, pretty
 
 if TYPE_CHECKING:
     from cyclonedx.model.component import Component as Entry
@@ -19,41 +19,43 @@ _SPACE: Final = UUID("5f1d3c0e-2c53-5b0f-9d1c-6a2b8f6a7e10")
 """Serial numbers are names in here."""
 
 
-def write(statement: Statement) -> str:
+def format_components(statement: Statement) -> str:
     """Return the component list; it is another one only if a component is."""
     from cyclonedx.model.bom import Bom, BomMetaData
     from cyclonedx.model.component import Component as Entry
     from cyclonedx.model.component import ComponentType
     from cyclonedx.output.json import JsonV1Dot6
 
-    entries = [_entry(component) for component in sorted(components(statement))]
+    entries = [_to_bom_entry(component) for component in sorted(list_components(statement))]
     whole = Entry(name=statement.name, type=ComponentType.APPLICATION, bom_ref="package")
     bom = Bom(components=entries, metadata=BomMetaData(component=whole))
     bom.register_dependency(whole, entries)
     document = json.loads(JsonV1Dot6(bom).output_as_string())
     del document["metadata"]["timestamp"]
     del document["serialNumber"]
-    return pretty({**document, "serialNumber": uuid5(_SPACE, digest(document)).urn})
+    return pretty({**document, "serialNumber": uuid5(_SPACE, digest_json(document)).urn})
 
 
-def check(text: bytes, statement: Statement) -> None:
+def check_components(text: bytes, statement: Statement) -> None:
     """Raise PackageError unless the list has the components that the manifest tells of."""
     try:
-        listed = sorted(_component(entry) for entry in foreign.parse(text)["components"])
+        listed = sorted(_parse_component(entry) for entry in foreign.parse(text)["components"])
     except foreign.MalformedError as error:
         raise PackageError(f"{COMPONENTS} is no component list: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise PackageError(f"{COMPONENTS} is no component list: {shown(repr(error))}") from None
-    wanted = sorted(components(statement))
+        raise PackageError(
+            f"{COMPONENTS} is no component list: {format_value(repr(error))}"
+        ) from None
+    wanted = sorted(list_components(statement))
     if listed != wanted:
         names = sorted({component.name for component in set(listed) ^ set(wanted)}) or [
             "what is there twice"
         ]
-        told = shown(", ".join(names), 300)
+        told = format_value(", ".join(names), 300)
         raise PackageError(f"{COMPONENTS} and the manifest differ in {told}")
 
 
-def _entry(component: Component) -> "Entry":
+def _to_bom_entry(component: Component) -> "Entry":
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.component import Component as Entry
     from cyclonedx.model.component import ComponentType
@@ -62,7 +64,7 @@ def _entry(component: Component) -> "Entry":
 
     kinds = {MODEL: ComponentType.MACHINE_LEARNING_MODEL, WEIGHTS: ComponentType.DATA}
     kind = ComponentType.FILE if component.sha256 else ComponentType.LIBRARY
-    licence = _licences().get(component.name)
+    licence = _map_licence_files().get(component.name)
     return Entry(
         name=component.name,
         type=kinds.get(component.name, kind),
@@ -76,7 +78,7 @@ def _entry(component: Component) -> "Entry":
     )
 
 
-def _licences() -> dict[str, str]:
+def _map_licence_files() -> dict[str, str]:
     """Return which file of the package is the licence of a library, by its distribution."""
     return {
         library.distribution: library.files[-1].name
@@ -85,7 +87,7 @@ def _licences() -> dict[str, str]:
     }
 
 
-def _component(entry: Mapping[str, Any]) -> Component:
+def _parse_component(entry: Mapping[str, Any]) -> Component:
     hashes = [str(digest["content"]) for digest in entry.get("hashes", ())]
     return Component(
         str(entry["name"]), str(entry.get("version", "")), str(entry.get("purl", "")), *hashes

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from autopipe.artifacts.signature import LIBRARY, SIZED
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import PackageError
-from autopipe.libraries import shipped
+from autopipe.libraries import list_shipped_files
 from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Statement
@@ -40,16 +40,16 @@ class PackageContents:
         """Return the bytes of a small file. Raises PackageError."""
         if name not in self.members:
             raise PackageError(f"{name!r} is missing")
-        return archive.read(self.file, self.members[name], _LARGEST)
+        return archive.read_member(self.file, self.members[name], _LARGEST)
 
     def agree(self) -> None:
         """Raise PackageError unless the component list tells of what the manifest tells of."""
-        components.check(self.read(COMPONENTS), self.manifest)
+        components.check_components(self.read(COMPONENTS), self.manifest)
 
     def extract(self, name: str, to: Path | None = None) -> None:
         """Read a file, into a new one if given. Raises PackageError if it is not the manifest's."""
         self._check_size(name)
-        self._check_digest(name, archive.extract(self.file, self.members[name], to))
+        self._check_digest(name, archive.extract_member(self.file, self.members[name], to))
 
     def map(self, name: str) -> "np.ndarray":
         """Return the bytes of a file where the archive is mapped. Raises as `extract` does."""
@@ -73,7 +73,7 @@ class PackageContents:
 
 
 @contextmanager
-def signed(
+def open_signed_package(
     package: Path, signers: Signers | None
 ) -> Iterator[tuple[BinaryIO | None, Signer | None]]:
     """Yield a copy of a package, of which only the signature was looked at, and who signed it.
@@ -85,7 +85,7 @@ def signed(
         yield None, None
         return
     with (
-        archive.source(package) as source,
+        archive.open_archive_file(package) as source,
         signers.checked(source, package, SignedKind.PACKAGE) as checked,
     ):
         yield checked
@@ -97,12 +97,12 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageConte
 
     With a `copy`, that is read, and `package` is only its name. Raises PackageError.
     """
-    optional = (COMPONENTS, *SIZED, *FILES, *NODE_MAPS, *shipped())
+    optional = (COMPONENTS, *SIZED, *FILES, *NODE_MAPS, *list_shipped_files())
     names = (LIBRARY, MANIFEST, WEIGHTS)
-    with archive.opened(package, names, optional, copy) as (file, members):
-        manifest = provenance.read(archive.read(file, members[MANIFEST], _LARGEST))
+    with archive.open_archive(package, names, optional, copy) as (file, members):
+        manifest = provenance.parse_manifest(archive.read_member(file, members[MANIFEST], _LARGEST))
         if manifest.files.keys() != members.keys() - {MANIFEST}:
-            listed = shown(", ".join(sorted(manifest.files)) or "no files", _LONG)
+            listed = format_value(", ".join(sorted(manifest.files)) or "no files", _LONG)
             there = ", ".join(sorted(members.keys() - {MANIFEST}))
             raise PackageError(f"{MANIFEST} lists {listed}; there are {there}")
         _check_libraries(manifest, members)

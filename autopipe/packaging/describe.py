@@ -7,10 +7,10 @@ from autopipe import libraries
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.verification import Verification
-from autopipe.backends import of_target
+from autopipe.backends import find_backend
 from autopipe.compiler.target import cpu
 from autopipe.environment.facet import Facet
-from autopipe.packaging.manifest import Needs, Processor, installed_runtime
+from autopipe.packaging.manifest import Needs, Processor, read_installed_runtime
 from autopipe.packaging.provenance import (
     Builder,
     Definition,
@@ -21,7 +21,7 @@ from autopipe.packaging.provenance import (
     Request,
     Sha256,
     Source,
-    ingredient,
+    describe_ingredient,
 )
 from autopipe.pipeline.stage import Context
 
@@ -31,13 +31,16 @@ _TASK: Final = {"name", "workload", "calls", "engine", "implementation"}
 _TVM: Final = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
 
 
-def describe(request: Request, ctx: Context) -> Predicate:
+def describe_provenance(request: Request, ctx: Context) -> Predicate:
     """Return the provenance of the build in the context of the stage *package*."""
     library = BuiltLibrary.read(ctx.inputs["build"])
     definition = Definition(
         external_parameters=request,
-        internal_parameters=_needs(ctx, library),
-        resolved_dependencies=(_source(ctx.inputs["import"]), *_packages(ctx, library)),
+        internal_parameters=_describe_needs(ctx, library),
+        resolved_dependencies=(
+            _describe_source(ctx.inputs["import"]),
+            *_list_ingredients(ctx, library),
+        ),
     )
     found = {"autopipe": ctx.facts[Facet.PACKAGES]["autopipe"], **library.versions}
     tools = {name: str(found[name]) for name in found.keys() - _TVM if found[name]}
@@ -46,25 +49,25 @@ def describe(request: Request, ctx: Context) -> Predicate:
     )
 
 
-def _needs(ctx: Context, library: BuiltLibrary) -> Needs:
+def _describe_needs(ctx: Context, library: BuiltLibrary) -> Needs:
     target = ctx.facts[Facet.TARGET]
     return Needs(
         processor=Processor(
-            machine=cpu.machine_of(target),
+            machine=cpu.find_architecture(target),
             mcpu=str(target["mcpu"]),
-            features=cpu.required(target),
-            gpu=of_target(target).required_architecture(target),
+            features=cpu.list_required_features(target),
+            gpu=find_backend(target).required_architecture(target),
         ),
-        runtime=installed_runtime(),
+        runtime=read_installed_runtime(),
         libraries=library.libraries,
         signature=library.signature,
         tasks=tuple(task.model_dump(mode="json", include=_TASK) for task in library.tasks),
-        verification=_verification(ctx.inputs.get("verify")),
+        verification=_summarize_verification(ctx.inputs.get("verify")),
         rounded=library.rounded,
     )
 
 
-def _source(model: Path) -> Source:
+def _describe_source(model: Path) -> Source:
     imported = ImportedModel.read(model)
     return Source(
         digest=Sha256(sha256=imported.source_sha256),
@@ -72,20 +75,20 @@ def _source(model: Path) -> Source:
     )
 
 
-def _packages(ctx: Context, library: BuiltLibrary) -> list[Ingredient]:
+def _list_ingredients(ctx: Context, library: BuiltLibrary) -> list[Ingredient]:
     """Describe the Python packages that took part."""
     found: dict[str, object] = {package: library.versions[name] for name, package in _TVM.items()}
     for facet in (Facet.FRONTEND, Facet.EXTENSIONS, Facet.PACKAGES):
         found |= ctx.facts[facet]
     for name, version in library.libraries.items():
-        known = libraries.named(name)
+        known = libraries.find_library(name)
         if known and known.distribution:
             found[known.distribution] = version
     del found["autopipe"]
-    return [ingredient(name, str(found[name])) for name in sorted(found) if found[name]]
+    return [describe_ingredient(name, str(found[name])) for name in sorted(found) if found[name]]
 
 
-def _verification(report: Path | None) -> str | None:
+def _summarize_verification(report: Path | None) -> str | None:
     """Return what verification showed, without what may differ from run to run."""
     if report is None:
         return None

@@ -12,7 +12,7 @@ from autopipe.errors import PackageError
 from autopipe.packaging import archive
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import WEIGHTS, ManifestFile, Needs
-from autopipe.packaging.variants import list_builds, own_libraries
+from autopipe.packaging.variants import list_builds, list_own_libraries
 from autopipe.runtime.archive import Member
 
 
@@ -49,7 +49,7 @@ class Examined:
             return self._differences_of_build(artifacts)
         whole = f"{self.name}.tar"
         here = {name: file.sha256 for name, file in self.files.items()} | {whole: self.sha256}
-        return _differences({whole: None, **artifacts}, here)
+        return _list_differences({whole: None, **artifacts}, here)
 
     def _differences_of_build(self, artifacts: Mapping[str, str]) -> list[str]:
         mcpu = self.find_build(artifacts)
@@ -58,10 +58,10 @@ class Examined:
             here = ", ".join(f"{d[LIBRARY][:12]} for {mcpu}" for mcpu, d in self.builds.items())
             return [f"{LIBRARY}: locked {locked}, here {here}"]
         locked_files = {name: d for name, d in artifacts.items() if not name.endswith(".tar")}
-        return _differences({WEIGHTS: None, **locked_files}, self.builds[mcpu])
+        return _list_differences({WEIGHTS: None, **locked_files}, self.builds[mcpu])
 
 
-def _differences(locked: Mapping[str, str | None], here: Mapping[str, str]) -> list[str]:
+def _list_differences(locked: Mapping[str, str | None], here: Mapping[str, str]) -> list[str]:
     return [
         f"{name}: locked {(digest or 'nothing')[:12]}, here {here.get(name, 'nothing')[:12]}"
         for name, digest in sorted(locked.items())
@@ -69,7 +69,7 @@ def _differences(locked: Mapping[str, str | None], here: Mapping[str, str]) -> l
     ]
 
 
-def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
+def examine_package(package: Path, copy: BinaryIO | None = None) -> Examined:
     """Check every digest of a package, and that its manifest and component list agree.
 
     With a `copy`, that is read, and `package` is only its name. The code of the libraries is not
@@ -82,7 +82,7 @@ def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
             contents.extract(name)
         contents.agree()
         whole = Member(0, os.fstat(contents.file.fileno()).st_size)
-        sha256 = archive.extract(contents.file, whole)
+        sha256 = archive.extract_member(contents.file, whole)
         builds = dict(_hash_builds(contents))
     return Examined(manifest.name, manifest.format, sha256, manifest.files, manifest.needs, builds)
 
@@ -93,7 +93,7 @@ def _hash_builds(contents: PackageContents) -> Iterator[tuple[str, Mapping[str, 
     if not manifest.needs.variants:
         return
     for prefix, build in list_builds(manifest.needs):
-        digests = {name: manifest.files[prefix + name].sha256 for name in own_libraries(build)}
+        digests = {name: manifest.files[prefix + name].sha256 for name in list_own_libraries(build)}
         yield build.processor.mcpu, {**digests, WEIGHTS: _hash_weights(contents, build)}
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _CHILD: Final = "autopipe.packaging.infer_child"
 
 
-def infer(
+def run_inference(
     package: Path, inputs: Sequence[str], output: Path | None, signers: "Signers | None" = None
 ) -> str:
     """Run the package on `name=file.npy` inputs and return a summary, a line for each output.
@@ -30,6 +30,6 @@ def infer(
         "signers": None if signers is None else signers.document(),
     }
     try:
-        return str(call.call(_CHILD, request)["summary"])
+        return str(call.run_module(_CHILD, request)["summary"])
     except StageError as error:
         raise PackageError(f"{package}: running it failed: {error}") from None

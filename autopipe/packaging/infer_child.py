@@ -9,22 +9,22 @@ import numpy as np
 from autopipe import foreign
 from autopipe.artifacts.signature import Signature
 from autopipe.compiler.library import samples
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import ConfigError
 from autopipe.packaging.open import open_package
 from autopipe.processes import call
 from autopipe.signing.signers import Signers
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     signers = request["signers"]
     model = open_package(request["package"], signers and Signers.of(signers))
     outputs = model(read_inputs(model.signature, request["inputs"]))
     lines = []
     for name, array in outputs.items():
-        line = _line(name, array)
+        line = _describe_output(name, array)
         if request["output"] is not None:
-            line += f" -> {_save(Path(request['output']), name, array)}"
+            line += f" -> {_save_output(Path(request['output']), name, array)}"
         lines.append(line)
     return {"summary": "\n".join(lines)}
 
@@ -33,13 +33,13 @@ def read_inputs(signature: Signature, inputs: Sequence[str]) -> dict[str, np.nda
     """Return the arrays: all of them out of one `.npz` file, or each out of its own."""
     if len(inputs) == 1 and inputs[0].endswith(samples.SUFFIX) and Path(inputs[0]).exists():
         path = Path(inputs[0])
-        sizes = samples.sizes(path, signature.inputs, signature.dimensions)
+        sizes = samples.read_sizes(path, signature.inputs, signature.dimensions)
         return samples.load(path, signature.at(sizes))
-    files = _by_name([port.name for port in signature.inputs], inputs)
-    return {name: _array(file) for name, file in files.items()}
+    files = _name_input_files([port.name for port in signature.inputs], inputs)
+    return {name: _load_array(file) for name, file in files.items()}
 
 
-def _by_name(names: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
+def _name_input_files(names: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for text in inputs:
         name = next((name for name in names if text.startswith(f"{name}=")), None)
@@ -50,28 +50,30 @@ def _by_name(names: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
         elif len(names) == 1:
             name, file = names[0], text
         else:
-            raise ConfigError(f"write <name>={text}: the inputs are {', '.join(map(shown, names))}")
+            raise ConfigError(
+                f"write <name>={text}: the inputs are {', '.join(map(format_value, names))}"
+            )
         if name in files:
             raise ConfigError(f"input {name!r} is given twice")
         files[name] = Path(file)
     return files
 
 
-def _array(path: Path) -> np.ndarray:
+def _load_array(path: Path) -> np.ndarray:
     try:
-        with foreign.opened(path) as file:
+        with foreign.open_regular_file(path) as file:
             array = np.load(file, allow_pickle=False)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # noqa: BLE001 - a header is Python, and raises what its parsers do
-        raise ConfigError(f"{path}: not a .npy file: {shown(error, 200)}") from None
+        raise ConfigError(f"{path}: not a .npy file: {format_value(error, 200)}") from None
     if not isinstance(array, np.ndarray):
         raise ConfigError(f"{path}: an archive of arrays, which gives all inputs, without a name")
     return array
 
 
-def _line(name: str, array: np.ndarray) -> str:
-    line = f"{shown(name)}: {array.dtype} {list(array.shape)}"
+def _describe_output(name: str, array: np.ndarray) -> str:
+    line = f"{format_value(name)}: {array.dtype} {list(array.shape)}"
     if array.size == 0:
         return line
     values = array.astype(np.float64)
@@ -82,7 +84,7 @@ def _line(name: str, array: np.ndarray) -> str:
     )
 
 
-def _save(folder: Path, name: str, array: np.ndarray) -> Path:
+def _save_output(folder: Path, name: str, array: np.ndarray) -> Path:
     path = folder / f"{quote(name, safe='')}.npy"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,4 +95,4 @@ def _save(folder: Path, name: str, array: np.ndarray) -> Path:
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from autopipe.artifacts.signature import LIBRARY, Port, Signature
-from autopipe.compiler.library.ports import described
-from autopipe.config.dimension import named_in
-from autopipe.config.problem import shown
+from autopipe.compiler.library.ports import describe_port
+from autopipe.config.dimension import list_dimension_names
+from autopipe.config.problem import format_value
 from autopipe.packaging.examine import Examined
 from autopipe.packaging.manifest import Needs
 from autopipe.packaging.variants import list_builds
 
 
-def summarize(found: Examined) -> dict[str, object]:
+def summarize_package(found: Examined) -> dict[str, object]:
     """Return what a package states of itself, as JSON."""
     needs = found.needs
     signature = needs.signature
@@ -20,35 +20,35 @@ def summarize(found: Examined) -> dict[str, object]:
         "name": found.name,
         "sha256": found.sha256,
         "bytes": {name: file.size for name, file in sorted(found.files.items())},
-        "inputs": [_port(port, signature) for port in signature.inputs],
-        "outputs": [_port(port, signature) for port in signature.outputs],
+        "inputs": [_describe_port(port, signature) for port in signature.inputs],
+        "outputs": [_describe_port(port, signature) for port in signature.outputs],
         "threads": signature.threads,
         "device": signature.device,
         "processor": needs.processor.model_dump(mode="json"),
         "runtime": needs.runtime,
         "libraries": needs.libraries,
         "verification": needs.verification,
-        "schedules": _schedules(needs),
+        "schedules": _count_engines(needs),
         "variants": [
             {
                 "processor": variant.needs.processor.model_dump(mode="json"),
                 "threads": variant.needs.signature.threads,
                 "verification": variant.needs.verification,
-                "schedules": _schedules(variant.needs),
+                "schedules": _count_engines(variant.needs),
             }
             for variant in needs.variants
         ],
     }
 
 
-def _port(port: Port, signature: Signature) -> dict[str, object]:
+def _describe_port(port: Port, signature: Signature) -> dict[str, object]:
     names = port.dimensions or ("",) * len(port.shape)
     shape = [name or size for name, size in zip(names, port.shape, strict=True)]
     dimensions = {
         name: signature.dimensions[name].model_dump(mode="json")
         for extent in names
         if extent
-        for name in named_in(extent)
+        for name in list_dimension_names(extent)
     }
     ranges = {"ranges": port.ranges} if port.ranges else {}
     return {
@@ -60,7 +60,7 @@ def _port(port: Port, signature: Signature) -> dict[str, object]:
     }
 
 
-def _schedules(build: Needs) -> dict[str, int]:
+def _count_engines(build: Needs) -> dict[str, int]:
     """Count the kernels by the engine that scheduled them."""
     counts = Counter(str(task.get("engine")) for task in build.tasks)
     return dict(sorted(counts.items()))
@@ -72,9 +72,9 @@ def describe_package(found: Examined) -> Iterator[str]:
     size = sum(file.size for file in found.files.values())
     yield f"package       {found.name}, {size / (1 << 20):.1f} MiB, sha256 {found.sha256[:12]}"
     for port in signature.inputs:
-        yield f"input         {shown(port.name)}: {described(port)}"
+        yield f"input         {format_value(port.name)}: {describe_port(port)}"
     for port in signature.outputs:
-        yield f"output        {shown(port.name)}: {described(port)}"
+        yield f"output        {format_value(port.name)}: {describe_port(port)}"
     for name, dimension in signature.dimensions.items():
         likely = ", ".join(map(str, dimension.likely))
         yield f"dimension     {name}: {dimension.told}; specialized for {likely}"
@@ -92,6 +92,6 @@ def _describe_build(build: Needs) -> Iterator[str]:
     yield f"processor     {processor.machine}, {where}"
     yield f"features      {', '.join(processor.features) or 'none beyond the architecture'}"
     yield f"threads       {build.signature.threads}"
-    counts = ", ".join(f"{count} {engine}" for engine, count in _schedules(build).items())
+    counts = ", ".join(f"{count} {engine}" for engine, count in _count_engines(build).items())
     yield f"kernels       {counts or 'none'}"
     yield f"verification  {build.verification or 'none: built with `verify: null`'}"

@@ -87,9 +87,9 @@ class Variant(Frozen, frozen=True):
         return needs
 
 
-def installed_runtime() -> dict[str, str]:
+def read_installed_runtime() -> dict[str, str]:
     """Return the versions of the Python packages that run a library."""
-    return {name: _version(name) for name in _RUNTIME}
+    return {name: _find_version(name) for name in _RUNTIME}
 
 
 def check_runtime(wanted: dict[str, str]) -> None:
@@ -97,7 +97,7 @@ def check_runtime(wanted: dict[str, str]) -> None:
 
     TVM's binary interface changes between releases without a check of its own.
     """
-    installed = {name: _version(name) for name in wanted}
+    installed = {name: _find_version(name) for name in wanted}
     if installed == wanted:
         return
     differ = [name for name in wanted if installed[name] != wanted[name]]
@@ -108,7 +108,7 @@ def check_runtime(wanted: dict[str, str]) -> None:
     )
 
 
-def _version(name: str) -> str:
+def _find_version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:

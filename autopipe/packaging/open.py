@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from autopipe.compiler.library.arena import copy_array
-from autopipe.compiler.library.runtime import WEIGHTS, Model, load
+from autopipe.compiler.library.runtime import WEIGHTS, Model, load_model
 from autopipe.compiler.target import cpu, gpu
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import ConfigError, PackageError, StageError, TargetError
-from autopipe.packaging.contents import PackageContents, opened, signed
+from autopipe.packaging.contents import PackageContents, open_signed_package, opened
 from autopipe.packaging.manifest import NODES, Needs, Processor, check_runtime
-from autopipe.packaging.variants import NODE_MAPS, choose_build, list_libraries, own_libraries
+from autopipe.packaging.variants import NODE_MAPS, choose_build, list_libraries, list_own_libraries
 from autopipe.signing.signers import Signers, UnsignedError
 
 _THREADS: Final = "TVM_NUM_THREADS"
@@ -41,11 +41,11 @@ def open_package(
     run, SetupError for one that needs another TVM, ConfigError for numbers below one.
     """
     count = _count_threads(threads)
-    _positive("instances", instances)
+    _parse_positive("instances", instances)
     if isinstance(signers, str | Path):
         signers = Signers(Path(signers))
     with (
-        _signed(Path(package), signers) as copy,
+        _open_signed(Path(package), signers) as copy,
         opened(Path(package), copy) as contents,
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
     ):
@@ -54,7 +54,9 @@ def open_package(
         if copy_weights:
             weights = copy_array(weights)
         try:
-            return load(Path(folder), needs.signature, weights, threads=count, instances=instances)
+            return load_model(
+                Path(folder), needs.signature, weights, threads=count, instances=instances
+            )
         except StageError as error:
             raise PackageError(str(error)) from error
 
@@ -62,18 +64,18 @@ def open_package(
 def _count_threads(threads: int | None) -> int | None:
     """Return the threads that are asked for, or None for those of the package."""
     if threads is not None:
-        return _positive("threads", threads)
+        return _parse_positive("threads", threads)
     value = os.environ.get(_THREADS)
-    return None if value is None else _positive(f"${_THREADS}", value)
+    return None if value is None else _parse_positive(f"${_THREADS}", value)
 
 
 def _unpack_build(contents: PackageContents, folder: Path) -> Needs:
     """Check all files and unpack the libraries of the best build for this processor; return it."""
     whole = contents.manifest.needs
-    prefix, needs = choose_build(whole, cpu.available())
+    prefix, needs = choose_build(whole, cpu.list_host_features())
     check_runtime(needs.runtime)
     _check_processor(needs.processor)
-    own = {prefix + name for name in (*own_libraries(needs), NODES)}
+    own = {prefix + name for name in (*list_own_libraries(needs), NODES)}
     others = {*list_libraries(whole), *NODE_MAPS} - own
     for name in contents.manifest.files.keys() - {WEIGHTS}:
         plain = folder / name.removeprefix(prefix)
@@ -82,21 +84,21 @@ def _unpack_build(contents: PackageContents, folder: Path) -> Needs:
     return needs
 
 
-def _positive(name: str, value: int | str) -> int:
+def _parse_positive(name: str, value: int | str) -> int:
     """Return a whole number from 1; raise ConfigError for anything else."""
     try:
         number = int(value)
     except ValueError:
         number = 0
     if number < 1:
-        raise ConfigError(f"{name} is {shown(value)}; it takes a whole number from 1")
+        raise ConfigError(f"{name} is {format_value(value)}; it takes a whole number from 1")
     return number
 
 
 @contextmanager
-def _signed(package: Path, signers: Signers | None) -> Iterator[BinaryIO | None]:
+def _open_signed(package: Path, signers: Signers | None) -> Iterator[BinaryIO | None]:
     try:
-        with signed(package, signers) as (copy, _):
+        with open_signed_package(package, signers) as (copy, _):
             yield copy
     except UnsignedError as error:
         raise PackageError(str(error)) from None
@@ -104,8 +106,8 @@ def _signed(package: Path, signers: Signers | None) -> Iterator[BinaryIO | None]
 
 def _check_processor(processor: Processor) -> None:
     try:
-        cpu.check(processor.machine, processor.mcpu, processor.features)
+        cpu.check_features(processor.machine, processor.mcpu, processor.features)
         if processor.gpu is not None:
-            gpu.check(processor.gpu)
+            gpu.check_arch(processor.gpu)
     except TargetError as error:
         raise PackageError(str(error)) from None

@@ -7,37 +7,42 @@ from pathlib import Path
 from autopipe import libraries
 from autopipe.packaging import archive, components
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS, ManifestFile
-from autopipe.packaging.provenance import Predicate, Statement, subjects
+from autopipe.packaging.provenance import Predicate, Statement, describe_subjects
 from autopipe.packaging.variants import NODE_MAPS, list_builds, list_libraries
 from autopipe.store.canonical import pretty
 
 
-def pack(predicate: Predicate, library: Path, work: Path, out: Path) -> None:
+def write_package(predicate: Predicate, library: Path, work: Path, out: Path) -> None:
     """Write the package `out` of a LIBRARY artifact; `work` takes what is said of it."""
     needs = predicate.build_definition.internal_parameters
     called = {name for _, build in list_builds(needs) for name in build.libraries}
-    names = (*list_libraries(needs), WEIGHTS, *_brought(sorted(called)))
+    names = (*list_libraries(needs), WEIGHTS, *_list_library_files(sorted(called)))
     maps = (name for name in NODE_MAPS if (library / name).exists())
     paths = {name: library / name for name in (*names, *maps)}
-    files = {name: _file(path) for name, path in paths.items()}
+    files = {name: _describe_file(path) for name, path in paths.items()}
     paths[COMPONENTS], paths[MANIFEST] = work / COMPONENTS, work / MANIFEST
-    listed = components.write(Statement(subject=subjects(files), predicate=predicate))
+    listed = components.format_components(
+        Statement(subject=describe_subjects(files), predicate=predicate)
+    )
     paths[COMPONENTS].write_text(listed, encoding="utf-8")
-    files[COMPONENTS] = _file(paths[COMPONENTS])
-    statement = Statement(subject=subjects(files), predicate=predicate)
+    files[COMPONENTS] = _describe_file(paths[COMPONENTS])
+    statement = Statement(subject=describe_subjects(files), predicate=predicate)
     text = pretty(statement.model_dump(mode="json", by_alias=True))
     paths[MANIFEST].write_text(text, encoding="utf-8")
-    archive.write(out, paths)
+    archive.write_archive(out, paths)
 
 
-def _brought(called: Iterable[str]) -> list[str]:
+def _list_library_files(called: Iterable[str]) -> list[str]:
     """Return the names of the files that the libraries it calls add to a package."""
     return [
-        file.name for library in map(libraries.named, called) if library for file in library.files
+        file.name
+        for library in map(libraries.find_library, called)
+        if library
+        for file in library.files
     ]
 
 
-def _file(path: Path) -> ManifestFile:
+def _describe_file(path: Path) -> ManifestFile:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return ManifestFile(size=path.stat().st_size, sha256=digest)

@@ -5,10 +5,10 @@ from typing import Final
 from pydantic import BaseModel, ValidationError
 
 from autopipe import foreign
-from autopipe.artifacts.document import parse
+from autopipe.artifacts.document import parse_document
 from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.numbers import Amount, Count
-from autopipe.config.problem import first
+from autopipe.config.problem import format_first_error
 from autopipe.errors import PackageError
 from autopipe.packaging.contents import PackageContents
 from autopipe.packaging.manifest import NODES, Needs
@@ -32,7 +32,9 @@ def read_tasks(needs: Needs) -> tuple[PackagedTask, ...]:
     try:
         return tuple(map(PackagedTask.model_validate, needs.tasks))
     except ValidationError as error:
-        raise PackageError(f"the manifest does not fit: tasks: {first(error)}") from None
+        raise PackageError(
+            f"the manifest does not fit: tasks: {format_first_error(error)}"
+        ) from None
 
 
 def read_node_map(contents: PackageContents, prefix: str) -> NodeMap:
@@ -45,6 +47,6 @@ def read_node_map(contents: PackageContents, prefix: str) -> NodeMap:
         return _NO_NODES
     contents.extract(name)
     try:
-        return parse(NodeMap, contents.read(name))
+        return parse_document(NodeMap, contents.read(name))
     except foreign.MalformedError as error:
         raise PackageError(f"{name}: {error}") from None

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from autopipe import foreign
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
-from autopipe.config.problem import first
+from autopipe.config.problem import format_first_error
 from autopipe.errors import PackageError
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, ManifestFile, Needs
 
@@ -48,7 +48,7 @@ class Subject(_StatementPart, frozen=True):
     annotations: Size
 
 
-def _distinct(subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
+def _check_distinct_names(subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
     if len({subject.name for subject in subjects}) < len(subjects):
         raise ValueError("a file is listed twice")
     return subjects
@@ -130,7 +130,7 @@ class Statement(_StatementPart, frozen=True):
     type: Literal["https://in-toto.io/Statement/v1"] = Field(
         "https://in-toto.io/Statement/v1", alias="_type"
     )
-    subject: Annotated[tuple[Subject, ...], AfterValidator(_distinct)]
+    subject: Annotated[tuple[Subject, ...], AfterValidator(_check_distinct_names)]
     predicate_type: Literal["https://slsa.dev/provenance/v1"] = "https://slsa.dev/provenance/v1"
     predicate: Predicate
 
@@ -168,13 +168,13 @@ class Component:
     sha256: str = ""
 
 
-def ingredient(package: str, version: str) -> Ingredient:
+def describe_ingredient(package: str, version: str) -> Ingredient:
     """Describe a Python package."""
-    uri = _purl(package, version)
+    uri = _to_package_url(package, version)
     return Ingredient(name=package, uri=uri, annotations=Release(version=version))
 
 
-def subjects(files: dict[str, ManifestFile]) -> tuple[Subject, ...]:
+def describe_subjects(files: dict[str, ManifestFile]) -> tuple[Subject, ...]:
     """Describe files of a package."""
     return tuple(
         Subject(name=name, digest=Sha256(sha256=file.sha256), annotations=Size(size=file.size))
@@ -182,7 +182,7 @@ def subjects(files: dict[str, ManifestFile]) -> tuple[Subject, ...]:
     )
 
 
-def components(statement: Statement) -> Iterator[Component]:
+def list_components(statement: Statement) -> Iterator[Component]:
     """Yield what the component list of a package holds."""
     for name, file in statement.files.items():
         if name != COMPONENTS:
@@ -193,18 +193,18 @@ def components(statement: Statement) -> Iterator[Component]:
         else:
             yield Component(used.name, used.annotations.version, used.uri)
     for name, version in statement.predicate.run_details.builder.version.items():
-        yield Component(name, version, _purl(name, version) if name == "autopipe" else "")
+        yield Component(name, version, _to_package_url(name, version) if name == "autopipe" else "")
 
 
-def read(text: bytes) -> Statement:
+def parse_manifest(text: bytes) -> Statement:
     """Parse a manifest. Raises PackageError."""
     try:
         return Statement.model_validate(foreign.parse(text))
     except ValidationError as error:
-        raise PackageError(f"{MANIFEST} does not fit: {first(error)}") from None
+        raise PackageError(f"{MANIFEST} does not fit: {format_first_error(error)}") from None
     except ValueError as error:
         raise PackageError(f"{MANIFEST} does not fit: {error}") from None
 
 
-def _purl(package: str, version: str) -> str:
+def _to_package_url(package: str, version: str) -> str:
     return f"pkg:pypi/{package}@{quote(version, safe='')}"

@@ -27,7 +27,7 @@ def list_builds(needs: Needs) -> Iterator[tuple[str, Needs]]:
         yield f"v{place}.", variant.needs
 
 
-def own_libraries(build: Needs) -> tuple[str, ...]:
+def list_own_libraries(build: Needs) -> tuple[str, ...]:
     """Return the names of the libraries of one build, without a prefix."""
     return (LIBRARY, *(entry.library for entry in build.signature.entries))
 
@@ -35,7 +35,7 @@ def own_libraries(build: Needs) -> tuple[str, ...]:
 def list_libraries(needs: Needs) -> Iterator[str]:
     """Yield the names of the libraries of all builds."""
     for prefix, build in list_builds(needs):
-        yield from (prefix + name for name in own_libraries(build))
+        yield from (prefix + name for name in list_own_libraries(build))
 
 
 def choose_build(needs: Needs, features: Collection[str]) -> tuple[str, Needs]:

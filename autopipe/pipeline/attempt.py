@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from autopipe import foreign
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import AutopipeError, StoreError
-from autopipe.processes.interrupt import exit_code
+from autopipe.processes.interrupt import find_exit_code
 from autopipe.store import files, locks
 from autopipe.store.canonical import pretty
 from autopipe.store.store import Store
@@ -45,28 +45,31 @@ class Attempt:
     """What it came to, for people."""
 
 
-def last(store: Store, stage: str, key: str) -> Attempt | None:
+def describe_last_attempt(store: Store, stage: str, key: str) -> Attempt | None:
     """Return what became of the last attempt; None if there was none."""
     lock, work = store.root / "locks" / key, store.root / "work" / key
-    if lock.exists() and not locks.free(lock):
-        return Attempt("running", f"{locks.holder(lock)} is running it")
-    spent, note = resumes(work), _load(_note(store, stage, key))
+    if lock.exists() and not locks.is_free(lock):
+        return Attempt("running", f"{locks.describe_holder(lock)} is running it")
+    spent, note = describe_spent_budget(work), _read_note(_find_note_path(store, stage, key))
     kept = f"; {spent} are kept" if spent else ""
     if note.get("key") == key:
-        return Attempt("failed", f"failed on {shown(note.get('when'))}: {_line(note)}{kept}")
+        return Attempt(
+            "failed",
+            f"failed on {format_value(note.get('when'))}: {_format_error_line(note)}{kept}",
+        )
     if not work.is_dir():
         return None
     rest = f"interrupted after {spent}; the rest is spent next" if spent else "interrupted"
     return Attempt("interrupted", rest)
 
 
-def begin(store: Store, stage: str, key: str, *, forced: bool) -> Path:
+def begin_attempt(store: Store, stage: str, key: str, *, forced: bool) -> Path:
     """Return the scratch directory for an attempt.
 
     A force empties it, unless it goes on with one that was interrupted.
     """
-    work, note = store.work(key), _note(store, stage, key)
-    with files.guard(store.root):
+    work, note = store.work(key), _find_note_path(store, stage, key)
+    with files.wrap_os_errors(store.root):
         if forced and (note.exists() or not (work / _FORCED).exists()):
             store.clear_work(key)
             (store.work(key) / _FORCED).touch()
@@ -74,17 +77,17 @@ def begin(store: Store, stage: str, key: str, *, forced: bool) -> Path:
     return work
 
 
-def fail(store: Store, stage: str, key: str, error: Exception) -> None:
+def record_failure(store: Store, stage: str, key: str, error: Exception) -> None:
     """Note what an attempt failed of; where even that can not be written, it is left."""
     content = {
-        "key": key, "error": str(error), "exit_code": exit_code(error),
+        "key": key, "error": str(error), "exit_code": find_exit_code(error),
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }  # fmt: skip
     with suppress(OSError, StoreError):
-        files.replace(_note(store, stage, key), pretty(content).encode(), store.tmp)
+        files.replace(_find_note_path(store, stage, key), pretty(content).encode(), store.tmp)
 
 
-def resumes(work: Path) -> str | None:
+def describe_spent_budget(work: Path) -> str | None:
     """Say how much of its budget an attempt has spent; None if it has spent nothing."""
     note = read_note(work)
     trials, budget, seconds = (note.get(name) for name in ("trials", "budget", "seconds"))
@@ -95,22 +98,22 @@ def resumes(work: Path) -> str | None:
 
 def read_note(work: Path) -> dict[str, Any]:
     """Return how far an attempt has come, as far as it keeps that."""
-    return _load(work / SESSION)
+    return _read_note(work / SESSION)
 
 
-def _line(note: dict[str, Any]) -> str:
+def _format_error_line(note: dict[str, Any]) -> str:
     """Return what an error says, in one harmless line; a bug says it in the last of its own."""
     lines = str(note.get("error", "")).strip().splitlines() or [""]
     line = lines[-1 if note.get("exit_code") == _BUG else 0][:_LONGEST]
     return "".join(char if char.isprintable() else "?" for char in line)
 
 
-def _note(store: Store, stage: str, key: str) -> Path:
+def _find_note_path(store: Store, stage: str, key: str) -> Path:
     return store.log(stage, key).with_suffix(".failed")
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _read_note(path: Path) -> dict[str, Any]:
     try:
-        return foreign.parse_object(files.recall(path, _LARGEST) or b"{}")
+        return foreign.parse_object(files.read_or_discard(path, _LARGEST) or b"{}")
     except (OSError, foreign.MalformedError):
         return {}

@@ -19,15 +19,15 @@ from autopipe.pipeline.events import (
     StageStarted,
     Warn,
 )
-from autopipe.pipeline.explain import kind, measured_before
+from autopipe.pipeline.explain import explain_skip, name_action_kind
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Isolate, Killed
-from autopipe.pipeline.keys import action
+from autopipe.pipeline.keys import build_action
 from autopipe.pipeline.plan import Plan, Step
 from autopipe.pipeline.stage import NO_DIAGNOSTICS, Context, Diagnostics
-from autopipe.processes.interrupt import exit_code
+from autopipe.processes.interrupt import find_exit_code
 from autopipe.store.artifact import Artifact, Kind
-from autopipe.store.canonical import Document, digest
+from autopipe.store.canonical import Document, digest_json
 from autopipe.store.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ Look = Callable[[str, Mapping[str, Artifact]], None]
 """Takes the name of a stage that is done, and all artifacts so far."""
 
 
-def _nothing(stage: str, artifacts: Mapping[str, Artifact]) -> None:
+def _ignore_artifacts(stage: str, artifacts: Mapping[str, Artifact]) -> None:
     """Look at nothing."""
 
 
@@ -60,7 +60,7 @@ class Executor:
     isolate: Isolate
     emit: Callable[[Event], None]
     remote: Remote | None = None
-    look: Look = _nothing
+    look: Look = _ignore_artifacts
     """Looks at what is there after each stage, cached or not; may raise GateError."""
     history: History | None = None
     """Remembers what the pipeline file ran last; null where a run is nobody's."""
@@ -75,7 +75,9 @@ class Executor:
                 done[step.name] = self._step(step, inputs, fresh=step.name in force)
                 self.look(step.name, done)
             except Exception as error:
-                failed = StageFailed(stage=step.name, error=str(error), exit_code=exit_code(error))
+                failed = StageFailed(
+                    stage=step.name, error=str(error), exit_code=find_exit_code(error)
+                )
                 self.emit(failed)
                 raise
         return done
@@ -83,38 +85,38 @@ class Executor:
     def _step(self, step: Step, inputs: Mapping[str, Artifact], *, fresh: bool) -> Artifact:
         facts = self.environment.facts(step.stage.reads)
         digests = {name: artifact.digest for name, artifact in inputs.items()}
-        document = action(step.stage, digests, facts, self.store.contents)
-        key = digest(document)
+        document = build_action(step.stage, digests, facts, self.store.contents)
+        key = digest_json(document)
         _LOG.info("%s: key %s", step.name, key)
         _LOG.debug("%s: the key is of %s", step.name, document)
-        artifact = self._made(step, inputs, document, fresh=fresh)
+        artifact = self._make_or_reuse(step, inputs, document, fresh=fresh)
         if self.history is not None:
-            self.history.remember_action(kind(document), key)
+            self.history.remember_action(name_action_kind(document), key)
         return artifact
 
-    def _made(
+    def _make_or_reuse(
         self, step: Step, inputs: Mapping[str, Artifact], document: Document, *, fresh: bool
     ) -> Artifact:
         """Return the artifact of an action: looked up, fetched, or made."""
-        key = digest(document)
-        hit = None if fresh else self._lookup(step, key)
+        key = digest_json(document)
+        hit = None if fresh else self._find_stored(step, key)
         if hit is not None:
             return hit
-        with self.store.lock(key, lambda who: self._warn(step, f"waiting for {who}")):
+        with self.store.lock(key, lambda who: self._emit_warning(step, f"waiting for {who}")):
             if not fresh:  # another run may have made it, here or elsewhere
-                hit = self._lookup(step, key) or self._fetch(step, document)
-            return hit or self._execute(step, inputs, document, fresh=fresh)
+                hit = self._find_stored(step, key) or self._fetch_remote(step, document)
+            return hit or self._execute_step(step, inputs, document, fresh=fresh)
 
-    def _lookup(self, step: Step, key: str) -> Artifact | None:
-        hit = self.store.lookup(key, lambda text: self._warn(step, text))
+    def _find_stored(self, step: Step, key: str) -> Artifact | None:
+        hit = self.store.lookup(key, lambda text: self._emit_warning(step, text))
         _LOG.debug("%s is %s the store", step.name, "not in" if hit is None else "in")
         if hit is not None and step.stage.cached:
             self.emit(StageCached(stage=step.name, digest=hit.digest))
         elif hit is not None:
-            self.emit(StageSkipped(stage=step.name, reason=measured_before(step.name)))
+            self.emit(StageSkipped(stage=step.name, reason=explain_skip(step.name)))
         return hit
 
-    def _fetch(self, step: Step, document: Document) -> Artifact | None:
+    def _fetch_remote(self, step: Step, document: Document) -> Artifact | None:
         """Take a result from the remote; a measurement is made anew, it holds for its machine."""
         if self.remote is None or not step.stage.cached:
             return None
@@ -123,13 +125,13 @@ class Executor:
             self.emit(StageCached(stage=step.name, digest=artifact.digest, fetched=True))
         return artifact
 
-    def _execute(
+    def _execute_step(
         self, step: Step, inputs: Mapping[str, Artifact], document: Document, *, fresh: bool
     ) -> Artifact:
-        key, start = digest(document), time.monotonic()
+        key, start = digest_json(document), time.monotonic()
         self.emit(StageStarted(stage=step.name))
-        work = attempt.begin(self.store, step.name, key, forced=fresh)
-        if spent := attempt.resumes(work):
+        work = attempt.begin_attempt(self.store, step.name, key, forced=fresh)
+        if spent := attempt.describe_spent_budget(work):
             self.emit(StageResumed(stage=step.name, after=spent))
         ctx = Context(
             inputs={name: artifact.path for name, artifact in inputs.items()},
@@ -142,11 +144,11 @@ class Executor:
             diagnostics=self.diagnostics,
         )
         try:
-            summary = self._attempt(step, ctx, key)
+            summary = self._attempt_stage(step, ctx, key)
             self._check_sources(step, document)
             artifact = self.store.commit(key, document, step.stage.produces, ctx.out)
         except Exception as error:
-            attempt.fail(self.store, step.name, key, error)
+            attempt.record_failure(self.store, step.name, key, error)
             raise
         self.store.clear_work(key)
         seconds = time.monotonic() - start
@@ -157,7 +159,7 @@ class Executor:
             self.remote.offer(key)
         return artifact
 
-    def _attempt(self, step: Step, ctx: Context, key: str) -> str:
+    def _attempt_stage(self, step: Step, ctx: Context, key: str) -> str:
         try:
             return self.isolate.run(step.stage, ctx, self.store.log(step.name, key))
         except (Killed, StoreError):  # what it has done so far helps the next attempt
@@ -168,7 +170,7 @@ class Executor:
 
     def _check_sources(self, step: Step, document: Document) -> None:
         """Refuse to remember a result for files that changed while the stage read them."""
-        again = action(
+        again = build_action(
             step.stage, {}, self.environment.facts(step.stage.reads), self.store.contents
         )
         for name, before in document["sources"].items():
@@ -176,5 +178,5 @@ class Executor:
                 path = step.stage.sources()[name]
                 raise StageError(f"{path} changed while stage {step.name!r} read it; run it again")
 
-    def _warn(self, step: Step, message: str) -> None:
+    def _emit_warning(self, step: Step, message: str) -> None:
         self.emit(Warn(stage=step.name, message=message))

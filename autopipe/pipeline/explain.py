@@ -10,58 +10,58 @@ from autopipe.store.canonical import Document
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
-def changes(old: Document, new: Document) -> list[str]:
+def list_changes(old: Document, new: Document) -> list[str]:
     """Say of every entry how it differs, as `params.trials changed from 64 to 128`.
 
     Inputs that are None on the new side are not known yet, and are left out.
     """
-    before, after = dict(_flatten(old)), dict(_flatten(new))
+    before, after = dict(_flatten_document(old)), dict(_flatten_document(new))
     names = sorted(before.keys() | after.keys())
     unknown = {name for name in names if name.startswith("inputs.") and after.get(name, 1) is None}
     return [
-        _describe(name, before, after)
+        _describe_change(name, before, after)
         for name in names
         if name not in unknown and before.get(name, ...) != after.get(name, ...)
     ]
 
 
-def since(last: Document | None, document: Document) -> list[str] | None:
+def list_changes_since(last: Document | None, document: Document) -> list[str] | None:
     """Return the changes since the last action of a stage, None where there is none."""
     if last == {}:
         return ["what it did last is no longer in the store"]
-    return None if last is None else changes(last, document)
+    return None if last is None else list_changes(last, document)
 
 
-def kind(document: Document) -> str:
+def name_action_kind(document: Document) -> str:
     """Tell stages apart, and tuning from the reading of a lock in its place."""
     return " ".join([document["stage"], *document["sources"]])
 
 
-def _flatten(document: Document, prefix: str = "") -> Iterator[tuple[str, object]]:
+def _flatten_document(document: Document, prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in document.items():
         if isinstance(value, dict) and value:
-            yield from _flatten(value, f"{prefix}{name}.")
+            yield from _flatten_document(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def _describe(name: str, before: Document, after: Document) -> str:
+def _describe_change(name: str, before: Document, after: Document) -> str:
     group, _, stage = name.partition(".")
     if group == "inputs" and name in before and name in after:
         return f"the result of {stage} changed"
     if name not in before:
-        return f"{name} is new: {_show(after[name])}"
+        return f"{name} is new: {_format_value(after[name])}"
     if name not in after:
-        return f"{name} was {_show(before[name])} and is gone"
-    return f"{name} changed from {_show(before[name])} to {_show(after[name])}"
+        return f"{name} was {_format_value(before[name])} and is gone"
+    return f"{name} changed from {_format_value(before[name])} to {_format_value(after[name])}"
 
 
-def _show(value: object) -> str:
+def _format_value(value: object) -> str:
     """Write a value as the pipeline file does, and a digest in short."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text[:12] if _DIGEST.fullmatch(text) else text
 
 
-def measured_before(stage: str) -> str:
+def explain_skip(stage: str) -> str:
     """Say why a stage that measures is not run again."""
     return f"nothing changed since it was measured; --force {stage} does it again"

@@ -6,11 +6,11 @@ from typing import Final, Literal
 
 from autopipe.environment.environment import Environment
 from autopipe.pipeline import attempt
-from autopipe.pipeline.explain import kind, measured_before, since
+from autopipe.pipeline.explain import explain_skip, list_changes_since, name_action_kind
 from autopipe.pipeline.history import History
-from autopipe.pipeline.keys import action
+from autopipe.pipeline.keys import build_action
 from autopipe.pipeline.plan import Plan, Step
-from autopipe.store.canonical import Document, digest
+from autopipe.store.canonical import Document, digest_json
 from autopipe.store.store import Store
 
 NEVER: Final = "never run before"
@@ -50,44 +50,46 @@ def forecast(
     made: dict[str, str | None] = {}
     outlooks = []
     for step in plan.steps:
-        document = _document(step, made, store, environment)
+        document = _build_action(step, made, store, environment)
         if document is None:
             unknown = "the environment is not examined yet"
             outlook, made[step.name] = Outlook(step.name, "run", (unknown,), None, None), None
         elif step.name in force:
-            outlook, made[step.name] = _outlook(step, document, store, "forced"), None
+            outlook, made[step.name] = _forecast_execution(step, document, store, "forced"), None
         else:
-            outlook, made[step.name] = _look(step, document, history, warn)
+            outlook, made[step.name] = _forecast_step(step, document, history, warn)
         outlooks.append(outlook)
     return tuple(outlooks)
 
 
-def _document(
+def _build_action(
     step: Step, made: Mapping[str, str | None], store: Store, environment: Environment
 ) -> Document | None:
     facts = environment.known(step.stage.reads)
     if facts is None:
         return None
-    return action(step.stage, {name: made[name] for name in step.needs}, facts, store.contents)
+    return build_action(
+        step.stage, {name: made[name] for name in step.needs}, facts, store.contents
+    )
 
 
-def _outlook(step: Step, document: Document, store: Store, *why: str) -> Outlook:
+def _forecast_execution(step: Step, document: Document, store: Store, *why: str) -> Outlook:
     if None in document["inputs"].values():
         return Outlook(step.name, "run", why, None, document)
-    key = digest(document)
-    last = attempt.last(store, step.name, key)
+    key = digest_json(document)
+    last = attempt.describe_last_attempt(store, step.name, key)
     if last is None:
         return Outlook(step.name, "run", why, key, document)
     others = why if why != (NEVER,) else ()
     return Outlook(step.name, "run", (last.told, *others), key, document, last.state)
 
 
-def _known(step: Step, key: str, document: Document) -> Outlook:
-    why = () if step.stage.cached else (measured_before(step.name),)
-    return Outlook(step.name, _known_state(step), why, key, document)
+def _forecast_reuse(step: Step, key: str, document: Document) -> Outlook:
+    why = () if step.stage.cached else (explain_skip(step.name),)
+    return Outlook(step.name, _name_reuse_state(step), why, key, document)
 
 
-def _look(
+def _forecast_step(
     step: Step,
     document: Document,
     history: History,
@@ -97,25 +99,25 @@ def _look(
     store = history.store
     unknown = [name for name, made in document["inputs"].items() if made is None]
     if not unknown:
-        key = digest(document)
+        key = digest_json(document)
         hit = store.lookup(key, warn)
         if hit is not None:
-            return _known(step, key, document), hit.digest
-    changes = since(history.last_action(kind(document)), document)
+            return _forecast_reuse(step, key, document), hit.digest
+    changes = list_changes_since(history.last_action(name_action_kind(document)), document)
     if not unknown:
         changes = [NEVER] if changes is None else changes or ["its result is gone"]
     elif changes == []:
-        changes = [f"if {_results(unknown)} changes, else {_known_state(step)}"]
+        changes = [f"if {_name_results(unknown)} changes, else {_name_reuse_state(step)}"]
     else:
         changes = [*(f"after {name}" for name in unknown), *(changes or ())]
-    return _outlook(step, document, store, *changes), None
+    return _forecast_execution(step, document, store, *changes), None
 
 
-def _results(stages: Sequence[str]) -> str:
+def _name_results(stages: Sequence[str]) -> str:
     """Name the results of stages, in a line of 80 columns."""
     few = len(stages) <= _FEW
     return f"the result of {' or '.join(stages)}" if few else f"one of its {len(stages)} inputs"
 
 
-def _known_state(step: Step) -> Literal["cached", "skipped"]:
+def _name_reuse_state(step: Step) -> Literal["cached", "skipped"]:
     return "cached" if step.stage.cached else "skipped"

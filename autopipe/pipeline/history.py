@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from autopipe.errors import StoreError
 from autopipe.store import files
-from autopipe.store.canonical import Document, digest, seal, unseal
+from autopipe.store.canonical import Document, digest_json, seal_document, unseal_document
 from autopipe.store.store import Store
 
 
@@ -80,20 +80,22 @@ class History:
 
     def remember_run(self, configuration: Document, before: Document) -> None:
         """Remember how a run that made a build is configured, and what was known before it."""
-        self._update(lambda known: {**known, "configuration": configuration, "previous": before})
+        self._update_document(
+            lambda known: {**known, "configuration": configuration, "previous": before}
+        )
 
     def remember_action(self, kind: str, key: str) -> None:
         """Remember an action that is done, whether it was run or cached."""
-        self._update(lambda known: {**known, "stages": {**known["stages"], kind: key}})
+        self._update_document(lambda known: {**known, "stages": {**known["stages"], kind: key}})
 
     def remember_package(self, package: Path) -> None:
         """Remember where the package was published."""
-        self._update(lambda known: {**known, "package": self._relative(package)})
+        self._update_document(lambda known: {**known, "package": self._to_relative_path(package)})
 
     def owner(self, package: Path) -> Path | None:
         """Return the other pipeline file, still there, that a published package is of."""
-        wanted, own = self._relative(package), self._relative(self.file)
-        for document in _documents(self.store):
+        wanted, own = self._to_relative_path(package), self._to_relative_path(self.file)
+        for document in _read_documents(self.store):
             other = Path(os.path.normpath(self.store.root / document["file"]))
             owned = document.get("package") == wanted and document["file"] != own
             if owned and other.is_file() and package.exists():
@@ -102,54 +104,54 @@ class History:
 
     @property
     def _path(self) -> Path:
-        file = self._relative(self.file)
-        own = digest(file if self.build is None else [file, self.build])
+        file = self._to_relative_path(self.file)
+        own = digest_json(file if self.build is None else [file, self.build])
         return self.store.root / "runs" / f"{own}.json"
 
-    def _relative(self, path: Path) -> str:
+    def _to_relative_path(self, path: Path) -> str:
         """Return a path as it is from the store: it holds where both are copied together."""
         return os.path.relpath(path.resolve(), self.store.root.resolve())
 
     def _read(self) -> Document:
         path = self._path
-        with files.guard(path):
-            known = _document(path) or {}
+        with files.wrap_os_errors(path):
+            known = _read_document_file(path) or {}
         if self.reads_previous:
             found = known.get("previous")
             known = found if isinstance(found, dict) else {}
         return {"stages": {}, **known}
 
-    def _update(self, change: Callable[[Document], Document]) -> None:
+    def _update_document(self, change: Callable[[Document], Document]) -> None:
         """Replace the document by a changed one, where that is another."""
         path = self._path
-        with files.guard(path):
-            known = _document(path)
-            own = {"file": self._relative(self.file), "name": self.name}
+        with files.wrap_os_errors(path):
+            known = _read_document_file(path)
+            own = {"file": self._to_relative_path(self.file), "name": self.name}
             document = {**change({"stages": {}, **(known or {})}), **own}
             if document == known:
                 os.utime(path)  # or `cache gc` takes it for one that nobody used
             else:
-                files.replace(path, seal(document), self.store.tmp)
+                files.replace(path, seal_document(document), self.store.tmp)
 
 
-def pipelines(store: Store) -> Mapping[str, list[str]]:
+def list_pipelines_by_key(store: Store) -> Mapping[str, list[str]]:
     """Return the names of the pipelines whose last run used an action, by its key."""
     names: dict[str, set[str]] = {}
-    for document in _documents(store):
+    for document in _read_documents(store):
         for key in document["stages"].values():
             names.setdefault(str(key), set()).add(str(document["name"]))
     return {key: sorted(used) for key, used in names.items()}
 
 
-def _documents(store: Store) -> Iterator[Document]:
-    with files.guard(store.root):
-        found = [_document(path) for path in sorted((store.root / "runs").glob("*.json"))]
+def _read_documents(store: Store) -> Iterator[Document]:
+    with files.wrap_os_errors(store.root):
+        found = [_read_document_file(path) for path in sorted((store.root / "runs").glob("*.json"))]
     return (document for document in found if document is not None)
 
 
-def _document(path: Path) -> Document | None:
+def _read_document_file(path: Path) -> Document | None:
     """Read what was remembered of a file; None where it is missing or damaged."""
-    document: dict[str, Any] | None = unseal(files.recall(path) or b"")
+    document: dict[str, Any] | None = unseal_document(files.read_or_discard(path) or b"")
     if document is None or not isinstance(document.get("stages"), dict):
         return None
     return document if isinstance(document.get("file"), str) else None

@@ -19,13 +19,13 @@ from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from autopipe.errors import SetupError, StageError, StoreError
 from autopipe.host import refusal
-from autopipe.host.memory import Used, killed
+from autopipe.host.memory import Used, describe_kill
 from autopipe.pipeline.events import parse
 from autopipe.pipeline.log import Log
-from autopipe.pipeline.packed import Emit, Message, answer, pack
+from autopipe.pipeline.packed import Emit, Message, pack_stage, run_packed_stage
 from autopipe.pipeline.stage import Context, Stage
-from autopipe.processes.ending import end
-from autopipe.processes.failure import How, ended, sorted_out
+from autopipe.processes.ending import end_process
+from autopipe.processes.failure import How, describe_ended, split_answer
 from autopipe.processes.lifeline import any_stopped
 from autopipe.processes.link import Link
 from autopipe.processes.start import program
@@ -59,7 +59,7 @@ class Killed(StageError):  # noqa: N818 -- says what happened
         """Take how it ended, in a line, and where it printed to."""
         self.how = how
         self.printed = "" if log is None else log.tail()
-        super().__init__(how if log is None else f"{how}{_tail(log)}")
+        super().__init__(how if log is None else f"{how}{_format_log_tail(log)}")
 
 
 class Late(Killed):
@@ -99,9 +99,9 @@ class Zygote:
         Native code that can not write ends its process, and says why in what it prints.
         """
         try:
-            return self.call(answer, pack(stage, ctx), log, ctx.emit, stage.seconds)
+            return self.call(run_packed_stage, pack_stage(stage, ctx), log, ctx.emit, stage.seconds)
         except Killed as error:
-            if words := refusal.said(error.printed):
+            if words := refusal.find_refusal(error.printed):
                 raise StoreError(f"{ctx.out}: {words}; stage {stage.name!r} ended of it") from None
             raise Killed(f"stage {stage.name!r} was {error}") from None
 
@@ -125,11 +125,11 @@ class Zygote:
         with Log(log) as output:
             limit = (math.inf if seconds is None else seconds, time.monotonic())
             if self._process is None:
-                self._start(output, *limit)
+                self._start_zygote(output, *limit)
             named = f"{entry.__module__}:{entry.__qualname__}"
-            self._tell({"entry": named, "argument": argument})
+            self._send_message({"entry": named, "argument": argument})
             answered: Message = {}
-            for message in self._messages(output, *limit):
+            for message in self._receive_messages(output, *limit):
                 if "event" in message:
                     emit(parse.validate_python(message["event"]))
                 elif "pid" in message:
@@ -142,26 +142,26 @@ class Zygote:
                     answered = message
             raise Killed("lost: the process it was forked from died", output)
 
-    def _start(self, log: Log, seconds: float, begun: float) -> None:
+    def _start_zygote(self, log: Log, seconds: float, begun: float) -> None:
         """Start the zygote in a session of its own, out of reach of the terminal's Ctrl-C."""
         try:
             process, self._link = program(_ZYGOTE, subprocess.PIPE, more=self._variables)
             self._process = process
             self._open.callback(self._link.close)
-            self._watch(process)
+            self._watch_zygote(process)
         except OSError as error:
             self.close()
             raise SetupError(f"can not start a process: {error.strerror}") from error
-        self._tell({"path": sys.path, "preload": self._preload})
-        if next(self._messages(log, seconds, begun), None) != {"ready": True}:
+        self._send_message({"path": sys.path, "preload": self._preload})
+        if next(self._receive_messages(log, seconds, begun), None) != {"ready": True}:
             status = process.wait()
-            self._drain(log)
+            self._drain_output(log)
             self.close()
-            reason = killed(-status) if status < 0 else log.tail(1)
-            missing = refusal.hunger(log.tail())
+            reason = describe_kill(-status) if status < 0 else log.tail(1)
+            missing = refusal.explain_memory_refusal(log.tail())
             raise SetupError(f"can not import {' '.join(self._preload)}: {missing or reason}")
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+    def _watch_zygote(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None  # noqa: S101 -- asked for above
         os.set_blocking(process.stdout.fileno(), False)
         pidfd = os.pidfd_open(process.pid)
@@ -171,11 +171,11 @@ class Zygote:
         for source in (self._link, process.stdout, pidfd):
             self._events.register(source, selectors.EVENT_READ)
 
-    def _tell(self, message: Message) -> None:
+    def _send_message(self, message: Message) -> None:
         with suppress(EOFError):  # its death is noticed when reading
             self._link.send(message)
 
-    def _messages(self, log: Log, seconds: float, begun: float) -> Iterator[Message]:
+    def _receive_messages(self, log: Log, seconds: float, begun: float) -> Iterator[Message]:
         """Yield what comes over the socket, and log what is printed, until the zygote is gone.
 
         Raises Killed where it, the child, or what that has started is stopped for good, and Late
@@ -197,21 +197,21 @@ class Zygote:
                 lines = self._link.received() if self._link in ready else []
             except EOFError:
                 lines = None
-            self._drain(log)
-            if lines is None or (self._link not in ready and self._gone()):
+            self._drain_output(log)
+            if lines is None or (self._link not in ready and self._is_gone()):
                 return
             for line in lines:
                 with suppress(ValueError, RecursionError):  # torn by the death of who wrote it
                     yield json.loads(line)
 
-    def _gone(self) -> bool:
+    def _is_gone(self) -> bool:
         return self._process is None or self._process.poll() is not None
 
     def _stopped(self) -> bool:
         zygote = self._process.pid if self._process else None
         return any_stopped({group for group in (self._child, zygote) if group is not None})
 
-    def _drain(self, log: Log) -> None:
+    def _drain_output(self, log: Log) -> None:
         if self._process is None or self._process.stdout is None:
             return
         with suppress(BlockingIOError):
@@ -224,7 +224,7 @@ class Zygote:
             if self._child is not None:
                 with suppress(ProcessLookupError):
                     os.killpg(self._child, signal.SIGKILL)
-            end(self._process)
+            end_process(self._process)
         self._process = self._child = None
         self._open.close()
 
@@ -237,9 +237,9 @@ class Zygote:
 
 def _open_answer(answer: Message, status: int, used: Used, log: Log) -> object:
     """Return what the child returned, or raise what it raised."""
-    found, failed = sorted_out(answer)
+    found, failed = split_answer(answer)
     if status < 0 or (failed is not None and failed.how is How.GARBLED):
-        failed, found = ended(status, log.tail(), used), None
+        failed, found = describe_ended(status, log.tail(), used), None
     if failed is None:
         return found
     match failed.how:
@@ -255,7 +255,7 @@ def _open_answer(answer: Message, status: int, used: Used, log: Log) -> object:
             raise Killed(failed.message, log)
 
 
-def _tail(log: Log) -> str:
+def _format_log_tail(log: Log) -> str:
     """Return the last lines of what was printed, and where the rest is; nothing of nothing."""
     lines = [f"  | {line}" for line in log.tail().splitlines()]
     return "".join(f"\n{line}" for line in (*lines, f"  whole output: {log.path}")) if lines else ""

@@ -12,14 +12,14 @@ from autopipe.environment.facet import Facts
 from autopipe.errors import ConfigError
 from autopipe.pipeline.stage import Stage
 from autopipe.store.canonical import Document
-from autopipe.store.content import TreeDigests, tree_digest
+from autopipe.store.content import TreeDigests, digest_tree
 from autopipe.store.files import IrregularError
 
 FORMAT: Final = 1
 """Bump when the meaning of the document changes; every key changes with it."""
 
 
-def action(
+def build_action(
     stage: Stage, inputs: Mapping[str, str | None], facts: Facts, contents: TreeDigests
 ) -> Document:
     """Return everything that may change what the stage produces, and nothing else.
@@ -27,7 +27,7 @@ def action(
     `inputs` are the digests of its inputs by name. Raises ConfigError for a source that can not
     be read.
     """
-    digests = sources(stage, contents)
+    digests = digest_sources(stage, contents)
     hidden = stage.unkeyed() | digests.keys()
     return {
         "format": FORMAT,
@@ -40,15 +40,15 @@ def action(
     }
 
 
-def sources(stage: Stage, contents: TreeDigests) -> dict[str, str]:
+def digest_sources(stage: Stage, contents: TreeDigests) -> dict[str, str]:
     """Digest the files outside the store that a stage reads. Raises ConfigError."""
-    return {name: _digest(path, contents) for name, path in stage.sources().items()}
+    return {name: _digest_source(path, contents) for name, path in stage.sources().items()}
 
 
-def _digest(source: Path, contents: TreeDigests) -> str:
+def _digest_source(source: Path, contents: TreeDigests) -> str:
     """Digest a file outside the store, wherever a symbolic link to it leads."""
     try:
-        return tree_digest(contents.manifest(source.resolve(strict=True)))
+        return digest_tree(contents.manifest(source.resolve(strict=True)))
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}") from error
     except IrregularError as error:

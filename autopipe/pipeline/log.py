@@ -25,13 +25,13 @@ class Log:
         self._written = 0
         self._tail = b""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with files.guard(path):
+        with files.wrap_os_errors(path):
             files.remove(path)
             self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
 
     def write(self, data: bytes) -> None:
         """Take what was printed; beyond the limit only its end is kept."""
-        with files.guard(self.path):
+        with files.wrap_os_errors(self.path):
             self._file.write(data[: max(0, _LIMIT - self._written)])
         self._written += len(data)
         self._tail = (self._tail + data)[-_TAIL:]
@@ -45,7 +45,7 @@ class Log:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with files.guard(self.path), self._file:
+        with files.wrap_os_errors(self.path), self._file:
             left_out = self._written - _LIMIT - len(self._tail)
             if left_out > 0:
                 self._file.write(f"\n[{left_out} bytes left out]\n".encode())

@@ -27,7 +27,7 @@ class _EventHandler(logging.Handler):
 
 
 @contextmanager
-def logged(emit: Callable[[Event], None], stage: str, verbosity: int) -> Iterator[None]:
+def forward_logs(emit: Callable[[Event], None], stage: str, verbosity: int) -> Iterator[None]:
     """Emit what is logged below `autopipe`: decisions at verbosity 1, each step from 2 on."""
     if verbosity == 0:
         yield

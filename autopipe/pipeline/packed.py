@@ -9,9 +9,9 @@ from typing import Any
 from autopipe.environment.facet import Facet
 from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
 from autopipe.host import refusal
-from autopipe.host.memory import little
+from autopipe.host.memory import describe_memory_limit
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.logs import logged
+from autopipe.pipeline.logs import forward_logs
 from autopipe.pipeline.stage import Context, Diagnostics, Stage
 from autopipe.processes.ceiling import ceiling, hold
 
@@ -19,7 +19,7 @@ Emit = Callable[[Event], None]
 Message = dict[str, Any]
 
 
-def pack(stage: Stage, ctx: Context) -> Message:
+def pack_stage(stage: Stage, ctx: Context) -> Message:
     """Write a stage and its context down as JSON.
 
     Raises ConfigError where it names a file whose name is no text, or none in this locale.
@@ -44,7 +44,7 @@ def pack(stage: Stage, ctx: Context) -> Message:
     }
 
 
-def answer(argument: Mapping[str, Any], emit: Emit) -> str:
+def run_packed_stage(argument: Mapping[str, Any], emit: Emit) -> str:
     """Run a packed stage; called in the child."""
     module, _, name = argument["stage"].partition(":")
     kind: type[Stage] = getattr(import_module(module), name)
@@ -57,43 +57,47 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
         records=Path(argument["records"]),
         emit=emit,
         forced=argument["forced"],
-        diagnostics=_diagnostics(**argument["diagnostics"]),
+        diagnostics=_parse_diagnostics(**argument["diagnostics"]),
     )
     limit = hold(ceiling())
     try:
-        with logged(emit, stage.name, ctx.diagnostics.verbosity):
+        with forward_logs(emit, stage.name, ctx.diagnostics.verbosity):
             return stage.run(ctx)
     except Exception as error:
-        found = _hungry(error, limit) or _of_the_store(error, ctx)
+        found = _to_memory_error(error, limit) or _to_store_error(error, ctx)
         if found is error:
             raise
         raise found from error
 
 
-def _diagnostics(ir_folder: str | None, *, pass_times: bool, verbosity: int) -> Diagnostics:
+def _parse_diagnostics(ir_folder: str | None, *, pass_times: bool, verbosity: int) -> Diagnostics:
     folder = None if ir_folder is None else Path(ir_folder)
     return Diagnostics(folder, pass_times, verbosity)
 
 
-def _hungry(error: Exception, limit: int) -> StageError | None:
+def _to_memory_error(error: Exception, limit: int) -> StageError | None:
     """Return what an error is where it was memory that was refused; None for others."""
     text = str(error)  # of a child that ran out of memory of its own, it says so already
-    said = type(error) is StageError and refusal.OUT_OF_MEMORY not in text and refusal.hunger(text)
-    if not said and (isinstance(error, AutopipeError) or not refusal.starved(error)):
+    said = (
+        type(error) is StageError
+        and refusal.OUT_OF_MEMORY not in text
+        and refusal.explain_memory_refusal(text)
+    )
+    if not said and (isinstance(error, AutopipeError) or not refusal.explain_memory_error(error)):
         return None
     return StageError(
         f"{refusal.OUT_OF_MEMORY}: it needs more than the {limit >> 20} MiB that a stage may take "
-        f"here; {little()}"
+        f"here; {describe_memory_limit()}"
     )
 
 
-def _of_the_store(error: Exception, ctx: Context) -> Exception:
+def _to_store_error(error: Exception, ctx: Context) -> Exception:
     """Return the error, or what it is where the store is full or was deleted meanwhile."""
     if isinstance(error, StageError):
-        return refusal.of_a_stage(error, ctx.out) or error
+        return refusal.to_refusal_error(error, ctx.out) or error
     if isinstance(error, AutopipeError):
         return error
     for folder in (ctx.out, ctx.work):
         if not folder.is_dir():
             return StoreError(f"{folder}: deleted while a stage used it")
-    return refusal.refused(error, ctx.out) or error
+    return refusal.to_store_error(error, ctx.out) or error

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 from autopipe.pipeline.stage import Stage
 
@@ -35,33 +35,33 @@ def build_plan(stages: Iterable[Stage], *, until: str | None = None) -> Plan:
     """
     steps: dict[str, Step] = {}
     for stage in stages:
-        steps[stage.name] = Step(stage, _resolve(stage, steps))
+        steps[stage.name] = Step(stage, _resolve_inputs(stage, steps))
     if until is not None:
-        require([until], steps, "--until")
+        require_stages([until], steps, "--until")
         names = list(steps)
         return Plan(tuple(steps[name] for name in names[: names.index(until) + 1]))
     return Plan(tuple(steps.values()))
 
 
-def require(names: Iterable[str], stages: Collection[str], option: str) -> None:
+def require_stages(names: Iterable[str], stages: Collection[str], option: str) -> None:
     """Raise ConfigError, with what is near, unless every name is a stage of this pipeline."""
     for name in names:
         if name not in stages:
-            near = closest(name, stages)
+            near = find_closest(name, stages)
             hint = f"did you mean `{near}`?" if near else f"its stages are {', '.join(stages)}"
             raise ConfigError(f"{option} {name}: no such stage in this pipeline; {hint}")
 
 
 def check_forced(names: Iterable[str], stages: Iterable[Stage], plan: Plan) -> None:
     """Raise ConfigError for a stage of `--force` that the pipeline or the plan does not have."""
-    require(names, [stage.name for stage in stages], "--force")
+    require_stages(names, [stage.name for stage in stages], "--force")
     planned = [step.name for step in plan.steps]
     for name in names:
         if name not in planned:
             raise ConfigError(f"--force {name}: --until {planned[-1]} ends before that stage")
 
 
-def _resolve(stage: Stage, earlier: dict[str, Step]) -> tuple[str, ...]:
+def _resolve_inputs(stage: Stage, earlier: dict[str, Step]) -> tuple[str, ...]:
     present = []
     for name, need in stage.needs.items():
         if name not in earlier:

@@ -21,18 +21,18 @@ from typing import Any
 from autopipe.host import memory
 from autopipe.pipeline.events import Event
 from autopipe.processes import failure
-from autopipe.processes.ending import end
+from autopipe.processes.ending import end_process
 from autopipe.processes.lifeline import die_with_parent
 from autopipe.processes.link import Link
-from autopipe.processes.start import begin, fork, parent
+from autopipe.processes.start import fork_process, open_parent_link, read_parent_pid
 
 _groups: set[int] = set()
-"""Process groups of children that are running; `_end` can be told in no other way."""
+"""Process groups of children that are running; `_kill_groups` can be told in no other way."""
 
 
 def main() -> None:
     """Serve calls until the other end of the link is closed."""
-    link = begin()
+    link = open_parent_link()
     with suppress(EOFError):
         hello = json.loads(link.receive())
         sys.path[:] = hello["path"]
@@ -42,43 +42,43 @@ def main() -> None:
         gc.freeze()  # searching through it takes time, and a child gets a copy of all it looks at
         gc.enable()
         os.environ.pop("OPENBLAS_NUM_THREADS", None)
-        signal.signal(signal.SIGTERM, _end)
-        die_with_parent(parent(), signal.SIGTERM)
+        signal.signal(signal.SIGTERM, _kill_groups)
+        die_with_parent(read_parent_pid(), signal.SIGTERM)
         link.send({"ready": True})
         while True:
-            _serve(link, json.loads(link.receive()))
+            _serve_call(link, json.loads(link.receive()))
 
 
-def _end(_number: int, _frame: FrameType | None) -> None:
+def _kill_groups(_number: int, _frame: FrameType | None) -> None:
     """Kill what the child has started, which may not know how to die with its parent."""
     for group in (*_groups, 0):
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 
 
-def _serve(link: Link, call: dict[str, Any]) -> None:
+def _serve_call(link: Link, call: dict[str, Any]) -> None:
     """Fork a child for one call; once it is gone, end what it left running in its group."""
-    starved = memory.starved()
-    child = fork(lambda: _child(link, call))
+    starved = memory.count_oom_kills()
+    child = fork_process(lambda: _run_child(link, call))
     _groups.add(child.pid)
     status = child.wait()
-    end(child)
+    end_process(child)
     _groups.clear()
     link.write(b"\n")  # it may have died in the middle of a line
     used = memory.Used.of(child.usage, starved)
     link.send({"exit": status, "used": asdict(used)})
 
 
-def _child(link: Link, call: dict[str, Any]) -> None:
+def _run_child(link: Link, call: dict[str, Any]) -> None:
     """Answer the call without running anything that belongs to the zygote."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     link.send({"pid": os.getpid()})
-    link.write(_answer(link, call))
+    link.write(_answer_call(link, call))
     sys.stdout.flush()
     sys.stderr.flush()
 
 
-def _answer(link: Link, call: dict[str, Any]) -> bytes:
+def _answer_call(link: Link, call: dict[str, Any]) -> bytes:
     guard = threading.Lock()
 
     def emit(event: Event) -> None:
@@ -88,9 +88,9 @@ def _answer(link: Link, call: dict[str, Any]) -> bytes:
     try:
         module, _, name = call["entry"].partition(":")
         function = getattr(importlib.import_module(module), name)
-        return failure.answer(function(call["argument"], emit))
+        return failure.encode_answer(function(call["argument"], emit))
     except BaseException as error:  # noqa: BLE001 -- whatever it is, the parent shows it
-        return failure.complaint(failure.refused(error))
+        return failure.encode_failure(failure.describe_refused(error))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ from typing import Any
 from autopipe.errors import AutopipeError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.processes import failure
-from autopipe.processes.ending import end
+from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure, How
 from autopipe.processes.link import Link, TooLong
-from autopipe.processes.start import begin, program
+from autopipe.processes.start import open_parent_link, program
 
 Answer = Mapping[str, Any]
 
@@ -28,7 +28,9 @@ _NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
 """From 1.29 on, importing onnxruntime uploads what it learns, unless this is set before."""
 
 
-def call(module: str, request: Mapping[str, object], *, timeout: float | None = None) -> Answer:
+def run_module(
+    module: str, request: Mapping[str, object], *, timeout: float | None = None
+) -> Answer:
     """Run `python -m module` on a request and return what it answers.
 
     Raises the AutopipeError the child raised; StageError where it crashed, broke, or took longer
@@ -37,38 +39,38 @@ def call(module: str, request: Mapping[str, object], *, timeout: float | None = 
     with tempfile.TemporaryFile() as printed:
         process, link = program(module, printed, more=_NO_TELEMETRY, session=False)
         try:
-            line = _line(process, link, request, timeout)
+            line = _receive_answer(process, link, request, timeout)
         except (TimeoutError, subprocess.TimeoutExpired):
-            raise _error(failure.hung(timeout or 0.0)) from None
+            raise _to_error(failure.describe_hung(timeout or 0.0)) from None
         except TooLong:
-            raise _error(failure.garbled()) from None
+            raise _to_error(failure.describe_garbled()) from None
         finally:
             link.close()
-            status = end(process, group=False)
+            status = end_process(process, group=False)
         if status:
-            last = _tail(printed.fileno())
-            raise _error(failure.ended(status, last), last)
-    found, failed = failure.opened(line or b"")
+            last = _read_last_line(printed.fileno())
+            raise _to_error(failure.describe_ended(status, last), last)
+    found, failed = failure.decode_answer(line or b"")
     if failed is None and not isinstance(found, dict):
-        failed = failure.garbled()
+        failed = failure.describe_garbled()
     if failed is not None:
-        raise _error(failed)
+        raise _to_error(failed)
     return dict(found)
 
 
-def serve(function: Callable[[Answer], Answer]) -> None:
+def serve_request(function: Callable[[Answer], Answer]) -> None:
     """Answer the one request, as the main program of a child."""
-    link = begin()
+    link = open_parent_link()
     try:
-        line = failure.answer(function(json.loads(link.receive())))
+        line = failure.encode_answer(function(json.loads(link.receive())))
     except Exception as error:  # noqa: BLE001 - the parent is told
-        line = failure.complaint(failure.refused(error))
+        line = failure.encode_failure(failure.describe_refused(error))
     link.write(line)
     sys.stdout.flush()
     os._exit(0)  # nothing is left to do: TVM's library takes 0.1 s to be taken down
 
 
-def _line(
+def _receive_answer(
     process: "subprocess.Popen[bytes]",
     link: Link,
     request: Mapping[str, object],
@@ -87,10 +89,10 @@ def _line(
     return line
 
 
-def _error(failed: Failure, last: str = "") -> AutopipeError:
+def _to_error(failed: Failure, last: str = "") -> AutopipeError:
     """Return what is raised here for it; `last` is the last line that was printed."""
-    if words := refusal.said(last):
-        return StoreError(f"{refusal.temporary()}: {words}")
+    if words := refusal.find_refusal(last):
+        return StoreError(f"{refusal.find_temporary_folder()}: {words}")
     match failed.how:
         case How.REFUSED:
             return failed.error()
@@ -104,7 +106,7 @@ def _error(failed: Failure, last: str = "") -> AutopipeError:
             return StageError(failed.message)
 
 
-def _tail(descriptor: int) -> str:
+def _read_last_line(descriptor: int) -> str:
     size = os.fstat(descriptor).st_size
     text = os.pread(descriptor, 2000, max(0, size - 2000)).decode(errors="replace")
     lines = text.strip().splitlines()

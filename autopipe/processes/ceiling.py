@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.host.memory import available
-from autopipe.processes.bounds import first_to_go, least
+from autopipe.processes.bounds import find_lowest_limit, first_to_go
 
 _CUDA: Final = Path("/dev/nvidiactl")
 
@@ -29,7 +29,7 @@ def hold(limit: int) -> int:
     there is beside a GPU, whose driver maps what it never uses.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = least(limit, soft, hard)
+    limit = find_lowest_limit(limit, soft, hard)
     if not _CUDA.exists():
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     first_to_go()

@@ -17,12 +17,12 @@ from typing import Any, Final, Self
 from autopipe.errors import StageError, StoreError
 from autopipe.host import refusal
 from autopipe.processes import failure
-from autopipe.processes.bounds import bound, first_to_go
-from autopipe.processes.ending import ask_to_end, end
+from autopipe.processes.bounds import first_to_go, limit_address_space
+from autopipe.processes.ending import ask_to_end, end_process
 from autopipe.processes.failure import Failure, How
-from autopipe.processes.link import Link, TooLong, pair
+from autopipe.processes.link import Link, TooLong, make_link_pair
 from autopipe.processes.printed import Printed
-from autopipe.processes.start import Forked, fork
+from autopipe.processes.start import Forked, fork_process
 
 SECONDS = 120.0
 """After which work that has not answered counts as hung."""
@@ -99,12 +99,12 @@ class Child:
 
     def tell(self, request: object = None) -> None:
         """Have the child begin with an answer. Raises Failed where it does not even listen."""
-        link = self._link or self._start()
+        link = self._link or self._fork_child()
         with suppress(EOFError):  # it has ended, which is noticed when it owes an answer
             try:
                 link.send(request, self.seconds)
             except TimeoutError:
-                raise self._hung(link) from None
+                raise self._end_hung_child(link) from None
 
     def answer(self, *, late: bool = False) -> Any:  # noqa: ANN401 - JSON
         """Return the answer to what it was told last. Raises as `ask`.
@@ -113,20 +113,20 @@ class Child:
         """
         link = self.link
         try:
-            found, failed = failure.opened(link.receive(0.0 if late else self.seconds))
+            found, failed = failure.decode_answer(link.receive(0.0 if late else self.seconds))
         except TimeoutError:
-            raise self._hung(link) from None
+            raise self._end_hung_child(link) from None
         except EOFError:
-            status, log = self._bury(link)
-            raise _error(failure.ended(status, log), log) from None
+            status, log = self._end_child(link)
+            raise _to_error(failure.describe_ended(status, log), log) from None
         except TooLong:
-            raise Failed(failure.garbled(), self._bury(link)[1]) from None
+            raise Failed(failure.describe_garbled(), self._end_child(link)[1]) from None
         if failed is None:
             return found
         log = self._printed.pass_on()
         if failed.how is How.HUNGRY:
             self.close()
-        raise _error(failed, log)
+        raise _to_error(failed, log)
 
     def twice(self, request: object = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer, at the second attempt if the first fails. Raises Failed."""
@@ -139,7 +139,7 @@ class Child:
     def close(self) -> None:
         """End the child."""
         if self._link is not None:
-            self._bury(self._link)
+            self._end_child(self._link)
 
     def __enter__(self) -> Self:
         return self
@@ -147,49 +147,51 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self) -> Link:
-        ours, theirs = pair()
+    def _fork_child(self) -> Link:
+        ours, theirs = make_link_pair()
         self._printed = Printed()
 
         def work() -> None:
             ours.close()
             self._printed.take()
-            _serve(self._begin, self.memory, theirs)
+            _serve_requests(self._begin, self.memory, theirs)
 
-        self._process = fork(work)
+        self._process = fork_process(work)
         theirs.close()
         self._link = ours
         return ours
 
-    def _hung(self, link: Link) -> Failed:
+    def _end_hung_child(self, link: Link) -> Failed:
         """End a child that hangs, which prints its stack first."""
         ask_to_end(self._process, signal.SIGABRT, _LAST_WORDS)
-        return Failed(failure.hung(self.seconds), self._bury(link)[1])
+        return Failed(failure.describe_hung(self.seconds), self._end_child(link)[1])
 
-    def _bury(self, link: Link) -> tuple[int, str]:
+    def _end_child(self, link: Link) -> tuple[int, str]:
         """End the child and what it started; return its exit status and what it printed."""
         link.close()
         self._link = None
-        status = end(self._process)
+        status = end_process(self._process)
         log = self._printed.pass_on()
         self._printed.close()
         return status or 0, _OURS.split(log)[0]
 
 
-def _error(failed: Failure, log: str) -> StageError | StoreError:
+def _to_error(failed: Failure, log: str) -> StageError | StoreError:
     """Return how work failed; native code that can not write says so in what it prints."""
     if failed.how is How.HUNGRY:
         return Failed(replace(failed, message=refusal.OUT_OF_MEMORY), log)
     failed = replace(failed, message=failed.message[-_LONGEST:])
-    words = refusal.said(f"{failed.message}\n{log}")
-    return StoreError(f"{refusal.temporary()}: {words}") if words else Failed(failed, log)
+    words = refusal.find_refusal(f"{failed.message}\n{log}")
+    return (
+        StoreError(f"{refusal.find_temporary_folder()}: {words}") if words else Failed(failed, log)
+    )
 
 
-def _serve(begin: Callable[[], Handler], memory: int | None, link: Link) -> None:
+def _serve_requests(begin: Callable[[], Handler], memory: int | None, link: Link) -> None:
     """Answer requests until the other end is closed."""
     first_to_go()
     if memory is not None:
-        bound(memory)
+        limit_address_space(memory)
     gc.freeze()  # what the parent made stays; searching through it again takes time
     handler: Handler | None = None
     try:
@@ -197,11 +199,11 @@ def _serve(begin: Callable[[], Handler], memory: int | None, link: Link) -> None
             request = json.loads(link.receive())
             try:
                 handler = handler or begin()
-                line = failure.answer(handler(request))
+                line = failure.encode_answer(handler(request))
             except BaseException as error:  # noqa: BLE001 - whatever it is, it ends here
                 with suppress(OSError):  # the disk that it is about may be where it is printed
                     traceback.print_exception(error)
-                line = failure.complaint(failure.raised(error))
+                line = failure.encode_failure(failure.describe_raised(error))
             link.write(line)
     except (EOFError, OSError):  # nobody listens
         return

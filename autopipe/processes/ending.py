@@ -10,7 +10,9 @@ from autopipe.processes.start import Forked
 Process = Forked | subprocess.Popen[bytes]
 
 
-def end(process: Process, *, patience: float | None = None, group: bool = True) -> int | None:
+def end_process(
+    process: Process, *, patience: float | None = None, group: bool = True
+) -> int | None:
     """Kill a process, and its group if it has one of its own; return its exit status.
 
     One that had ended by itself keeps its status, and what it has left running ends all the same.

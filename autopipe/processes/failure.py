@@ -11,8 +11,8 @@ from typing import Any, Final
 from autopipe import errors
 from autopipe.errors import AutopipeError, StageError
 from autopipe.host import refusal
-from autopipe.host.memory import Used, killed
-from autopipe.processes.link import encoded
+from autopipe.host.memory import Used, describe_kill
+from autopipe.processes.link import encode_message
 
 _TEXTS: Final = ("message", "kind", "text", "trace")
 
@@ -71,67 +71,67 @@ class Failure:
         return otherwise(self.message)
 
 
-def raised(error: BaseException) -> Failure:
+def describe_raised(error: BaseException) -> Failure:
     """Return what was raised, for those to whom anything that is raised is a failure of the work.
 
-    Called in the child, as is `refused`.
+    Called in the child, as is `describe_refused`.
     """
     kind, trace = type(error).__name__, "".join(traceback.format_exception(error))
-    if missing := refusal.starved(error):
+    if missing := refusal.explain_memory_error(error):
         return Failure(How.HUNGRY, missing, kind, str(error), trace)
     line = "".join(traceback.format_exception_only(error)).strip()
     return Failure(How.RAISED, line, kind, str(error), trace)
 
 
-def refused(error: BaseException) -> Failure:
+def describe_refused(error: BaseException) -> Failure:
     """Return what was raised, for those who raise errors of ours again."""
     if isinstance(error, StageError):
-        return of_ours(refusal.of_a_stage(error) or error)
+        return describe_own_error(refusal.to_refusal_error(error) or error)
     if isinstance(error, AutopipeError):
-        return of_ours(error)
-    found = None if refusal.starved(error) else refusal.refused(error)
-    return of_ours(found) if found else raised(error)
+        return describe_own_error(error)
+    found = None if refusal.explain_memory_error(error) else refusal.to_store_error(error)
+    return describe_own_error(found) if found else describe_raised(error)
 
 
-def ended(status: int, printed: str = "", used: Used | None = None) -> Failure:
+def describe_ended(status: int, printed: str = "", used: Used | None = None) -> Failure:
     """Return how a child failed that has ended without an answer, after the last it printed."""
-    if missing := refusal.hunger(printed):
+    if missing := refusal.explain_memory_refusal(printed):
         return Failure(How.HUNGRY, missing, status=status)
     if status < 0:
-        return Failure(How.CRASHED, killed(-status, used), status=status)
+        return Failure(How.CRASHED, describe_kill(-status, used), status=status)
     return Failure(How.ENDED, f"ended by itself, with status {status}", status=status)
 
 
-def hung(seconds: float) -> Failure:
+def describe_hung(seconds: float) -> Failure:
     """Return the failure of a child that was given so many seconds."""
     return Failure(How.HUNG, f"no answer within {seconds:g} s")
 
 
-def garbled() -> Failure:
+def describe_garbled() -> Failure:
     """Return the failure of a child whose answer makes no sense."""
     return Failure(How.GARBLED, "an answer that can not be read")
 
 
-def answer(value: object) -> bytes:
-    """Return the line that says what a child has found. Raises as `encoded`."""
-    return encoded({"ok": value})
+def encode_answer(value: object) -> bytes:
+    """Return the line that says what a child has found. Raises as `encode_message`."""
+    return encode_message({"ok": value})
 
 
-def complaint(failure: Failure) -> bytes:
+def encode_failure(failure: Failure) -> bytes:
     """Return the line that says how a child has failed."""
-    return encoded({"failed": asdict(failure)})
+    return encode_message({"failed": asdict(failure)})
 
 
-def opened(line: bytes) -> tuple[Any, Failure | None]:
+def decode_answer(line: bytes) -> tuple[Any, Failure | None]:
     """Return what a child has found, or how it has failed; its work may have it say anything."""
     try:
-        return sorted_out(json.loads(line))
+        return split_answer(json.loads(line))
     except (ValueError, RecursionError):
-        return None, garbled()
+        return None, describe_garbled()
 
 
-def sorted_out(message: object) -> tuple[Any, Failure | None]:
-    """Return what `opened` does, of a message that was read already."""
+def split_answer(message: object) -> tuple[Any, Failure | None]:
+    """Return what `decode_answer` does, of a message that was read already."""
     said = message if isinstance(message, dict) else {}
     if "ok" in said:
         return said["ok"], None
@@ -140,10 +140,10 @@ def sorted_out(message: object) -> tuple[Any, Failure | None]:
         message, kind, text, trace = (str(found[name]) for name in _TEXTS)
         return None, Failure(How(found["how"]), message, kind, text, trace, int(found["status"]))
     except (ValueError, TypeError, LookupError):
-        return None, garbled()
+        return None, describe_garbled()
 
 
-def of_ours(error: AutopipeError) -> Failure:
+def describe_own_error(error: AutopipeError) -> Failure:
     """Return an error of ours as it is told."""
     kind = next(
         class_.__name__ for class_ in type(error).__mro__ if hasattr(errors, class_.__name__)

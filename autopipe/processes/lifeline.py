@@ -28,18 +28,20 @@ def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> 
         os.kill(os.getpid(), number)
 
 
-def stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Return whether a signal keeps a process from going on."""
-    return _status(pid)[:1] == [_STOPPED]
+    return _read_process_status(pid)[:1] == [_STOPPED]
 
 
 def any_stopped(groups: Collection[int]) -> bool:
     """Return whether a signal keeps a process of these process groups from going on."""
-    found = (_status(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdecimal())
+    found = (
+        _read_process_status(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdecimal()
+    )
     return any(status[0] == _STOPPED and int(status[2]) in groups for status in found if status)
 
 
-def _status(pid: int) -> list[str]:
+def _read_process_status(pid: int) -> list[str]:
     """Return state, parent and group of a process, and more; nothing of one that is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -44,13 +44,13 @@ class Link:
 
     def send(self, message: object, seconds: float = math.inf) -> None:
         """Write a message. Raises EOFError where the other end is closed, and TimeoutError."""
-        self.write(encoded(message), seconds)
+        self.write(encode_message(message), seconds)
 
     def write(self, line: bytes, seconds: float = math.inf) -> None:
-        """Write what `encoded` has made of a message. Raises as `send`."""
+        """Write what `encode_message` has made of a message. Raises as `send`."""
         rest, end = memoryview(line), time.monotonic() + seconds
         while rest:
-            self._wait(select.POLLOUT, end)
+            self._wait_for_event(select.POLLOUT, end)
             with suppress(BlockingIOError):
                 try:
                     rest = rest[os.write(self._descriptor, rest) :]
@@ -68,7 +68,7 @@ class Link:
         while (place := found.find(b"\n", max(0, len(found) - _AT_ONCE))) < 0:
             if len(found) > most:
                 raise TooLong(f"more than {most} bytes")
-            self._wait(select.POLLIN, end)
+            self._wait_for_event(select.POLLIN, end)
             found += self._read()
         self._rest = bytes(found[place + 1 :])
         return bytes(found[:place])
@@ -95,7 +95,7 @@ class Link:
             raise EOFError
         return data
 
-    def _wait(self, event: int, end: float) -> None:
+    def _wait_for_event(self, event: int, end: float) -> None:
         poll = select.poll()
         poll.register(self._descriptor, event)
         left = min(max(0.0, end - time.monotonic()), _LONGEST_WAIT)
@@ -103,13 +103,13 @@ class Link:
             raise TimeoutError
 
 
-def pair() -> tuple[Link, Link]:
+def make_link_pair() -> tuple[Link, Link]:
     """Return two ends that are linked; give one to another process, and close it here."""
     ours, theirs = socket.socketpair()
     return Link(ours.detach()), Link(theirs.detach())
 
 
-def ready(links: Collection[Link], seconds: float) -> set[Link]:
+def wait_for_readable(links: Collection[Link], seconds: float) -> set[Link]:
     """Wait until one of them can be read, or that long, and return those that can be."""
     waiting = select.poll()
     for link in links:
@@ -118,6 +118,6 @@ def ready(links: Collection[Link], seconds: float) -> set[Link]:
     return {link for link in links if link.fileno() in found}
 
 
-def encoded(message: object) -> bytes:
+def encode_message(message: object) -> bytes:
     """Return a message as a line. Raises TypeError or ValueError for what JSON can not say."""
     return json.dumps(message).encode() + b"\n"

@@ -13,12 +13,12 @@ from typing import Final
 
 from autopipe.errors import AutopipeError, ConfigError, ModelError
 from autopipe.processes import failure
-from autopipe.processes.bounds import bound, lower
-from autopipe.processes.ending import end
+from autopipe.processes.bounds import limit_address_space, lower_limit
+from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure, How
-from autopipe.processes.link import Link, TooLong, pair
-from autopipe.processes.seccomp import confine
-from autopipe.processes.start import fork
+from autopipe.processes.link import Link, TooLong, make_link_pair
+from autopipe.processes.seccomp import confine_thread
+from autopipe.processes.start import fork_process
 
 _ERRORS: Final[dict[str, type[AutopipeError]]] = {
     "ConfigError": ConfigError, "ModelError": ModelError,
@@ -34,16 +34,16 @@ _ANSWER: Final = 2**30
 """Bytes of an answer; what is checked here is no weights."""
 
 
-def contained(work: Callable[[], str | None], *, memory: int, seconds: int) -> str:
+def run_in_sandbox(work: Callable[[], str | None], *, memory: int, seconds: int) -> str:
     """Return what `work` returns in a forked child, limited to `memory` bytes beyond this one.
 
     Raises the `AutopipeError` that `work` raised; every other bad end is a `ModelError`.
     """
-    ours, theirs = pair()
+    ours, theirs = make_link_pair()
     with warnings.catch_warnings():
         # Python 3.12 warns of forking beside threads; the child waits for none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
-        process = fork(lambda: _child(work, theirs, memory, seconds))
+        process = fork_process(lambda: _run_child(work, theirs, memory, seconds))
     theirs.close()
     line, late = None, False
     try:
@@ -54,17 +54,17 @@ def contained(work: Callable[[], str | None], *, memory: int, seconds: int) -> s
         pass  # how it ends says why
     finally:
         ours.close()
-        status = end(process) or 0
+        status = end_process(process) or 0
     if line is None:
-        why = failure.hung(seconds) if late else failure.ended(status)
-        raise _error(why, memory, seconds)
-    found, failed = failure.opened(line)
+        why = failure.describe_hung(seconds) if late else failure.describe_ended(status)
+        raise _to_error(why, memory, seconds)
+    found, failed = failure.decode_answer(line)
     if failed is not None:
-        raise _error(failed, memory, seconds)
+        raise _to_error(failed, memory, seconds)
     return str(found)
 
 
-def _error(failed: Failure, memory: int, seconds: int) -> AutopipeError:
+def _to_error(failed: Failure, memory: int, seconds: int) -> AutopipeError:
     """Return what is raised here for it."""
     match failed.how:
         case How.REFUSED:
@@ -82,37 +82,41 @@ def _error(failed: Failure, memory: int, seconds: int) -> AutopipeError:
     return ModelError(f"checking the model crashed ({crash})")
 
 
-def _child(work: Callable[[], str | None], link: Link, memory: int, seconds: int) -> None:
+def _run_child(work: Callable[[], str | None], link: Link, memory: int, seconds: int) -> None:
     """Do the work within limits and say how it went."""
     os.dup2(link.fileno(), _LINK)
     link = Link(_LINK)  # made before it is confined, which refuses that
     try:
-        _limit(memory, seconds)
-        line = failure.answer(_plain(work() or ""))
+        _confine_child(memory, seconds)
+        line = failure.encode_answer(_replace_surrogates(work() or ""))
     except Exception as error:  # noqa: BLE001 - what a hostile file sets off in a parser
-        line = failure.complaint(_failure(error))
+        line = failure.encode_failure(_describe_failure(error))
     link.write(line)
 
 
-def _failure(error: Exception) -> Failure:
+def _describe_failure(error: Exception) -> Failure:
     if isinstance(error, MemoryError):  # there may be none left to say more
         return Failure(How.HUNGRY, "")
-    found = failure.of_ours(error) if isinstance(error, AutopipeError) else failure.raised(error)
-    message, text = (_plain(value)[:_LONGEST] for value in (found.message, found.text))
+    found = (
+        failure.describe_own_error(error)
+        if isinstance(error, AutopipeError)
+        else failure.describe_raised(error)
+    )
+    message, text = (_replace_surrogates(value)[:_LONGEST] for value in (found.message, found.text))
     return replace(found, message=message, text=text, trace="")
 
 
-def _plain(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Return a text that can be written down, without halves of characters."""
     return text.encode(errors="replace").decode()
 
 
-def _limit(memory: int, seconds: int) -> None:
+def _confine_child(memory: int, seconds: int) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     os.closerange(_LINK + 1, os.sysconf("SC_OPEN_MAX"))  # nobody else's file or socket stays open
-    bound(memory)
-    lower(resource.RLIMIT_CPU, seconds)
-    lower(resource.RLIMIT_FSIZE, 0)  # what is left where there is no seccomp
-    confine()
+    limit_address_space(memory)
+    lower_limit(resource.RLIMIT_CPU, seconds)
+    lower_limit(resource.RLIMIT_FSIZE, 0)  # what is left where there is no seccomp
+    confine_thread()

@@ -99,7 +99,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def confine() -> bool:
+def confine_thread() -> bool:
     """Take from this thread, and from all it starts, what reading does not need, for good.
 
     Call it while there is no other thread. Return whether it is so: kernels without seccomp, other
@@ -109,7 +109,7 @@ def confine() -> bool:
     if machine is None or platform.system() != "Linux":
         return False
     code = b"".join(
-        struct.pack("=HBBI", *instruction) for instruction in _program(machine, os.getpid())
+        struct.pack("=HBBI", *instruction) for instruction in _build_filter(machine, os.getpid())
     )
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -123,20 +123,20 @@ def works() -> bool:
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if confine() and _refused() else 1)
+            os._exit(0 if confine_thread() and _is_refused() else 1)
         finally:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def check(_argument: object, _emit: object) -> str:
+def check_seccomp(_argument: object, _emit: object) -> str:
     """Say, for `doctor`, that processes can be confined. Raises SetupError where they can not."""
     if not works():
         raise SetupError("no seccomp here: models are parsed in processes that could do more")
     return "models are parsed without a way to files, processes or the network"
 
 
-def _refused() -> bool:
+def _is_refused() -> bool:
     """Try what must fail now."""
     tries: tuple[tuple[Any, tuple[Any, ...]], ...] = (
         (os.fork, ()), (os.open, (os.devnull, os.O_WRONLY)), (os.kill, (os.getppid(), 0)),
@@ -151,44 +151,54 @@ def _refused() -> bool:
     return True
 
 
-def _program(machine: _Machine, pid: int) -> Rule:
+def _build_filter(machine: _Machine, pid: int) -> Rule:
     """Return the filter: each call against what is allowed, in order, and all else refused."""
-    rules = [_when(number, [_give(_ALLOW)]) for number in machine.free]
-    rules += [_when(number, _without(flags, _WRITES)) for number, flags in machine.opens]
-    rules += [_when(number, _either(0, (pid,))) for number in machine.kills]
+    rules = [_match_call(number, [_return_verdict(_ALLOW)]) for number in machine.free]
     rules += [
-        _when(machine.clone, [_load(0), (_HAS, 0, 1, _THREAD), _give(_ALLOW), _deny()]),
-        _when(machine.clone3, [_deny(errno.ENOSYS)]),  # glibc then takes the one above
-        _when(machine.prlimit, _either(0, (0, pid))),
-        _when(machine.prctl, _either(0, (_SET_NAME,))),
-        _when(machine.fcntl, _either(1, _FCNTL)),
-        _when(machine.ioctl, [_deny(errno.ENOTTY)]),
+        _match_call(number, _allow_without_bits(flags, _WRITES)) for number, flags in machine.opens
     ]
-    right = [(_LOAD, 0, 0, _ARCH), (_EQUALS, 1, 0, machine.arch), _deny()]
-    return [*right, (_LOAD, 0, 0, _NUMBER), *(step for rule in rules for step in rule), _deny()]
+    rules += [_match_call(number, _allow_values(0, (pid,))) for number in machine.kills]
+    rules += [
+        _match_call(
+            machine.clone,
+            [_load_argument(0), (_HAS, 0, 1, _THREAD), _return_verdict(_ALLOW), _deny_call()],
+        ),
+        _match_call(machine.clone3, [_deny_call(errno.ENOSYS)]),  # glibc then takes the one above
+        _match_call(machine.prlimit, _allow_values(0, (0, pid))),
+        _match_call(machine.prctl, _allow_values(0, (_SET_NAME,))),
+        _match_call(machine.fcntl, _allow_values(1, _FCNTL)),
+        _match_call(machine.ioctl, [_deny_call(errno.ENOTTY)]),
+    ]
+    right = [(_LOAD, 0, 0, _ARCH), (_EQUALS, 1, 0, machine.arch), _deny_call()]
+    return [
+        *right,
+        (_LOAD, 0, 0, _NUMBER),
+        *(step for rule in rules for step in rule),
+        _deny_call(),
+    ]
 
 
-def _when(number: int, then: Rule) -> Rule:
+def _match_call(number: int, then: Rule) -> Rule:
     return [(_EQUALS, 0, len(then), number), *then]
 
 
-def _without(argument: int, bits: int) -> Rule:
-    return [_load(argument), (_HAS, 1, 0, bits), _give(_ALLOW), _deny()]
+def _allow_without_bits(argument: int, bits: int) -> Rule:
+    return [_load_argument(argument), (_HAS, 1, 0, bits), _return_verdict(_ALLOW), _deny_call()]
 
 
-def _either(argument: int, values: tuple[int, ...]) -> Rule:
-    tests = [step for value in values for step in ((_EQUALS, 0, 1, value), _give(_ALLOW))]
-    return [_load(argument), *tests, _deny()]
+def _allow_values(argument: int, values: tuple[int, ...]) -> Rule:
+    tests = [step for value in values for step in ((_EQUALS, 0, 1, value), _return_verdict(_ALLOW))]
+    return [_load_argument(argument), *tests, _deny_call()]
 
 
-def _load(argument: int) -> tuple[int, int, int, int]:
+def _load_argument(argument: int) -> tuple[int, int, int, int]:
     """Take the lower word of an argument; what is told apart here are C's int and small flags."""
     return _LOAD, 0, 0, _ARGUMENTS + 8 * argument
 
 
-def _give(verdict: int) -> tuple[int, int, int, int]:
+def _return_verdict(verdict: int) -> tuple[int, int, int, int]:
     return _RETURN, 0, 0, verdict
 
 
-def _deny(number: int = errno.EPERM) -> tuple[int, int, int, int]:
-    return _give(_ERROR | number)
+def _deny_call(number: int = errno.EPERM) -> tuple[int, int, int, int]:
+    return _return_verdict(_ERROR | number)

@@ -15,8 +15,8 @@ from select import POLLIN, poll
 from typing import IO
 
 from autopipe.processes.lifeline import die_with_parent
-from autopipe.processes.link import Link, pair
-from autopipe.processes.variables import handed_on
+from autopipe.processes.link import Link, make_link_pair
+from autopipe.processes.variables import select_variables
 
 
 class Forked:
@@ -31,7 +31,7 @@ class Forked:
 
     def poll(self) -> int | None:
         """Return its exit status, if it has ended."""
-        return self._reap(os.WNOHANG)
+        return self._reap_child(os.WNOHANG)
 
     def wait(self, timeout: float | None = None) -> int:
         """Return its exit status once it has ended. Raises TimeoutExpired."""
@@ -44,11 +44,11 @@ class Forked:
                     raise subprocess.TimeoutExpired(str(self.pid), timeout)
             finally:
                 os.close(ended)
-        status = self._reap(0)
+        status = self._reap_child(0)
         assert status is not None  # noqa: S101 - it was waited for
         return status
 
-    def _reap(self, options: int) -> int | None:
+    def _reap_child(self, options: int) -> int | None:
         if self.returncode is None:
             pid, status, usage = os.wait4(self.pid, options)
             if pid:
@@ -56,7 +56,7 @@ class Forked:
         return self.returncode
 
 
-def fork(work: Callable[[], object]) -> Forked:
+def fork_process(work: Callable[[], object]) -> Forked:
     """Have a fork of this process do some work; what it raises, and what it returns, is lost.
 
     Fork only while there is a single thread: a lock that another one holds stays locked there.
@@ -92,8 +92,8 @@ def program(
     and `more`; all there are only if it needs `credentials`. In a session of its own it is out of
     reach of the terminal's Ctrl-C. Raises OSError.
     """
-    environment = {**os.environ, **more} if credentials else handed_on(**more)
-    ours, theirs = pair()
+    environment = {**os.environ, **more} if credentials else select_variables(**more)
+    ours, theirs = make_link_pair()
     try:
         started = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-P", "-m", module, str(os.getpid())],
@@ -108,12 +108,12 @@ def program(
     return started, ours
 
 
-def begin() -> Link:
+def open_parent_link() -> Link:
     """Return what a program that `program` has started is talked to over; its first line.
 
     From then on it reads nothing from standard input.
     """
-    die_with_parent(parent())
+    die_with_parent(read_parent_pid())
     link = Link(os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -121,6 +121,6 @@ def begin() -> Link:
     return link
 
 
-def parent() -> int:
+def read_parent_pid() -> int:
     """Return the process that has started this program."""
     return int(sys.argv[1])

@@ -17,7 +17,7 @@ _BEGINNINGS: Final = (
 )  # fmt: skip
 
 
-def handed_on(**more: str) -> dict[str, str]:
+def select_variables(**more: str) -> dict[str, str]:
     """Return the variables that a process is started with, and `more` that replace them."""
     known = {
         name: value

@@ -19,11 +19,11 @@ _ROUNDS: Final = 5
 
 def measure_peaks(threads: int) -> dict[str, float]:
     """Return `gflops` and `gbps` of so many threads. Raises StageError."""
-    answer = call.call(__name__, {"threads": threads}, timeout=60)
+    answer = call.run_module(__name__, {"threads": threads}, timeout=60)
     return {name: float(answer[name]) for name in ("gflops", "gbps")}
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     threads = int(request["threads"])
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
@@ -31,7 +31,7 @@ def _answer(request: call.Answer) -> call.Answer:
 
     one = np.ones((_SIDE, _SIDE), "float32")
     out = np.empty_like(one)
-    product = _least(lambda: np.matmul(one, one, out=out))
+    product = _measure_min_time(lambda: np.matmul(one, one, out=out))
     pairs = [(np.ones(_COPIED, "uint8"), np.empty(_COPIED, "uint8")) for _ in range(threads)]
 
     def copy() -> None:
@@ -43,11 +43,11 @@ def _answer(request: call.Answer) -> call.Answer:
 
     return {
         "gflops": 2 * _SIDE**3 / product / 1e9,
-        "gbps": 2 * _COPIED * threads / _least(copy) / 1e9,
+        "gbps": 2 * _COPIED * threads / _measure_min_time(copy) / 1e9,
     }
 
 
-def _least(run: Callable[[], object]) -> float:
+def _measure_min_time(run: Callable[[], object]) -> float:
     run()
     times = []
     for _ in range(_ROUNDS):
@@ -58,4 +58,4 @@ def _least(run: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

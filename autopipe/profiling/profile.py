@@ -100,14 +100,14 @@ def build_profile(answer: Mapping[str, Any], nodes: NodeMap, runs: int, peaks: P
     """Return the profile of what a child process measured."""
     measured = [_Measured(**call) for call in answer["calls"]]
     library = nodes.named(str(answer["library"]))
-    calls = tuple(_profiled(measured, library, nodes))
+    calls = tuple(_list_profiled_calls(measured, library, nodes))
     total = sum(call.seconds for call in calls)
     found = disturbance(RoundConditions(**answer["conditions"]), answer["threads"])
     return Profile(
         library=str(answer["library"]), shapes=answer["shapes"], threads=answer["threads"],
         runs=runs, whole=lower_quartile(answer["whole"]), call=answer["call"], sum=total,
         peaks=peaks,
-        rows=tuple(_rows(calls, total)), calls=calls, disturbed=found and str(found),
+        rows=tuple(_list_rows(calls, total)), calls=calls, disturbed=found and str(found),
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ class _Measured:
     shapes: list[list[int]]
 
 
-def _profiled(
+def _list_profiled_calls(
     measured: Sequence[_Measured], library: LibraryNodes, nodes: NodeMap
 ) -> Iterator[ProfiledCall]:
     work = {one.kernel: one.flops for one in library.work}
@@ -160,18 +160,18 @@ def match_sites(symbols: Sequence[str], library: LibraryNodes) -> list[KernelCal
         if single and counts[symbol] == len(sites):
             found.append(sites[places[symbol]])
         else:
-            found.append(_any_of(symbol, sites))
+            found.append(_merge_kernel_calls(symbol, sites))
         places[symbol] += 1
     return found
 
 
-def _any_of(symbol: str, sites: Sequence[KernelCall]) -> KernelCall:
+def _merge_kernel_calls(symbol: str, sites: Sequence[KernelCall]) -> KernelCall:
     nodes = tuple(sorted({node for site in sites for node in site.nodes}))
     added = bool(sites) and all(site.added for site in sites)
     return KernelCall(kernel=symbol, nodes=nodes, added=added)
 
 
-def _rows(calls: Sequence[ProfiledCall], total: float) -> Iterator[ProfileRow]:
+def _list_rows(calls: Sequence[ProfiledCall], total: float) -> Iterator[ProfileRow]:
     grouped: dict[object, list[ProfiledCall]] = {}
     for call in calls:
         grouped.setdefault((call.symbol, call.nodes, call.added), []).append(call)

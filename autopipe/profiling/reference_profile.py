@@ -35,12 +35,14 @@ def profile_reference(
         "shapes": {name: list(shape) for name, shape in shapes.items()},
     }  # fmt: skip
     try:
-        return {str(name): float(value) for name, value in call.call(__name__, request).items()}
+        return {
+            str(name): float(value) for name, value in call.run_module(__name__, request).items()
+        }
     except StageError as error:
         raise StageError(f"onnxruntime can not profile {model.name}: {error}") from None
 
 
-def node_times(events: Sequence[object], runs: int) -> dict[str, float]:
+def compute_node_times(events: Sequence[object], runs: int) -> dict[str, float]:
     """Return the seconds of each node in a run, of the events in a profile of so many runs."""
     times: dict[str, list[float]] = defaultdict(list)
     for event in events:
@@ -49,10 +51,10 @@ def node_times(events: Sequence[object], runs: int) -> dict[str, float]:
         name, length = event.get("name"), event.get("dur")
         if isinstance(name, str) and name.endswith(_SUFFIX) and isinstance(length, int | float):
             times[name.removesuffix(_SUFFIX)].append(float(length) / 1e6)
-    return {name: _typical(own, runs) for name, own in times.items()}
+    return {name: _estimate_run_time(own, runs) for name, own in times.items()}
 
 
-def _typical(times: Sequence[float], runs: int) -> float:
+def _estimate_run_time(times: Sequence[float], runs: int) -> float:
     """Return seconds a run: the mean of the faster half, as times are whole microseconds."""
     calls = max(1, len(times) // runs)
     by_run = sorted(sum(times[at : at + calls]) for at in range(0, len(times), calls))
@@ -60,7 +62,7 @@ def _typical(times: Sequence[float], runs: int) -> float:
     return sum(kept) / len(kept)
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     import numpy as np
     import onnxruntime
 
@@ -89,7 +91,7 @@ def _answer(request: call.Answer) -> call.Answer:
         )
         for port in plain.get_inputs()
     }
-    whole = _timed(plain, feeds, runs)
+    whole = _time_session(plain, feeds, runs)
     del plain
     with tempfile.TemporaryDirectory(prefix="autopipe-") as folder:
         watched = session(str(Path(folder, "profile")))
@@ -98,10 +100,12 @@ def _answer(request: call.Answer) -> call.Answer:
         path = Path(watched.end_profiling())
         events = foreign.parse(foreign.read(path, _LARGEST))
     listed = events if isinstance(events, list) else []
-    return {**node_times(listed, _WARM + runs), "": whole}
+    return {**compute_node_times(listed, _WARM + runs), "": whole}
 
 
-def _timed(session: "InferenceSession", feeds: "Mapping[str, np.ndarray]", runs: int) -> float:
+def _time_session(
+    session: "InferenceSession", feeds: "Mapping[str, np.ndarray]", runs: int
+) -> float:
     import time
 
     times = []
@@ -113,4 +117,4 @@ def _timed(session: "InferenceSession", feeds: "Mapping[str, np.ndarray]", runs:
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

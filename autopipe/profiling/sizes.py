@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import ConfigError
 
 
-def zeros(signature: Signature, sizes: Sequence[str]) -> dict[str, np.ndarray]:
+def make_zero_inputs(signature: Signature, sizes: Sequence[str]) -> dict[str, np.ndarray]:
     """Return zeros for each input; `sizes` are texts such as `input:0=4` for dynamic dimensions.
 
     Raises ConfigError for a size that the model does not take.
@@ -18,7 +18,7 @@ def zeros(signature: Signature, sizes: Sequence[str]) -> dict[str, np.ndarray]:
     for text in sizes:
         name, value = _read_size(signature.inputs, text)
         if reason := signature.dimensions[name].refusal(value):
-            raise ConfigError(f"--size {shown(text)}: {name} {reason}")
+            raise ConfigError(f"--size {format_value(text)}: {name} {reason}")
         given[name] = value
     return {port.name: np.zeros(port.shape, port.dtype) for port in signature.at(given)}
 
@@ -37,4 +37,4 @@ def _read_size(ports: Sequence[Port], text: str) -> tuple[str, int]:
             return port.dimensions[at], int(number)
     except (ValueError, IndexError):
         pass
-    raise ConfigError(f"--size {shown(text)}: write INPUT[:AXIS]=N of a dynamic dimension")
+    raise ConfigError(f"--size {format_value(text)}: write INPUT[:AXIS]=N of a dynamic dimension")

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.profiling.against import ComparedProfile
 from autopipe.profiling.profile import Profile, ProfileRow
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape_text
 
 SortKey = Literal["time", "order", "calls", "name"]
 
@@ -17,17 +17,17 @@ _TINY: Final = 0.05
 """Share of a run from which what no row explains is told."""
 
 
-def profile_lines(profile: Profile, sort: SortKey, width: int | None) -> Iterator[str]:
+def list_profile_lines(profile: Profile, sort: SortKey, width: int | None) -> Iterator[str]:
     """Yield the table of a profile in `width` columns; None leaves lines whole."""
     yield f"{'share':>6} {'us':>9} {'calls':>5} {'GFLOPS':>7} {'GB/s':>6}  kernel: nodes"
     for row in sort_rows(profile.rows, sort):
         rate = "" if row.gflops is None else f"{row.gflops:.1f}"
         moved = "" if row.gbps is None else f"{row.gbps:.1f}"
         head = f"{row.share:>6.1%} {row.seconds * 1e6:>9.1f} {row.calls:>5} {rate:>7} {moved:>6}  "
-        yield from _fold(head, escape(_described(row), _WHOLE), width)
+        yield from _wrap_text(head, escape_text(_describe_row(row), _WHOLE), width)
     yield ""
-    for line in _summary(profile):
-        yield from _fold("", line, width)
+    for line in _list_summary_lines(profile):
+        yield from _wrap_text("", line, width)
 
 
 def sort_rows(rows: Sequence[ProfileRow], key: SortKey) -> list[ProfileRow]:
@@ -39,7 +39,7 @@ def sort_rows(rows: Sequence[ProfileRow], key: SortKey) -> list[ProfileRow]:
     return sorted(rows, key=lambda row: name_kernel(row.symbol)) if key == "name" else list(rows)
 
 
-def comparison_lines(compared: ComparedProfile, width: int | None) -> Iterator[str]:
+def list_comparison_lines(compared: ComparedProfile, width: int | None) -> Iterator[str]:
     """Yield a comparison, where the reference is ahead first."""
     yield f"{'ours us':>9} {'theirs us':>9} {'ratio':>6}  nodes, against {compared.runtime}"
     for group in compared.groups:
@@ -48,9 +48,9 @@ def comparison_lines(compared: ComparedProfile, width: int | None) -> Iterator[s
             ", ".join(group.nodes) or f"only {compared.runtime}: {', '.join(group.theirs_nodes)}"
         )
         head = f"{group.ours * 1e6:>9.1f} {group.theirs * 1e6:>9.1f} {ratio:>6}  "
-        yield from _fold(head, escape(names, _WHOLE), width)
+        yield from _wrap_text(head, escape_text(names, _WHOLE), width)
     yield ""
-    yield from _fold(
+    yield from _wrap_text(
         "",
         f"whole run: ours {compared.ours * 1e6:.1f} us, {compared.runtime} "
         f"{compared.theirs * 1e6:.1f} us: ratio {compared.ours / compared.theirs:.2f}",
@@ -59,19 +59,21 @@ def comparison_lines(compared: ComparedProfile, width: int | None) -> Iterator[s
     yield "no time of theirs: they fuse it into another node's kernel, or fold it"
 
 
-def _described(row: ProfileRow) -> str:
+def _describe_row(row: ProfileRow) -> str:
     if not row.kernel:
         return row.symbol
     names = ", ".join(row.nodes) or "no node is known"
     return f"{name_kernel(row.symbol)}: {'added for ' if row.added else ''}{names}"
 
 
-def _summary(profile: Profile) -> Iterator[str]:
+def _list_summary_lines(profile: Profile) -> Iterator[str]:
     whole, rest = profile.whole, profile.whole - profile.sum
-    shapes = ", ".join(f"{escape(name)} {list(shape)}" for name, shape in profile.shapes.items())
+    shapes = ", ".join(
+        f"{escape_text(name)} {list(shape)}" for name, shape in profile.shapes.items()
+    )
     yield f"{profile.library} on {profile.threads} threads, {profile.runs} runs, of {shapes}"
     total = f"sum {profile.sum * 1e6:.1f} us of {whole * 1e6:.1f} us unwatched"
-    yield f"{total}: {_rest(profile, rest)}"
+    yield f"{total}: {_describe_difference(profile, rest)}"
     yield f"a call with checks and copies of inputs and outputs: {profile.call * 1e6:.1f} us"
     peaks = profile.peaks
     yield (
@@ -80,7 +82,7 @@ def _summary(profile: Profile) -> Iterator[str]:
     )
 
 
-def _rest(profile: Profile, rest: float) -> str:
+def _describe_difference(profile: Profile, rest: float) -> str:
     share = profile.difference
     count = len(profile.calls)
     if abs(share) < _TINY:
@@ -90,7 +92,7 @@ def _rest(profile: Profile, rest: float) -> str:
     return f"{share:+.1%}: watching slows {count} calls by {-rest / count * 1e6:.2f} us each"
 
 
-def _fold(head: str, text: str, width: int | None) -> Iterator[str]:
+def _wrap_text(head: str, text: str, width: int | None) -> Iterator[str]:
     """Yield a text behind its figures; what does not fit the width follows below its beginning."""
     if width is None or len(head) + len(text) <= width:
         yield head + text

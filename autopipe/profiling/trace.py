@@ -9,12 +9,12 @@ from autopipe.profiling.profile import Profile
 _MICROSECONDS = 1e6
 
 
-def trace_events(profile: Profile) -> dict[str, Any]:
+def list_trace_events(profile: Profile) -> dict[str, Any]:
     """Return the calls of one run in their order, as complete events of one thread."""
-    return {"displayTimeUnit": "ns", "traceEvents": list(_events(profile))}
+    return {"displayTimeUnit": "ns", "traceEvents": list(_list_events(profile))}
 
 
-def _events(profile: Profile) -> Iterator[dict[str, Any]]:
+def _list_events(profile: Profile) -> Iterator[dict[str, Any]]:
     for name, text in (("process_name", "autopipe"), ("thread_name", profile.library)):
         yield {"name": name, "ph": "M", "pid": 1, "tid": 1, "args": {"name": text}}
     ended = 0.0

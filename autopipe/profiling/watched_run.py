@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from autopipe.benchmarking.conditions import glance
-from autopipe.benchmarking.quota import quota
+from autopipe.benchmarking.conditions import read_counters
+from autopipe.benchmarking.quota import read_cpu_quota
 from autopipe.compiler.library.model_instances import Instance
 from autopipe.compiler.library.prepared_run import PreparedRun
 from autopipe.compiler.library.runtime import load_artifact
@@ -24,7 +24,7 @@ from autopipe.packaging.infer_child import read_inputs
 from autopipe.packaging.open import open_package
 from autopipe.processes import call
 from autopipe.profiling.quartile import lower_quartile
-from autopipe.profiling.sizes import zeros
+from autopipe.profiling.sizes import make_zero_inputs
 
 if TYPE_CHECKING:
     from tvm.runtime import Tensor
@@ -76,7 +76,7 @@ class _RunWatch:
         self._kernels = kernels
         self._described = described
         self._open: list[WatchedCall | None] = []
-        self._origin = _now()
+        self._origin = _read_clock()
         self.calls: list[WatchedCall] = []
 
     def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
@@ -84,20 +84,20 @@ class _RunWatch:
             self._open.append(None)
             return False
         kernel = not symbol.startswith(_BUILTIN)
-        call = WatchedCall(symbol, kernel, _now() - self._origin)
+        call = WatchedCall(symbol, kernel, _read_clock() - self._origin)
         self.calls.append(call)
         if self._described and kernel:
-            _describe(call, given)
+            _record_tensors(call, given)
         if kernel != self._kernels:
             self._open.append(None)
             return False
         if not kernel and symbol not in _REPEATABLE:
             self._open.append(call)
-            call.start = _now() - self._origin
+            call.start = _read_clock() - self._origin
             return False
-        begun = _now()
+        begun = _read_clock()
         made = function(*given)
-        seconds = _now() - begun
+        seconds = _read_clock() - begun
         del made
         call.seconds = max(0.0, seconds - self._overhead(len(given)))
         if not kernel:  # whose result the machine needs, so that it makes the call as well
@@ -105,28 +105,30 @@ class _RunWatch:
         return kernel
 
     def end(self, symbol: str) -> None:  # noqa: ARG002 - calls are nested
-        ended = _now() - self._origin
+        ended = _read_clock() - self._origin
         call = self._open.pop() if self._open else None
         if call is not None:
             call.seconds = max(0.0, ended - call.start - self._overhead(0))
 
 
-def _describe(call: WatchedCall, given: Sequence[Any]) -> None:
+def _record_tensors(call: WatchedCall, given: Sequence[Any]) -> None:
     tensors = [one for one in given if hasattr(one, "shape") and hasattr(one, "dtype")]
     call.shapes = [[int(size) for size in one.shape] for one in tensors]
-    call.bytes = sum(_bytes(shape, one) for shape, one in zip(call.shapes, tensors, strict=True))
+    call.bytes = sum(
+        _count_bytes(shape, one) for shape, one in zip(call.shapes, tensors, strict=True)
+    )
 
 
-def _now() -> float:
+def _read_clock() -> float:
     return time.perf_counter()
 
 
-def _bytes(shape: Sequence[int], tensor: "Tensor") -> int:
+def _count_bytes(shape: Sequence[int], tensor: "Tensor") -> int:
     bits = int(getattr(tensor.dtype, "bits", 32)) * int(getattr(tensor.dtype, "lanes", 1))
     return int(np.prod(shape, dtype=np.int64)) * max(bits, 8) // 8
 
 
-def _overheads() -> Callable[[int], float]:
+def _make_overhead_estimate() -> Callable[[int], float]:
     """Return what a call costs that does nothing, by how many tensors it is given."""
     from tvm_ffi import from_dlpack, get_global_func
 
@@ -137,26 +139,26 @@ def _overheads() -> Callable[[int], float]:
     def cost(count: int) -> float:
         if count not in known:
             given = [tensor] * count
-            known[count] = min(_seconds(lambda: nothing(*given)) for _ in range(_PROBES))
+            known[count] = min(_time_run(lambda: nothing(*given)) for _ in range(_PROBES))
         return known[count]
 
     return cost
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def _time_run(run: Callable[[], object]) -> float:
     begun = time.perf_counter()
     run()
     return time.perf_counter() - begun
 
 
-def _watched(
+def _watch_runs(
     run: PreparedRun, bodies: frozenset[str], count: int
 ) -> tuple[list[WatchedCall], list[float]]:
     """Return the calls of a run, each with the lower quartile of its times in `count` runs.
 
     And the seconds of as many runs that nothing watches, which take turns with these.
     """
-    overhead = _overheads()
+    overhead = _make_overhead_estimate()
     for tensors in range(12):
         overhead(tensors)
     first = _watch_once(run, _RunWatch(bodies, overhead, kernels=True, described=True))
@@ -165,7 +167,7 @@ def _watched(
     whole = []
     for at in range(2 * count):
         run()
-        whole.append(_seconds(run))
+        whole.append(_time_run(run))
         calls = _watch_once(run, _RunWatch(bodies, overhead, kernels=at % 2 == 0, described=False))
         if [one.symbol for one in calls] != symbols:
             raise StageError("two runs on the same inputs make other calls")
@@ -186,34 +188,36 @@ def _watch_once(run: PreparedRun, watch: _RunWatch) -> list[WatchedCall]:
     return watch.calls
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     cpus = os.sched_getaffinity(0)  # before a runtime pins this thread to one of them
     path, threads = Path(request["path"]), request["threads"]
     opened = open_package(path, threads=threads) if path.is_file() else load_artifact(path, threads)
     model = cast("Instance", opened)  # one of several has no part in this
     given = request["inputs"]
     arrays = (
-        read_inputs(model.signature, given) if given else zeros(model.signature, request["sizes"])
+        read_inputs(model.signature, given)
+        if given
+        else make_zero_inputs(model.signature, request["sizes"])
     )
     model(arrays)
     end = time.perf_counter() + _WARM
     while time.perf_counter() < end:
         model(arrays)
     run, count = PreparedRun(model), int(request["runs"])
-    before = glance(cpus)
-    calls, whole = _watched(run, frozenset(request["bodies"]), count)
-    called = lower_quartile([_seconds(lambda: model(arrays)) for _ in range(count)])
-    conditions = before.until(glance(cpus), len(cpus), quota())
+    before = read_counters(cpus)
+    calls, whole = _watch_runs(run, frozenset(request["bodies"]), count)
+    called = lower_quartile([_time_run(lambda: model(arrays)) for _ in range(count)])
+    conditions = before.until(read_counters(cpus), len(cpus), read_cpu_quota())
     return {
         "calls": list(map(asdict, calls)), "whole": whole, "call": called, "library": run.library,
         "conditions": conditions.model_dump(),
-        "threads": threads or model.signature.threads, "shapes": _shapes(arrays),
+        "threads": threads or model.signature.threads, "shapes": _list_shapes(arrays),
     }  # fmt: skip
 
 
-def _shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, list[int]]:
+def _list_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, list[int]]:
     return {name: list(array.shape) for name, array in arrays.items()}
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

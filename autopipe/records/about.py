@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from autopipe import foreign
 from autopipe.records import fields
-from autopipe.store.canonical import digest
+from autopipe.store.canonical import digest_json
 from autopipe.tasks.task import Task
 
 _LISTS: Final = ("ops", "inputs", "outputs")
@@ -36,12 +36,12 @@ class WorkloadInfo:
         """Describe the workload of a task."""
         tensors = [(str(t.dtype), list(t.shape)) for t in (*task.inputs, *task.outputs)]
         same = {"info": task.info.model_dump(mode="json"), "tensors": tensors}
-        names = [_tensor(*tensor) for tensor in tensors]
+        names = [_format_tensor(*tensor) for tensor in tensors]
         count = len(task.inputs)
         return cls(
             task.info.names or (task.name,), tuple(names[:count]), tuple(names[count:]),
             task.flops if math.isfinite(task.flops) else 0.0,
-            digest(same) if task.info.ops else None,
+            digest_json(same) if task.info.ops else None,
         )  # fmt: skip
 
     @classmethod
@@ -65,7 +65,7 @@ class WorkloadInfo:
         (function,) = (node["data"] for node in nodes if node["type"] == "tirx.PrimFunc")
         types = [nodes[nodes[i]["data"]["ty"]] for i in nodes[function["params"]]["data"]]
         tensors = [
-            _tensor(nodes[ty["data"]["dtype"]]["data"]["dtype"], _shape(nodes, ty))
+            _format_tensor(nodes[ty["data"]["dtype"]]["data"]["dtype"], _read_shape(nodes, ty))
             for ty in types
             if ty["type"] == "tirx.BufferType"
         ]
@@ -85,10 +85,10 @@ class WorkloadInfo:
         """Read what `json` wrote. Raises ValueError."""
         if not isinstance(content, dict) or content.keys() != _FIELDS:
             raise ValueError("about is no note of a workload")
-        ops, inputs, outputs = (fields.texts(content[name], name) for name in _LISTS)
+        ops, inputs, outputs = (fields.check_texts(content[name], name) for name in _LISTS)
         return cls(
-            ops, inputs, outputs, fields.count(content["flops"], "flops"),
-            fields.optional(content["likeness"], "likeness"),
+            ops, inputs, outputs, fields.check_count(content["flops"], "flops"),
+            fields.check_optional_text(content["likeness"], "likeness"),
         )  # fmt: skip
 
     def json(self) -> dict[str, object]:
@@ -103,10 +103,10 @@ class WorkloadInfo:
         return json.dumps(self.json(), sort_keys=True, separators=(",", ":"))
 
 
-def _tensor(dtype: str, shape: Sequence[int]) -> str:
+def _format_tensor(dtype: str, shape: Sequence[int]) -> str:
     return f"{dtype}[{','.join(str(n) if n >= 0 else '?' for n in shape)}]"
 
 
-def _shape(nodes: Sequence[Mapping[str, Any]], ty: Mapping[str, Any]) -> list[int]:
+def _read_shape(nodes: Sequence[Mapping[str, Any]], ty: Mapping[str, Any]) -> list[int]:
     extents = (nodes[i] for i in nodes[ty["data"]["shape"]]["data"])
     return [nodes[n["data"]["value"]]["data"] if n["type"] == "ir.IntImm" else -1 for n in extents]

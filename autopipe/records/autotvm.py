@@ -13,8 +13,8 @@ from typing import Any, Final
 from autopipe import foreign
 from autopipe.errors import ConfigError
 from autopipe.records.left_out import LeftOut
-from autopipe.records.seed import Seed, convolution, dense
-from autopipe.traces.values import integer, several
+from autopipe.records.seed import Seed, format_convolution_key, format_dense_key
+from autopipe.traces.values import allow_integer, allow_list
 
 _SPLIT: Final = 5
 """Axes of a data tensor in NCHWc."""
@@ -22,10 +22,10 @@ _SPLIT: Final = 5
 _BEST: Final = 4
 """Seeds that are kept of an operator."""
 
-_SHAPE: Final = several(integer(1, 1 << 31))
+_SHAPE: Final = allow_list(allow_integer(1, 1 << 31))
 """What a shape may be; the product of any number of whole numbers of 100 digits takes minutes."""
 
-_COSTS: Final = several(lambda cost: type(cost) in {int, float})
+_COSTS: Final = allow_list(lambda cost: type(cost) in {int, float})
 """What the seconds of a trial may be, a value a repeat."""
 
 
@@ -46,7 +46,7 @@ def read(lines: Iterable[bytes | None]) -> AutoTVMLog:
         if line is not None and not line.strip():
             continue
         try:
-            seed = _seed(foreign.parse_object(line or b""))
+            seed = _parse_seed(foreign.parse_object(line or b""))
         except _LeftOut as reason:
             left_out.add(str(reason))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
@@ -71,7 +71,7 @@ class _LeftOut(Exception):  # noqa: N818 - says why
     """A line that is sound, and nothing for us."""
 
 
-def _seed(line: Mapping[str, Any]) -> Seed:
+def _parse_seed(line: Mapping[str, Any]) -> Seed:
     target, task, arguments, *_ = line["input"]
     costs, error = line["result"][:2]
     if not str(target).startswith("llvm"):
@@ -89,32 +89,34 @@ def _seed(line: Mapping[str, Any]) -> Seed:
     return Seed(_TASKS[task](arguments), document, str(target), seconds)
 
 
-def _convolution(arguments: Sequence[Any]) -> str:
-    (data, dtype), (kernel, _) = map(_tensor, arguments[:2])
-    return convolution(_joined(data), _joined_kernel(kernel), arguments[2:5], 1, dtype)
+def _describe_convolution(arguments: Sequence[Any]) -> str:
+    (data, dtype), (kernel, _) = map(_parse_tensor, arguments[:2])
+    return format_convolution_key(
+        _unpack_channels(data), _unpack_kernel(kernel), arguments[2:5], 1, dtype
+    )
 
 
-def _depthwise(arguments: Sequence[Any]) -> str:
-    (data, dtype), (kernel, _) = map(_tensor, arguments[:2])
-    channels, times, *window = _joined_kernel(kernel)
+def _describe_depthwise(arguments: Sequence[Any]) -> str:
+    (data, dtype), (kernel, _) = map(_parse_tensor, arguments[:2])
+    channels, times, *window = _unpack_kernel(kernel)
     one_each = [channels * times, 1, *window]
-    return convolution(_joined(data), one_each, arguments[2:5], channels, dtype)
+    return format_convolution_key(_unpack_channels(data), one_each, arguments[2:5], channels, dtype)
 
 
-def _dense(arguments: Sequence[Any]) -> str:
-    ((rows, terms), dtype), (weight, _) = map(_tensor, arguments[:2])
+def _describe_dense(arguments: Sequence[Any]) -> str:
+    ((rows, terms), dtype), (weight, _) = map(_parse_tensor, arguments[:2])
     columns = math.prod(weight) // terms  # packed or not
-    return dense(rows, columns, terms, dtype)
+    return format_dense_key(rows, columns, terms, dtype)
 
 
-def _tensor(argument: Sequence[Any]) -> tuple[list[int], str]:
+def _parse_tensor(argument: Sequence[Any]) -> tuple[list[int], str]:
     kind, shape, dtype = argument
     if kind != "TENSOR" or not _SHAPE(shape):
         raise TypeError(argument)
     return list(shape), str(dtype)
 
 
-def _joined(data: Sequence[int]) -> list[int]:
+def _unpack_channels(data: Sequence[int]) -> list[int]:
     """Return NCHW for NCHWc."""
     if len(data) != _SPLIT:
         return list(data)
@@ -122,7 +124,7 @@ def _joined(data: Sequence[int]) -> list[int]:
     return [n, c * inner, h, w]
 
 
-def _joined_kernel(kernel: Sequence[int]) -> list[int]:
+def _unpack_kernel(kernel: Sequence[int]) -> list[int]:
     """Return OIHW for OIHWio."""
     if len(kernel) == _SPLIT - 1:
         return list(kernel)
@@ -132,7 +134,7 @@ def _joined_kernel(kernel: Sequence[int]) -> list[int]:
 
 
 _TASKS: Final[Mapping[str, Callable[[Sequence[Any]], str]]] = {
-    "conv2d_NCHWc.x86": _convolution,
-    "depthwise_conv2d_NCHWc.x86": _depthwise,
-    "dense_pack.x86": _dense,
+    "conv2d_NCHWc.x86": _describe_convolution,
+    "depthwise_conv2d_NCHWc.x86": _describe_depthwise,
+    "dense_pack.x86": _describe_dense,
 }

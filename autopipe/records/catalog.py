@@ -42,17 +42,17 @@ class WorkloadRecords:
         return sum(record.median == math.inf for record in self.records)
 
 
-def catalog(records: Iterable[RecordDetails]) -> list[WorkloadRecords]:
+def group_by_workload(records: Iterable[RecordDetails]) -> list[WorkloadRecords]:
     """Return the entries, by platform and then by what takes longest."""
     groups: dict[tuple[str, str, Platform], list[RecordDetails]] = {}
     for record in records:
         key = (record.record.workload, record.identity, record.platform)
         groups.setdefault(key, []).append(record)
-    entries = [_entry(key, group) for key, group in groups.items()]
-    return sorted(entries, key=_place)
+    entries = [_summarize_group(key, group) for key, group in groups.items()]
+    return sorted(entries, key=_to_sort_key)
 
 
-def one(entries: Sequence[WorkloadRecords], start: str) -> list[WorkloadRecords]:
+def select_workload(entries: Sequence[WorkloadRecords], start: str) -> list[WorkloadRecords]:
     """Return the entries of the workload whose hash starts so.
 
     Raises ConfigError if there is none, or more than one.
@@ -65,7 +65,9 @@ def one(entries: Sequence[WorkloadRecords], start: str) -> list[WorkloadRecords]
     return [entry for entry in entries if entry.workload == names[0]]
 
 
-def _entry(key: tuple[str, str, Platform], group: Sequence[RecordDetails]) -> WorkloadRecords:
+def _summarize_group(
+    key: tuple[str, str, Platform], group: Sequence[RecordDetails]
+) -> WorkloadRecords:
     right = sorted(
         (details for details in group if details.wrong is None), key=lambda details: details.rank
     )
@@ -76,7 +78,7 @@ def _entry(key: tuple[str, str, Platform], group: Sequence[RecordDetails]) -> Wo
     return WorkloadRecords(*key, group[0].about, records, here, len(group) - len(right))
 
 
-def _place(entry: WorkloadRecords) -> tuple[object, ...]:
+def _to_sort_key(entry: WorkloadRecords) -> tuple[object, ...]:
     platform = entry.platform
     best = entry.best.median if entry.best else 0.0
     return platform.target, platform.versions, platform.device, -best, entry.workload

@@ -13,25 +13,27 @@ from autopipe.records.record import Platform, Record
 from autopipe.records.schema import COLUMNS, PLATFORM
 
 
-def encode(record: Record) -> list[object]:
+def encode_record(record: Record) -> list[object]:
     """Return the values of `COLUMNS`."""
     values = [getattr(record, name) for name in COLUMNS]
     values[COLUMNS.index("seconds")] = json.dumps(record.seconds)
     return values
 
 
-def decode(workload: str, values: Sequence[Any]) -> Record | None:
-    """Return the record that `encode` wrote, or None if it is damaged."""
+def decode_record(workload: str, values: Sequence[Any]) -> Record | None:
+    """Return the record that `encode_record` wrote, or None if it is damaged."""
     content = dict(zip(COLUMNS, values, strict=True))
     try:
         seconds = json.loads(content["seconds"])  # what is no time is not written as a text here
         cut = bool(content["cut"])
-        return fields.record({**content, "workload": workload, "seconds": seconds, "cut": cut})
+        return fields.parse_record(
+            {**content, "workload": workload, "seconds": seconds, "cut": cut}
+        )
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def insert(
+def insert_records(
     connection: sqlite3.Connection,
     rows: Iterable[tuple[int | None, Platform, Record]],
     *,
@@ -43,13 +45,13 @@ def insert(
     connection.executemany(
         f"INSERT INTO records ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - constants
         (
-            (workload, *astuple(platform), *encode(record), record.checksum(platform), here)
+            (workload, *astuple(platform), *encode_record(record), record.checksum(platform), here)
             for workload, platform, record in rows
         ),
     )
 
 
-def place(
+def insert_workload(
     connection: sqlite3.Connection,
     name: str,
     identity: str,
@@ -72,10 +74,10 @@ def place(
         f" ON CONFLICT DO {replace if here else 'NOTHING'}",
         (name, identity, text, likeness),
     )
-    return find(connection, name, identity)
+    return find_workload(connection, name, identity)
 
 
-def find(connection: sqlite3.Connection, name: str, identity: str) -> int | None:
+def find_workload(connection: sqlite3.Connection, name: str, identity: str) -> int | None:
     """Return the row id of a workload, or None if it is not known."""
     row = connection.execute(
         "SELECT id FROM workloads WHERE hash = ? AND identity = ?", (name, identity)
@@ -83,6 +85,6 @@ def find(connection: sqlite3.Connection, name: str, identity: str) -> int | None
     return None if row is None else int(row[0])
 
 
-def order(record: Record) -> tuple[bool, bool, float]:
+def to_sort_key(record: Record) -> tuple[bool, bool, float]:
     """Sort records by who wins: the fastest, after them those with a coarse time, then failures."""
     return record.median == math.inf, record.cut, record.median

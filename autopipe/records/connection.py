@@ -35,17 +35,17 @@ _SAID: Final = {
 """What an error code of SQLite, or how it begins, is in words."""
 
 
-def writable(path: Path) -> sqlite3.Connection:
+def open_writable(path: Path) -> sqlite3.Connection:
     """Open a file for reading and writing, made anew if there is none.
 
     Raises sqlite3.DatabaseError if it is damaged, and OtherVersionError.
     """
     connection = sqlite3.connect(path, timeout=_PATIENCE)
     try:
-        _prepare(connection)
-        _log_ahead(connection)
+        _set_limits(connection)
+        _enable_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")  # a commit waits for the disk
-        _check(connection)
+        _check_integrity(connection)
         make_tables(connection)
     except BaseException:
         connection.close()
@@ -53,17 +53,19 @@ def writable(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def readable(path: Path) -> sqlite3.Connection:
-    """Open a file that is there, and change nothing. Raises what `writable` does."""
+def open_readable(path: Path) -> sqlite3.Connection:
+    """Open a file that is there, and change nothing. Raises what `open_writable` does."""
     try:
-        connection = _viewed(path, "mode=ro")
+        connection = _open_read_only(path, "mode=ro")
     except sqlite3.OperationalError as error:
-        if not path.is_file() or _in_use(path, error):
+        if not path.is_file() or _is_in_use(path, error):
             raise
-        connection = _viewed(path, "immutable=1")  # no log can be made beside it, so none is needed
+        connection = _open_read_only(
+            path, "immutable=1"
+        )  # no log can be made beside it, so none is needed
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            connection = _copy(connection)
+            connection = _migrate_in_memory(connection)
     except BaseException:
         connection.close()
         raise
@@ -71,7 +73,7 @@ def readable(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def guard(path: Path) -> Iterator[None]:
+def wrap_store_errors(path: Path) -> Iterator[None]:
     """Say in words what went wrong with the file. Raises StoreError."""
     try:
         yield
@@ -81,26 +83,26 @@ def guard(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {said} ({error})" if said else f"{path}: {error}") from error
 
 
-def _in_use(path: Path, error: sqlite3.OperationalError) -> bool:
+def _is_in_use(path: Path, error: sqlite3.OperationalError) -> bool:
     """Return whether a file that can not be opened has a log besides, or somebody who writes."""
     log = path.with_name(f"{path.name}-wal")
     logged = log.exists() and log.stat().st_size > 0 and os.access(path.parent, os.W_OK)
     return logged or error.sqlite_errorname.startswith("SQLITE_BUSY")
 
 
-def _viewed(path: Path, how: str) -> sqlite3.Connection:
+def _open_read_only(path: Path, how: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_PATIENCE)
     try:
-        _prepare(connection)
+        _set_limits(connection)
         _check_tables(connection)
-        _check(connection)
+        _check_integrity(connection)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _log_ahead(connection: sqlite3.Connection) -> None:
+def _enable_wal(connection: sqlite3.Connection) -> None:
     """Have writes go to a log first, so that readers wait for nobody.
 
     Of two processes that switch a new file over at once, SQLite refuses one without any waiting:
@@ -119,13 +121,13 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
             return
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _set_limits(connection: sqlite3.Connection) -> None:
     # Bytes that are no text then are a wrong checksum, not an error that costs all rows.
     connection.text_factory = lambda data: data.decode(errors="replace")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
 
 
-def _check(connection: sqlite3.Connection) -> None:
+def _check_integrity(connection: sqlite3.Connection) -> None:
     said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if said != "ok":
         raise sqlite3.DatabaseError(said)
@@ -136,11 +138,11 @@ def _check_tables(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it computes what it says, which no store of ours does")
 
 
-def _copy(old: sqlite3.Connection) -> sqlite3.Connection:
+def _migrate_in_memory(old: sqlite3.Connection) -> sqlite3.Connection:
     """Return a file without tables yet, in memory and with them. Raises OtherVersionError."""
     copy = sqlite3.connect(":memory:")
     try:
-        _prepare(copy)
+        _set_limits(copy)
         old.backup(copy)
         make_tables(copy)
     except BaseException:

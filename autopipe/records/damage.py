@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from autopipe.records.coding import decode
+from autopipe.records.coding import decode_record
 from autopipe.records.record import Platform, Record
 from autopipe.records.schema import COLUMNS, PLATFORM
 
 CHECKED: Final = ("records.id", *PLATFORM, *COLUMNS, "checksum")
-"""What `sound` wants to know of a row, after the hash of its workload."""
+"""What `decode_checked` wants to know of a row, after the hash of its workload."""
 
 _KEPT: Final = ", ".join(("workload", *PLATFORM, *COLUMNS, "checksum"))
 
 
-def sound(workload: str, row: Sequence[Any]) -> tuple[int, Platform, Record] | None:
+def decode_checked(workload: str, row: Sequence[Any]) -> tuple[int, Platform, Record] | None:
     """Return the record of a row of `CHECKED`, with its id, or None if its checksum is wrong."""
     key, target, versions, device, *values, checksum = row
-    record = decode(workload, values)
+    record = decode_record(workload, values)
     if record is None or not all(isinstance(text, str) for text in (target, versions, device)):
         return None
     platform = Platform(target, versions, device)
@@ -39,6 +39,6 @@ def keep_aside(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
         connection.execute(f"DELETE FROM records WHERE id IN ({marks})", ids)  # noqa: S608
 
 
-def kept(connection: sqlite3.Connection) -> int:
+def count_damaged(connection: sqlite3.Connection) -> int:
     """Return how many were moved out of the way since the store was made."""
     return int(connection.execute("SELECT COUNT(*) FROM damaged").fetchone()[0])

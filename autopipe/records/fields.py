@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.records.record import Platform, Record
 
 _NAME: Final = 200
@@ -26,45 +26,45 @@ _HASH: Final = re.compile(r"[0-9a-f]{1,64}")
 _PLATFORM: Final = ("target", "versions", "device")
 
 
-def record(content: Mapping[str, object]) -> Record:
+def parse_record(content: Mapping[str, object]) -> Record:
     """Return the record that has exactly these fields."""
-    _exactly(content, _RECORD)
+    _check_field_names(content, _RECORD)
     return Record(**{name: kind(content[name], name) for name, kind in _RECORD.items()})
 
 
-def platform(content: Mapping[str, object]) -> Platform:
+def parse_platform(content: Mapping[str, object]) -> Platform:
     """Return where a record holds; each field is JSON, or the text that is kept of it."""
-    _exactly(content, _PLATFORM)
-    return Platform(*(_closed(content[name], name) for name in _PLATFORM))
+    _check_field_names(content, _PLATFORM)
+    return Platform(*(_to_json_text(content[name], name) for name in _PLATFORM))
 
 
-def text(value: object, name: str, longest: int = _NAME) -> str:
+def check_text(value: object, name: str, longest: int = _NAME) -> str:
     """Return a text that is not too long."""
     if not isinstance(value, str) or len(value) > longest:
         raise ValueError(f"{name} is no text of at most {longest} characters")
     return value
 
 
-def texts(value: object, name: str) -> tuple[str, ...]:
+def check_texts(value: object, name: str) -> tuple[str, ...]:
     """Return a list of texts."""
     if not isinstance(value, list) or len(value) > _TENSORS:
         raise ValueError(f"{name} is no list of at most {_TENSORS} texts")
-    return tuple(text(item, name, LONG) for item in value)
+    return tuple(check_text(item, name, LONG) for item in value)
 
 
-def count(value: object, name: str) -> float:
+def check_count(value: object, name: str) -> float:
     """Return a number that is not negative."""
     if type(value) not in {int, float} or not 0 <= value < math.inf:  # type: ignore[operator]
         raise ValueError(f"{name} is no number that counts something")
     return float(value)  # type: ignore[arg-type]
 
 
-def optional(value: object, name: str) -> str | None:
+def check_optional_text(value: object, name: str) -> str | None:
     """Return a text, or None."""
-    return None if value is None else text(value, name, LONG)
+    return None if value is None else check_text(value, name, LONG)
 
 
-def times(value: object, name: str = "seconds") -> tuple[float, ...]:
+def parse_times(value: object, name: str = "seconds") -> tuple[float, ...]:
     """Return the seconds of a trial, a value a repeat; those that are none as they are."""
     if not isinstance(value, list | tuple) or len(value) > _REPEATS:
         raise ValueError(f"{name} is no list of at most {_REPEATS} times")
@@ -76,39 +76,43 @@ def times(value: object, name: str = "seconds") -> tuple[float, ...]:
         raise ValueError(f"{name} holds a time that no clock tells") from None
 
 
-def hashed(value: object, name: str) -> str:
+def check_hash(value: object, name: str) -> str:
     """Return a hash."""
     if not isinstance(value, str) or not _HASH.fullmatch(value):
         raise ValueError(f"{name} is no hash")
     return value
 
 
-def schedule(value: object, name: str) -> str:
+def check_schedule(value: object, name: str) -> str:
     """Return a schedule, whatever it says."""
-    return text(value, name, _SCHEDULE)
+    return check_text(value, name, _SCHEDULE)
 
 
-def _flag(value: object, name: str) -> bool:
+def _check_flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{name} is neither true nor false")  # noqa: TRY004 -- of a file
     return value
 
 
-def _closed(value: object, name: str) -> str:
+def _to_json_text(value: object, name: str) -> str:
     written = value
     if isinstance(value, dict):
         written = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return text(written, name, LONG)
+    return check_text(written, name, LONG)
 
 
-def _exactly(content: Mapping[str, object], names: Sequence[str] | Mapping[str, Any]) -> None:
+def _check_field_names(
+    content: Mapping[str, object], names: Sequence[str] | Mapping[str, Any]
+) -> None:
     if missing := sorted(set(names) - content.keys()):
         raise ValueError(f"it has no field {missing[0]}")
     if unknown := sorted(content.keys() - set(names)):
-        raise ValueError(f"it has an unknown field {shown(unknown[0])!r}")
+        raise ValueError(f"it has an unknown field {format_value(unknown[0])!r}")
 
 
 _RECORD: Final[Mapping[str, Callable[[Any, str], Any]]] = {
-    "workload": hashed, "engine": text, "implementation": text, "schedule": schedule,
-    "seconds": times, "error": optional, "cut": _flag, "measured": text, "session": text,
+    "workload": check_hash, "engine": check_text, "implementation": check_text,
+    "schedule": check_schedule,
+    "seconds": parse_times, "error": check_optional_text, "cut": _check_flag,
+    "measured": check_text, "session": check_text,
 }  # fmt: skip

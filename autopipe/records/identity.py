@@ -21,48 +21,48 @@ _VARIABLES: Final = frozenset({"ir.Var", "tirx.Var", "tirx.SizeVar"})
 
 
 @lru_cache(maxsize=512)
-def identify(module: str) -> str:
+def digest_module(module: str) -> str:
     """Digest a module's JSON without the names of its variables: sha256, 64 hex digits.
 
     What is no such JSON counts as it is written.
     """
     try:
         graph = json.loads(module)
-        return _root(graph["nodes"], graph["root_index"])
+        return _digest_root(graph["nodes"], graph["root_index"])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return _digest(["text", module])
+        return _digest_json(["text", module])
 
 
-def _root(nodes: list[Any], root: int) -> str:
+def _digest_root(nodes: list[Any], root: int) -> str:
     """Digest each node from those that it names, which come before it."""
     digests: list[str] = []
     variables: list[str] = []
     for node in nodes:
-        own = _digest(_content(node, digests))
+        own = _digest_json(_list_node_content(node, digests))
         if node["type"] in _VARIABLES:
             variables.append(own)
-            own = _digest(["variable", len(variables)])
+            own = _digest_json(["variable", len(variables)])
         digests.append(own)
-    return _digest([digests[root], variables])
+    return _digest_json([digests[root], variables])
 
 
-def _content(node: Mapping[str, Any], digests: list[str]) -> list[object]:
+def _list_node_content(node: Mapping[str, Any], digests: list[str]) -> list[object]:
     kind, data = node["type"], node.get("data")
     if isinstance(data, Mapping):
         kept = (name for name in sorted(data) if (kind, name) not in _NAMES)
-        return [kind, [[name, _value(name, data[name], digests)] for name in kept]]
+        return [kind, [[name, _replace_reference(name, data[name], digests)] for name in kept]]
     if isinstance(data, list):
-        return [kind, [_value("", item, digests) for item in data]]
+        return [kind, [_replace_reference("", item, digests) for item in data]]
     return [kind, data]
 
 
-def _value(name: str, value: object, digests: list[str]) -> object:
+def _replace_reference(name: str, value: object, digests: list[str]) -> object:
     """Return the digest of the node that a value names, or the value itself."""
     if isinstance(value, bool) or not isinstance(value, int) or name in _NUMBERS:
         return value
     return digests[value] if 0 <= value < len(digests) else value
 
 
-def _digest(value: object) -> str:
+def _digest_json(value: object) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -9,7 +9,7 @@ from autopipe import foreign
 from autopipe.errors import ConfigError
 from autopipe.records import autotvm, lines, metaschedule
 from autopipe.records.left_out import LeftOut
-from autopipe.records.merge import Taken, plant, take
+from autopipe.records.merge import Taken, add_claims, add_seeds
 from autopipe.records.store import RecordDetails, RecordStore
 
 
@@ -25,29 +25,31 @@ class Brought:
     """How many were left out, by why."""
 
 
-def bring(store: RecordStore, source: Path, target: str | None) -> Brought:
+def import_records(store: RecordStore, source: Path, target: str | None) -> Brought:
     """Take over a file or a MetaSchedule folder; `target` is JSON that a database must be for.
 
     Raises ConfigError for what can not be taken over, and StoreError.
     """
     if source.is_dir():
-        database = metaschedule.read(source, _target(target))
-        return _brought("seed", take(store, database.found), database.left_out)
+        database = metaschedule.read_database(source, _parse_target(target))
+        return _build_import_result("seed", add_claims(store, database.found), database.left_out)
     if target is not None:
         raise ConfigError(f"--target is for MetaSchedule databases, {source} is a file")
-    first = _first(source)
+    first = _read_first_object(source)
     autotvm.refuse_ansor(first, source)
     if "input" in first and "config" in first:
-        log = autotvm.read(_lines(source))
-        return _brought("seed", plant(store, log.seeds), log.left_out)
+        log = autotvm.read(_read_lines(source))
+        return _build_import_result("seed", add_seeds(store, log.seeds), log.left_out)
     if "checksum" not in first:
         raise ConfigError(f"{source}: neither `autopipe records export` nor AutoTVM wrote this")
     left_out = LeftOut()
-    taken = take(store, sound(lines.read(_lines(source)), left_out))
-    return _brought("record", taken, left_out.located(source))
+    taken = add_claims(store, list_sound_records(lines.read(_read_lines(source)), left_out))
+    return _build_import_result("record", taken, left_out.located(source))
 
 
-def sound(read: Iterable[RecordDetails | lines.Bad], left_out: LeftOut) -> Iterator[RecordDetails]:
+def list_sound_records(
+    read: Iterable[RecordDetails | lines.Bad], left_out: LeftOut
+) -> Iterator[RecordDetails]:
     """Yield the records, and count the lines that are none."""
     for line in read:
         if isinstance(line, RecordDetails):
@@ -56,22 +58,22 @@ def sound(read: Iterable[RecordDetails | lines.Bad], left_out: LeftOut) -> Itera
             left_out.add(line.reason, line=line.number)
 
 
-def _brought(what: str, taken: Taken, left_out: Mapping[str, int]) -> Brought:
+def _build_import_result(what: str, taken: Taken, left_out: Mapping[str, int]) -> Brought:
     told = {"said to compute something else": taken.condemned} if taken.condemned else {}
     return Brought(what, taken.added, taken.known, {**left_out, **told})
 
 
-def _lines(source: Path) -> Iterator[bytes | None]:
+def _read_lines(source: Path) -> Iterator[bytes | None]:
     try:
-        with foreign.opened(source) as file:
-            yield from foreign.lines(file, lines.LONGEST)
+        with foreign.open_regular_file(source) as file:
+            yield from foreign.read_lines(file, lines.LONGEST)
     except OSError as error:
         raise ConfigError(f"{source}: can not be read: {error.strerror}") from None
 
 
-def _first(source: Path) -> dict[str, Any]:
+def _read_first_object(source: Path) -> dict[str, Any]:
     """Return the first line that is a JSON object: a damaged one costs itself."""
-    for line in _lines(source):
+    for line in _read_lines(source):
         try:
             return foreign.parse_object(line or b"")
         except foreign.MalformedError:
@@ -79,7 +81,7 @@ def _first(source: Path) -> dict[str, Any]:
     raise ConfigError(f"{source}: no line of it is a record; folders are MetaSchedule databases")
 
 
-def _target(text: str | None) -> Mapping[str, Any] | None:
+def _parse_target(text: str | None) -> Mapping[str, Any] | None:
     if text is None:
         return None
     try:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 
 _REASONS: Final = 20
 _LONGEST: Final = 200
@@ -22,7 +22,7 @@ class LeftOut:
 
     def add(self, why: str, *, line: int = 0, count: int = 1) -> None:
         """Count something; `line` is its place in the file, if it has one."""
-        why = shown(why, _LONGEST)
+        why = format_value(why, _LONGEST)
         if why not in self._counts and len(self._counts) >= _REASONS:
             why = "other reasons"
         self._counts[why] += count

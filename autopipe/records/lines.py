@@ -7,13 +7,13 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any, Final
 
 from autopipe import foreign
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.records import fields
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
 from autopipe.records.store import RecordDetails
-from autopipe.store.canonical import digest
-from autopipe.traces.reading import Forbidden, check
+from autopipe.store.canonical import digest_json
+from autopipe.traces.reading import Forbidden, check_schedule
 
 LONGEST: Final = 1 << 24
 """Bytes of a line."""
@@ -32,7 +32,7 @@ class Bad:
 
 def write(records: Iterable[RecordDetails]) -> str:
     """Write records as lines: sorted by workload, platform and schedule, whatever their order."""
-    return "".join(f"{_line(record)}\n" for record in sorted(records, key=_place))
+    return "".join(f"{_format_line(record)}\n" for record in sorted(records, key=_to_sort_key))
 
 
 def read(lines: Iterable[bytes | None]) -> Iterator[RecordDetails | Bad]:
@@ -42,12 +42,12 @@ def read(lines: Iterable[bytes | None]) -> Iterator[RecordDetails | Bad]:
             yield Bad(number, "it is too long")
         elif line.strip():
             try:
-                yield _parsed(foreign.parse_object(line))
+                yield _parse_details(foreign.parse_object(line))
             except ValueError as error:
                 yield Bad(number, str(error))
 
 
-def winners(records: Iterable[RecordDetails]) -> list[RecordDetails]:
+def select_winners(records: Iterable[RecordDetails]) -> list[RecordDetails]:
     """Return the best record of each workload on each platform, as far as one has a time."""
     best: dict[tuple[str, str, Platform], RecordDetails] = {}
     for record in records:
@@ -59,46 +59,46 @@ def winners(records: Iterable[RecordDetails]) -> list[RecordDetails]:
     return list(best.values())
 
 
-def _line(details: RecordDetails) -> str:
+def _format_line(details: RecordDetails) -> str:
     content: dict[str, object] = {
         **asdict(details.record),
         "seconds": [v if math.isfinite(v) else str(v) for v in details.record.seconds],
-        **{name: _opened(text) for name, text in asdict(details.platform).items()},
+        **{name: _parse_if_canonical(text) for name, text in asdict(details.platform).items()},
         "identity": details.identity,
         "about": details.about and details.about.json(),
         "wrong": details.wrong,
     }
-    content["checksum"] = digest(content)
+    content["checksum"] = digest_json(content)
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _parsed(content: dict[str, Any]) -> RecordDetails:
+def _parse_details(content: dict[str, Any]) -> RecordDetails:
     """Return the record of a line. Raises ValueError."""
-    if content.pop("checksum", None) != digest(content):
+    if content.pop("checksum", None) != digest_json(content):
         raise ValueError("its checksum is wrong")
     about, wrong = content.pop("about", None), content.pop("wrong", None)
     details = RecordDetails(
-        platform=fields.platform({name: content.pop(name, None) for name in _PLATFORM}),
-        identity=fields.text(content.pop("identity", None), "identity"),
+        platform=fields.parse_platform({name: content.pop(name, None) for name in _PLATFORM}),
+        identity=fields.check_text(content.pop("identity", None), "identity"),
         about=None if about is None else WorkloadInfo.from_json(about),
-        wrong=fields.optional(wrong, "wrong"),
-        record=fields.record(content),
+        wrong=fields.check_optional_text(wrong, "wrong"),
+        record=fields.parse_record(content),
         id=0,
     )
-    _harmless(details.record)
+    _check_harmless(details.record)
     return details
 
 
-def _harmless(record: Record) -> None:
+def _check_harmless(record: Record) -> None:
     """Raise ValueError for a schedule that holds what no schedule needs."""
     try:
-        check(record.schedule)
+        check_schedule(record.schedule)
     except Forbidden as error:
-        who = f"workload {shown(record.workload)}, engine {shown(record.engine)}"
+        who = f"workload {format_value(record.workload)}, engine {format_value(record.engine)}"
         raise ValueError(f"{who}: {error}") from None
 
 
-def _place(details: RecordDetails) -> tuple[object, ...]:
+def _to_sort_key(details: RecordDetails) -> tuple[object, ...]:
     record = details.record
     return (
         record.workload, details.identity, astuple(details.platform), record.engine,
@@ -107,14 +107,14 @@ def _place(details: RecordDetails) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _opened(text: str) -> object:
+def _parse_if_canonical(text: str) -> object:
     """Return the JSON value that a text is, if it can be written as that again."""
     try:
         value = foreign.parse_object(text)
-        return value if _closed(value) == text else text
+        return value if _to_canonical_json(value) == text else text
     except foreign.MalformedError:
         return text
 
 
-def _closed(value: object) -> str:
+def _to_canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

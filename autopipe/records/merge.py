@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autopipe.records.coding import find, insert, place
-from autopipe.records.connection import guard
+from autopipe.records.coding import find_workload, insert_records, insert_workload
+from autopipe.records.connection import wrap_store_errors
 from autopipe.records.seed import Seed
 from autopipe.records.store import RecordDetails, RecordStore
 
@@ -21,7 +21,7 @@ class Taken:
     """What is not known here, and said to compute something else; it was left out."""
 
 
-def take(store: RecordStore, records: Iterable[RecordDetails]) -> Taken:
+def add_claims(store: RecordStore, records: Iterable[RecordDetails]) -> Taken:
     """Add records that are not known yet as claims, all or none. Raises StoreError.
 
     That a schedule is wrong is what another says: it takes nothing away that is here, where only a
@@ -29,11 +29,11 @@ def take(store: RecordStore, records: Iterable[RecordDetails]) -> Taken:
     """
     added = known = condemned = 0
     connection = store.connection
-    with guard(store.path), connection:
+    with wrap_store_errors(store.path), connection:
         connection.execute("BEGIN IMMEDIATE")
         for row in records:
             record = row.record
-            workload = find(connection, record.workload, row.identity)
+            workload = find_workload(connection, record.workload, row.identity)
             same = (workload, record.checksum(row.platform))
             query = "SELECT id FROM records WHERE workload = ? AND checksum = ?"
             if connection.execute(query, same).fetchone() is not None:
@@ -42,16 +42,18 @@ def take(store: RecordStore, records: Iterable[RecordDetails]) -> Taken:
                 condemned += 1
             else:
                 about = row.about
-                workload = place(connection, record.workload, row.identity, about, here=False)
-                insert(connection, [(workload, row.platform, record)], here=False)
+                workload = insert_workload(
+                    connection, record.workload, row.identity, about, here=False
+                )
+                insert_records(connection, [(workload, row.platform, record)], here=False)
                 added += 1
     return Taken(added, known, condemned)
 
 
-def plant(store: RecordStore, seeds: Iterable[Seed]) -> Taken:
+def add_seeds(store: RecordStore, seeds: Iterable[Seed]) -> Taken:
     """Add seeds that are not known yet, all of them or none. Raises StoreError."""
     added = known = 0
-    with guard(store.path), store.connection as connection:
+    with wrap_store_errors(store.path), store.connection as connection:
         for seed in seeds:
             done = connection.execute(
                 "INSERT OR IGNORE INTO seeds (key, document, origin, seconds) VALUES (?, ?, ?, ?)",
@@ -62,31 +64,31 @@ def plant(store: RecordStore, seeds: Iterable[Seed]) -> Taken:
     return Taken(added, known)
 
 
-def planted(store: RecordStore, key: str | None = None) -> list[Seed]:
+def list_seeds(store: RecordStore, key: str | None = None) -> list[Seed]:
     """Return the seeds of a key, or all of them, the fastest first. Raises StoreError."""
-    with guard(store.path):
+    with wrap_store_errors(store.path):
         rows = store.connection.execute(
             "SELECT key, document, origin, seconds FROM seeds WHERE key = coalesce(?, key)"
             " ORDER BY seconds, id",
             (key,),
         ).fetchall()
-    return [Seed(*row) for row in rows if _sound(row)]
+    return [Seed(*row) for row in rows if _has_column_types(row)]
 
 
-def _sound(row: Sequence[object]) -> bool:
+def _has_column_types(row: Sequence[object]) -> bool:
     """Tell whether a row has the types that a table of ours has; another's may have any."""
     *texts, seconds = row
     return all(isinstance(text, str) for text in texts) and isinstance(seconds, float)
 
 
-def merge(store: RecordStore, other: Path) -> tuple[Taken, int]:
+def merge_store(store: RecordStore, other: Path) -> tuple[Taken, int]:
     """Take over all of another store; return also how many of its records are damaged.
 
     Raises StoreError.
     """
     with RecordStore.view(other) as source:
         records = source.every()
-        seeds = planted(source)
+        seeds = list_seeds(source)
         damaged = source.damaged
-    plant(store, seeds)
-    return take(store, records), damaged
+    add_seeds(store, seeds)
+    return add_claims(store, records), damaged

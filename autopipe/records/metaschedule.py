@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from autopipe import foreign
 from autopipe.artifacts.numbers import SLOWEST
 from autopipe.errors import ConfigError
-from autopipe.processes.call import call, serve
+from autopipe.processes.call import run_module, serve_request
 from autopipe.records import fields, lines
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.left_out import LeftOut
@@ -47,7 +47,7 @@ class Database:
     """How many records were left out, by why."""
 
 
-def read(folder: Path, target: Mapping[str, Any] | None) -> Database:
+def read_database(folder: Path, target: Mapping[str, Any] | None) -> Database:
     """Read a JSONDatabase: the fastest records for exactly this target, or this machine.
 
     Their device and versions are not known, so they seed searches and never win. Raises ConfigError
@@ -56,19 +56,22 @@ def read(folder: Path, target: Mapping[str, Any] | None) -> Database:
     for name in (WORKLOADS, TRIALS):
         if not (folder / name).is_file():
             raise ConfigError(f"{folder}: no MetaSchedule database, it has no {name}")
-    answer = call(__name__, {"folder": os.fspath(folder.absolute()), "target": target})
-    records = [_found(row) for row in answer["records"]]
+    answer = run_module(__name__, {"folder": os.fspath(folder.absolute()), "target": target})
+    records = [_parse_details(row) for row in answer["records"]]
     return Database(tuple(records), answer["left_out"])
 
 
-def _found(answer: Mapping[str, Any]) -> RecordDetails:
-    record, platform = fields.record(answer["record"]), fields.platform(answer["platform"])
+def _parse_details(answer: Mapping[str, Any]) -> RecordDetails:
+    record, platform = (
+        fields.parse_record(answer["record"]),
+        fields.parse_platform(answer["platform"]),
+    )
     return RecordDetails(
         0, record, platform, answer["identity"], WorkloadInfo.parse(answer["about"]), None
     )
 
 
-def _answer(request: Mapping[str, Any]) -> dict[str, object]:
+def _read_in_child(request: Mapping[str, Any]) -> dict[str, object]:
     """Read the database here, in a process that may end."""
     from tvm.target import codegen
 
@@ -78,20 +81,20 @@ def _answer(request: Mapping[str, Any]) -> dict[str, object]:
         "num-cores": len(os.sched_getaffinity(0)),
     }  # fmt: skip
     left_out = LeftOut()
-    modules = _modules(folder / WORKLOADS)
-    trials = _trials(folder / TRIALS, len(modules), target, left_out)
+    modules = _read_modules(folder / WORKLOADS)
+    trials = _read_fastest_trials(folder / TRIALS, len(modules), target, left_out)
     made = datetime.fromtimestamp((folder / TRIALS).stat().st_mtime, UTC)
     measured = made.isoformat(timespec="seconds")
     records: list[object] = []
     for index, some in sorted(trials.items()):
-        records += _workload(modules[index], some, measured, left_out)
+        records += _replay_workload(modules[index], some, measured, left_out)
     return {"records": records, "left_out": left_out.counts()}
 
 
-def _modules(path: Path) -> list[str | None]:
+def _read_modules(path: Path) -> list[str | None]:
     """Return the module of each line as JSON, None for a line that is damaged."""
     modules: list[str | None] = []
-    for line in _lines(path):
+    for line in _read_lines(path):
         try:
             _, packed = foreign.parse(line or b"")
             modules.append(base64.b64decode(packed, validate=True)[_HEADER:].decode())
@@ -100,28 +103,28 @@ def _modules(path: Path) -> list[str | None]:
     return modules
 
 
-def _trials(
+def _read_fastest_trials(
     path: Path, workloads: int, target: Mapping[str, Any], left_out: LeftOut
 ) -> dict[int, list[tuple[list[float], str, dict[str, Any]]]]:
     """Return the fastest times, traces and targets by index of the workload."""
     fastest: dict[int, list[tuple[list[float], str, dict[str, Any]]]] = {}
-    for line in _lines(path):
+    for line in _read_lines(path):
         if line is not None and not line.strip():
             continue
         try:
             index, (trace, seconds, made_for, *_) = foreign.parse(line or b"")
-            times = list(fields.times(seconds))
+            times = list(fields.parse_times(seconds))
             if type(index) is not int or not 0 <= index < workloads:
                 left_out.add("damaged")
             elif not times or not all(0 < value < SLOWEST for value in times):
                 left_out.add("failed trials")
-            elif not _same(made_for, target):
-                left_out.add(f"for another target: {_target_text(made_for)}")
+            elif not _is_same_target(made_for, target):
+                left_out.add(f"for another target: {_format_target(made_for)}")
             else:
                 text = json.dumps(trace)
-                reading.check(text)
+                reading.check_schedule(text)
                 rivals = [*fastest.get(index, ()), (times, text, made_for)]
-                fastest[index] = sorted(rivals, key=_mean)[:_BEST]
+                fastest[index] = sorted(rivals, key=_compute_mean_time)[:_BEST]
         except reading.Forbidden as error:
             left_out.add(f"a trace of workload {index} is refused: {error}")
         except (ValueError, TypeError, AttributeError):
@@ -129,37 +132,37 @@ def _trials(
     return fastest
 
 
-def _lines(path: Path) -> Iterator[bytes | None]:
+def _read_lines(path: Path) -> Iterator[bytes | None]:
     try:
-        with foreign.opened(path) as file:
-            yield from foreign.lines(file, lines.LONGEST)
+        with foreign.open_regular_file(path) as file:
+            yield from foreign.read_lines(file, lines.LONGEST)
     except OSError as error:
         raise ConfigError(f"{path}: can not be read: {error.strerror}") from None
 
 
-def _mean(trial: tuple[list[float], str, dict[str, Any]]) -> float:
+def _compute_mean_time(trial: tuple[list[float], str, dict[str, Any]]) -> float:
     return sum(trial[0]) / len(trial[0])
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_same_target(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Tell whether two targets are the same, but for a triple that only one of them has."""
     return all(
-        _value(one, name) == _value(other, name)
+        _normalize_attribute(one, name) == _normalize_attribute(other, name)
         for name in _COMPARED
         if name != "mtriple" or (name in one and name in other)
     )
 
 
-def _value(target: Mapping[str, Any], name: str) -> object:
+def _normalize_attribute(target: Mapping[str, Any], name: str) -> object:
     value = target.get(name)
     return sorted(value) if isinstance(value, list) else value or None
 
 
-def _target_text(target: Mapping[str, Any]) -> str:
+def _format_target(target: Mapping[str, Any]) -> str:
     return " ".join(str(target[name]) for name in _COMPARED if target.get(name))
 
 
-def _workload(
+def _replay_workload(
     module: str | None,
     trials: Sequence[tuple[list[float], str, dict[str, Any]]],
     measured: str,
@@ -171,7 +174,7 @@ def _workload(
     if module is None:
         left_out.add("damaged workload", count=len(trials))
         return []
-    with Child(lambda: _replay) as child:
+    with Child(lambda: _replay_traces) as child:
         try:
             answer = child.ask([module, [trace for _, trace, _ in trials]])
         except Failed as error:
@@ -188,16 +191,16 @@ def _workload(
             "measured": measured, "session": "imported",
         }  # fmt: skip
         records.append(
-            {"record": record, "platform": _platform(target, module)}
+            {"record": record, "platform": _describe_platform(target, module)}
             | {name: answer[name] for name in ("identity", "about")}
         )
     return records
 
 
-def _platform(target: Mapping[str, Any], module: str) -> dict[str, str]:
+def _describe_platform(target: Mapping[str, Any], module: str) -> dict[str, str]:
     """Say where a record holds: on a device that is not known."""
     named = {name: value for name, value in target.items() if name not in {"keys", "tag"} and value}
-    tvm_version = _version(module)
+    tvm_version = _read_tvm_version(module)
     parts = {"target": named, "versions": {"tvm": tvm_version}, "device": {"imported": "unknown"}}
     return {
         name: json.dumps(part, sort_keys=True, separators=(",", ":"))
@@ -205,7 +208,7 @@ def _platform(target: Mapping[str, Any], module: str) -> dict[str, str]:
     }
 
 
-def _version(module: str) -> str:
+def _read_tvm_version(module: str) -> str:
     """Return the version of TVM that wrote a module, as far as it says so."""
     try:
         version = json.loads(module)["metadata"]["tvm_version"]
@@ -214,34 +217,35 @@ def _version(module: str) -> str:
     return version if isinstance(version, str) else "unknown"
 
 
-def _replay(request: tuple[str, list[str]]) -> dict[str, object]:
+def _replay_traces(request: tuple[str, list[str]]) -> dict[str, object]:
     """Recompute the hash of a workload, and apply its traces; null for those that do not fit."""
     import tvm
 
-    from autopipe.compiler.tasks import workload
-    from autopipe.records.identity import identify
+    from autopipe.compiler.tasks import make_workload
+    from autopipe.records.identity import digest_module
 
     text, traces = request
-    recomputed = workload(tvm.ir.load_json(text)["main"])
+    recomputed = make_workload(tvm.ir.load_json(text)["main"])
     module = str(tvm.ir.save_json(recomputed.module))
     about = WorkloadInfo.of_module(module)
     return {
-        "hash": recomputed.identity, "identity": identify(module), "about": about and about.text(),
-        "traces": [_applied(recomputed.module, trace) for trace in traces],
+        "hash": recomputed.identity, "identity": digest_module(module),
+        "about": about and about.text(),
+        "traces": [_apply_trace(recomputed.module, trace) for trace in traces],
     }  # fmt: skip
 
 
-def _applied(module: "tvm.IRModule", trace: str) -> str | None:
+def _apply_trace(module: "tvm.IRModule", trace: str) -> str | None:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import Trace
 
     schedule = Schedule(module, debug_mask="none", error_render_level="none")
     try:
-        Trace.apply_json_to_schedule(reading.read(trace).json(), schedule)
+        Trace.apply_json_to_schedule(reading.read_trace(trace).json(), schedule)
     except (reading.Forbidden, RuntimeError, ValueError, TypeError, LookupError):
         return None
     return json.dumps(schedule.trace.as_json(), default=lambda number: number.value)
 
 
 if __name__ == "__main__":
-    serve(_answer)
+    serve_request(_read_in_child)

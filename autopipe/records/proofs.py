@@ -6,11 +6,11 @@ from statistics import median
 from typing import Final
 
 from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport
-from autopipe.records.connection import guard
-from autopipe.records.record import Platform, agree
+from autopipe.records.connection import wrap_store_errors
+from autopipe.records.record import Platform, is_steady
 from autopipe.records.session import RUN_OFF
 from autopipe.records.store import RecordDetails, RecordStore
-from autopipe.tasks.shares import TOO_LITTLE, WITHOUT_SEARCH, Proof, is_searched, shares
+from autopipe.tasks.shares import TOO_LITTLE, WITHOUT_SEARCH, Proof, compute_shares, is_searched
 from autopipe.tasks.task import Task
 
 _HERE: Final = "hash = ? AND records.here AND target = ? AND versions = ? AND device = ?"
@@ -25,7 +25,7 @@ _SEARCHED: Final = (
 _SESSION: Final = "SELECT 1 FROM records WHERE here AND session IN (?, ?) LIMIT 1"
 
 
-def proofs(
+def list_proofs(
     store: RecordStore,
     platform: Platform,
     winners: Mapping[str, BestRecord],
@@ -47,8 +47,8 @@ def proofs(
         own = store.every(_WINNER, (workload, *place, *made))
         timed = [row for row in own if row.wrong is None and row.rank < (True,)]
         if timed:
-            best = _counted(timed, record.seconds)
-            searched = workload in at_bound or _finds(
+            best = _choose_counted_row(timed, record.seconds)
+            searched = workload in at_bound or _has_row(
                 store, _SEARCHED, (workload, *place, *WITHOUT_SEARCH)
             )
             proven[workload] = Proof(best.record.median, searched, not best.record.unsteady)
@@ -57,23 +57,25 @@ def proofs(
 
 def _list_at_bound(store: RecordStore, report: TuningReport) -> frozenset[str]:
     """List the workloads that this store's own session found too near their bound to search."""
-    if not _finds(store, _SESSION, (report.session, f"{report.session}{RUN_OFF}")):
+    if not _has_row(store, _SESSION, (report.session, f"{report.session}{RUN_OFF}")):
         return frozenset()
     return frozenset(task.workload for task in report.tasks if task.stopped == TOO_LITTLE)
 
 
-def _finds(store: RecordStore, query: str, values: Sequence[str]) -> bool:
-    with guard(store.path):
+def _has_row(store: RecordStore, query: str, values: Sequence[str]) -> bool:
+    with wrap_store_errors(store.path):
         return store.connection.execute(query, values).fetchone() is not None
 
 
-def _counted(timed: Sequence[RecordDetails], seconds: tuple[float, ...]) -> RecordDetails:
+def _choose_counted_row(
+    timed: Sequence[RecordDetails], seconds: tuple[float, ...]
+) -> RecordDetails:
     settled = [row for row in timed if row.record.session.endswith(RUN_OFF)]
     same = [row for row in timed if row.record.seconds == seconds]
     return [*settled, *same][-1] if settled or same else min(timed, key=lambda row: row.rank)
 
 
-def claimed(
+def compute_claimed_shares(
     tasks: Iterable[Task],
     seconds: Mapping[str, Sequence[float]],
     tuned: Mapping[str, TunedTask],
@@ -84,5 +86,5 @@ def claimed(
         contenders = tuned[workload].contenders if workload in tuned else ()
         engines = {contender.engine for contender in contenders if contender.trials}
         stopped = tuned[workload].stopped if workload in tuned else None
-        said[workload] = Proof(median(times), is_searched(engines, stopped), agree(times))
-    return shares(tasks, said).named()
+        said[workload] = Proof(median(times), is_searched(engines, stopped), is_steady(times))
+    return compute_shares(tasks, said).named()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from autopipe import foreign
-from autopipe.records.connection import guard
+from autopipe.records.connection import wrap_store_errors
 from autopipe.records.record import Platform
 from autopipe.records.store import RecordDetails, RecordStore
 
@@ -31,7 +31,7 @@ class PruneRules:
     """Records of other versions than these, by name as in the records."""
 
 
-def doomed(records: Iterable[RecordDetails], rules: PruneRules) -> dict[int, str]:
+def list_prunable(records: Iterable[RecordDetails], rules: PruneRules) -> dict[int, str]:
     """Return why records go, by their row ids."""
     groups: dict[tuple[str, str, Platform], list[RecordDetails]] = {}
     for record in records:
@@ -40,27 +40,27 @@ def doomed(records: Iterable[RecordDetails], rules: PruneRules) -> dict[int, str
     return {
         details.id: reason
         for group in groups.values()
-        for place, details in enumerate(sorted(group, key=_rank))
-        if (reason := _reason(details, place, rules))
+        for place, details in enumerate(sorted(group, key=_to_sort_key))
+        if (reason := _explain_pruning(details, place, rules))
     }
 
 
-def prune(store: RecordStore, rules: PruneRules, *, dry_run: bool) -> Counter[str]:
+def prune_records(store: RecordStore, rules: PruneRules, *, dry_run: bool) -> Counter[str]:
     """Delete records, and workloads that are left with none; return how many, by why.
 
     Raises StoreError.
     """
-    reasons = doomed(store.every(), rules)
+    reasons = list_prunable(store.every(), rules)
     if reasons and not dry_run:
-        with guard(store.path):
-            _delete(store.connection, list(reasons))
+        with wrap_store_errors(store.path):
+            _delete_records(store.connection, list(reasons))
     return Counter(reasons.values())
 
 
-def _reason(details: RecordDetails, place: int, rules: PruneRules) -> str | None:
-    if rules.versions is not None and _other(details.platform, rules.versions):
+def _explain_pruning(details: RecordDetails, place: int, rules: PruneRules) -> str | None:
+    if rules.versions is not None and _is_other_version(details.platform, rules.versions):
         return "of other versions"
-    if rules.before is not None and _time(details.record.measured) < rules.before:
+    if rules.before is not None and _parse_time(details.record.measured) < rules.before:
         return "too old"
     if rules.failed and details.wrong is None and details.believed.median == float("inf"):
         return "failed"
@@ -69,12 +69,12 @@ def _reason(details: RecordDetails, place: int, rules: PruneRules) -> str | None
     return None
 
 
-def _rank(details: RecordDetails) -> tuple[object, ...]:
+def _to_sort_key(details: RecordDetails) -> tuple[object, ...]:
     """Sort by who wins; wrong ones, which keep their schedules from coming back, stay behind."""
     return (details.wrong is not None, *details.rank)
 
 
-def _other(platform: Platform, versions: Mapping[str, str]) -> bool:
+def _is_other_version(platform: Platform, versions: Mapping[str, str]) -> bool:
     try:
         theirs = foreign.parse_object(platform.versions)
     except foreign.MalformedError:
@@ -82,7 +82,7 @@ def _other(platform: Platform, versions: Mapping[str, str]) -> bool:
     return any(theirs.get(name, version) != version for name, version in versions.items())
 
 
-def _time(measured: str) -> datetime:
+def _parse_time(measured: str) -> datetime:
     try:
         time = datetime.fromisoformat(measured)
     except ValueError:
@@ -90,7 +90,7 @@ def _time(measured: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _delete(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+def _delete_records(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
     with connection:
         for start in range(0, len(ids), _TOGETHER):
             some = ids[start : start + _TOGETHER]

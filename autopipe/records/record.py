@@ -48,12 +48,12 @@ class Platform:
         """Return it with the clock of its times; null for a loop around one kernel."""
         if clock is None:
             return self
-        device = {**_fields(self.device), "clock": clock}
+        device = {**_parse_fields(self.device), "clock": clock}
         return replace(self, device=json.dumps(device, sort_keys=True, separators=(",", ":")))
 
     def least(self, flops: float) -> float:
         """Return seconds below which so many operations can not have been done."""
-        target = _fields(self.target)
+        target = _parse_fields(self.target)
         backend = BACKENDS.get(str(target.get("kind")), CPU)
         cores = target.get("num_cores")
         return max(FASTEST, flops / backend.peak_flops(max(1, cores if type(cores) is int else 1)))
@@ -89,7 +89,7 @@ class Record:
     @property
     def unsteady(self) -> bool:
         """Whether its repeats differ so much that something else must have run beside them."""
-        return bool(self.seconds) and not agree(self.seconds)
+        return bool(self.seconds) and not is_steady(self.seconds)
 
     def believed(self, least: float) -> Self:
         """Return it, or, if a time is below `least` seconds, a failed trial that says so."""
@@ -104,12 +104,12 @@ class Record:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def agree(seconds: Sequence[float]) -> bool:
+def is_steady(seconds: Sequence[float]) -> bool:
     """Tell whether repeats differ so little that nothing else ran beside them."""
     return max(seconds) <= _UNSTEADY * min(seconds)
 
 
-def _fields(text: str) -> dict[str, object]:
+def _parse_fields(text: str) -> dict[str, object]:
     try:
         return foreign.parse_object(text)
     except foreign.MalformedError:

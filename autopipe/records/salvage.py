@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.coding import place
+from autopipe.records.coding import insert_workload
 from autopipe.records.schema import COLUMNS, PLATFORM, make_tables
 from autopipe.store.files import is_irregular
 
@@ -26,28 +26,28 @@ _KNOWN: Final = "SELECT 1 FROM records WHERE workload = ? AND checksum = ?"
 _SEEDS: Final = "key, document, origin, seconds"
 
 
-def unfinished(path: Path) -> Path:
+def find_salvage_path(path: Path) -> Path:
     """Return where a damaged store lies until all that can be read of it is in a fresh one."""
     return path.with_name(f"{path.name}.salvage")
 
 
-def salvage(path: Path) -> str:
+def salvage_store(path: Path) -> str:
     """Put a fresh store in the place of a damaged one; return a sentence that says what was saved.
 
     The damaged file stays beside it. Damaged rows go along: readers check each row's checksum.
     Called again after it was interrupted, it goes on.
     """
-    damaged = unfinished(path)
+    damaged = find_salvage_path(path)
     if not os.path.lexists(damaged):
         path.rename(damaged)
     if not path.exists():
         _move_log(path, damaged)
-    rows, seeds = _readable(damaged)
+    rows, seeds = _read_undamaged_rows(damaged)
     with closing(sqlite3.connect(path)) as connection:
         make_tables(connection)
         with connection:
             for row in rows:
-                _keep(connection, row)
+                _insert_row(connection, row)
             connection.executemany(
                 f"INSERT OR IGNORE INTO seeds ({_SEEDS}) VALUES (?, ?, ?, ?)",  # noqa: S608
                 seeds,
@@ -66,7 +66,7 @@ def _move_log(path: Path, new: Path) -> None:
             path.with_name(path.name + suffix).rename(new.with_name(new.name + suffix))
 
 
-def _readable(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def _read_undamaged_rows(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Return the records before the damage, and those behind it; and the seeds before it."""
     rows: dict[int, tuple[Any, ...]] = {}
     seeds: list[tuple[Any, ...]] = []
@@ -85,11 +85,11 @@ def _readable(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]
     return [rows[key] for key in sorted(rows)], seeds
 
 
-def _keep(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
+def _insert_row(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     name, here, identity, about, wrong, *values = row
     marks = ", ".join("?" * len(values))
     with suppress(sqlite3.Error):  # a value that is not even text
-        workload = place(connection, name, identity, WorkloadInfo.parse(about), here=True)
+        workload = insert_workload(connection, name, identity, WorkloadInfo.parse(about), here=True)
         kept = connection.execute(_KNOWN, (workload, values[-1])).fetchone()
         if kept is not None:  # an interrupted attempt has come so far
             return

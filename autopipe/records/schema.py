@@ -83,11 +83,11 @@ class OtherVersionError(Exception):
 
 def make_tables(connection: sqlite3.Connection) -> None:
     """Make the tables of a new file, all or none of them. Raises OtherVersionError."""
-    if _version(connection) == VERSION:
+    if _read_schema_version(connection) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
     with connection:
-        version = _version(connection)
+        version = _read_schema_version(connection)
         if version == VERSION:
             return
         if version or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
@@ -99,5 +99,5 @@ def make_tables(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -17,7 +17,7 @@ class Seed:
     """The knobs that were fast for an operator, elsewhere."""
 
     key: str
-    """The operator with its sizes, as `convolution` and `dense` write it."""
+    """The operator with its sizes, as `format_convolution_key` and `format_dense_key` write it."""
     document: str
     """JSON of the log's template and knobs."""
     origin: str
@@ -26,7 +26,7 @@ class Seed:
     """What the log says it took: it orders seeds, and says nothing of this machine."""
 
 
-def convolution(
+def format_convolution_key(
     data: Sequence[int],
     kernel: Sequence[int],
     steps: Sequence[Sequence[int]],
@@ -39,56 +39,56 @@ def convolution(
     """
     strides, padding, dilation = map(list, steps)
     sides = padding * 2 if len(padding) == _PAIR else padding
-    return _key("conv2d", data, kernel, strides, sides, dilation, groups, dtype)
+    return _to_key("conv2d", data, kernel, strides, sides, dilation, groups, dtype)
 
 
-def dense(rows: int, columns: int, terms: int, dtype: str) -> str:
+def format_dense_key(rows: int, columns: int, terms: int, dtype: str) -> str:
     """Write a dense layer down: a product of `rows` by `terms` and `terms` by `columns`."""
-    return _key("dense", rows, columns, terms, dtype)
+    return _to_key("dense", rows, columns, terms, dtype)
 
 
-def keys(task: Task) -> list[str]:
+def list_seed_keys(task: Task) -> list[str]:
     """Return how the operators of a task are written down, as far as seeds are for such."""
     written = (_WAYS[op.name](task, op) for op in task.info.ops if op.name in _WAYS)
     return [key for key in written if key is not None]
 
 
-def _key(*parts: object) -> str:
+def _to_key(*parts: object) -> str:
     return json.dumps(parts, separators=(",", ":"))
 
 
-def _convolution(task: Task, op: Op) -> str | None:
-    data, kernel = _argument(task, op, 0), _argument(task, op, 1)
+def _format_convolution(task: Task, op: Op) -> str | None:
+    data, kernel = _find_argument(task, op, 0), _find_argument(task, op, 1)
     layouts = op.attributes.get("data_layout"), op.attributes.get("kernel_layout")
     if data is None or kernel is None or None in layouts:
         return None
     pairs = ((data, str(layouts[0]), "NCHW"), (kernel, str(layouts[1]), "OIHW"))
-    shape, weight = (_sizes(*pair) for pair in pairs)
+    shape, weight = (_permute_shape(*pair) for pair in pairs)
     steps = [op.attributes.get(name) for name in ("strides", "padding", "dilation")]
     if shape is None or weight is None or not all(isinstance(step, list) for step in steps):
         return None
     groups = op.attributes.get("groups")
-    return convolution(shape, weight, steps, groups, data.dtype)  # type: ignore[arg-type]
+    return format_convolution_key(shape, weight, steps, groups, data.dtype)  # type: ignore[arg-type]
 
 
-def _sizes(tensor: Tensor, layout: str, wanted: str) -> list[int] | None:
+def _permute_shape(tensor: Tensor, layout: str, wanted: str) -> list[int] | None:
     """Return the shape in another order of axes; None where they are split."""
     if sorted(layout) != sorted(wanted) or len(layout) != len(tensor.shape):
         return None
     return [tensor.shape[layout.index(axis)] for axis in wanted]
 
 
-def _dense(task: Task, op: Op) -> str | None:
-    one, other = _argument(task, op, 0), _argument(task, op, 1)
+def _format_dense(task: Task, op: Op) -> str | None:
+    one, other = _find_argument(task, op, 0), _find_argument(task, op, 1)
     if one is None or other is None or not op.outputs:
         return None
     if len(one.shape) != _PAIR or len(other.shape) != _PAIR:
         return None
     rows, columns = op.outputs[0].shape
-    return dense(rows, columns, one.shape[1], one.dtype)
+    return format_dense_key(rows, columns, one.shape[1], one.dtype)
 
 
-def _argument(task: Task, op: Op, place: int) -> Tensor | None:
+def _find_argument(task: Task, op: Op, place: int) -> Tensor | None:
     """Return the tensor that an operator reads."""
     if place >= len(op.arguments):
         return None
@@ -101,4 +101,4 @@ def _argument(task: Task, op: Op, place: int) -> Tensor | None:
     return None
 
 
-_WAYS = {"nn.conv2d": _convolution, "matmul": _dense, "nn.dense": _dense}
+_WAYS = {"nn.conv2d": _format_convolution, "matmul": _format_dense, "nn.dense": _format_dense}

@@ -59,7 +59,7 @@ class Session:
             budget,
             trials if isinstance(trials, int) and isinstance(name, str) else 0,
         )
-        files.replace(session.path, session._content(), folder)
+        files.replace(session.path, session._encode_journal(), folder)
         return session
 
     @property
@@ -70,7 +70,7 @@ class Session:
     def save(self, *, durably: bool = True) -> None:
         """Write down how far the session has come; a kill loses it never, a power failure may."""
         with self.path.open("r+b", buffering=0) as file:
-            file.write(self._content())
+            file.write(self._encode_journal())
             if durably:
                 os.fdatasync(file.fileno())
 
@@ -97,7 +97,7 @@ class Session:
         """End the session; the next run begins another one."""
         self.path.unlink(missing_ok=True)
 
-    def _content(self) -> bytes:
+    def _encode_journal(self) -> bytes:
         note = {
             "session": self.name, "seconds": round(self.elapsed, 3), "trials": self.trials,
             "budget": self.budget,

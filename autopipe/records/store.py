@@ -9,13 +9,13 @@ from typing import Any, Final, Self
 from autopipe.errors import StoreError
 from autopipe.records import damage
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.coding import find, insert, order, place
-from autopipe.records.connection import guard, readable, writable
-from autopipe.records.identity import identify
+from autopipe.records.coding import find_workload, insert_records, insert_workload, to_sort_key
+from autopipe.records.connection import open_readable, open_writable, wrap_store_errors
+from autopipe.records.identity import digest_module
 from autopipe.records.record import FASTEST, Platform, Record
-from autopipe.records.salvage import salvage, unfinished
+from autopipe.records.salvage import find_salvage_path, salvage_store
 from autopipe.store.files import is_irregular
-from autopipe.store.locks import Patience, shared
+from autopipe.store.locks import Patience, hold_lock
 
 _CHECKED: Final = ", ".join(damage.CHECKED)
 
@@ -70,7 +70,7 @@ class RecordDetails:
     @property
     def rank(self) -> tuple[bool, bool, bool, float]:
         """What sorts records by who wins: what was measured here before what is claimed."""
-        failed, cut, seconds = order(self.believed)
+        failed, cut, seconds = to_sort_key(self.believed)
         return failed, not self.here, cut, seconds
 
 
@@ -100,14 +100,14 @@ class RecordStore:
         What can still be read is taken over, and `warn` is told. Raises StoreError.
         """
         lock = path.with_name(f"{path.name}.lock")
-        with guard(path):
+        with wrap_store_errors(path):
             try:
-                return cls(_sound(path), path)
+                return cls(_open_intact(path), path)
             except sqlite3.OperationalError:  # locked, full, not permitted: not damaged
                 raise
             except sqlite3.DatabaseError:
-                with shared(lock, Patience(lambda who: warn(f"waiting for {who}")), alone=True):
-                    return cls(_repair(path, warn), path)
+                with hold_lock(lock, Patience(lambda who: warn(f"waiting for {who}")), alone=True):
+                    return cls(_open_or_salvage(path, warn), path)
 
     @classmethod
     def view(cls, path: Path) -> Self:
@@ -116,8 +116,8 @@ class RecordStore:
             raise StoreError(f"{path}: there are no tuning records; name their store with --store")
         if is_irregular(path):
             raise StoreError(f"{path}: not a regular file")
-        with guard(path):
-            return cls(readable(path), path)
+        with wrap_store_errors(path):
+            return cls(open_readable(path), path)
 
     def add(
         self,
@@ -132,11 +132,13 @@ class RecordStore:
         """
         if not records:
             return
-        with guard(self.path), self.connection:
+        with wrap_store_errors(self.path), self.connection:
             name = records[0].workload
-            workload = place(self.connection, name, identify(module), about, here=True)
+            workload = insert_workload(
+                self.connection, name, digest_module(module), about, here=True
+            )
             rows = ((workload, platform, record) for record in records)
-            insert(self.connection, rows, here=True)
+            insert_records(self.connection, rows, here=True)
 
     def rows(
         self, workload: str, module: str, platform: Platform, since: int = 0
@@ -147,27 +149,27 @@ class RecordStore:
 
         What others claim of it is not among them. One whose time can not be true is a failed trial.
         """
-        with guard(self.path):
-            key = find(self.connection, workload, identify(module))
+        with wrap_store_errors(self.path):
+            key = find_workload(self.connection, workload, digest_module(module))
             values = (key, *astuple(platform), since)
             selected = self.connection.execute(_SELECT, values).fetchall()
-            least = self._least(key, platform)
-            every = self._sound([(workload, row) for row in selected], self._found)
+            least = self._find_least_seconds(key, platform)
+            every = self._filter_damaged([(workload, row) for row in selected], self._found)
         return [StoredRecord(id_, record.believed(least)) for id_, _, record in every]
 
     def best(self, workload: str, module: str, platform: Platform) -> StoredRecord | None:
         """Return the fastest that was measured here, if its time can be true; coarse ones last."""
         rows = self.rows(workload, module, platform)
-        best = min(rows, key=lambda row: order(row.record), default=None)
+        best = min(rows, key=lambda row: to_sort_key(row.record), default=None)
         return None if best is None or best.record.median >= float("inf") else best
 
     def every(self, condition: str = "TRUE", values: Sequence[object] = ()) -> list[RecordDetails]:
         """Return all sound records that an SQL condition holds for, oldest first."""
-        with guard(self.path):
+        with wrap_store_errors(self.path):
             query = f"{_ALL} WHERE {condition} ORDER BY records.id"
             selected = self.connection.execute(query, values).fetchall()
             rows = [(row[0], row[5:]) for row in selected]
-            sound = {row[0]: row for row in self._sound(rows, {})}
+            sound = {row[0]: row for row in self._filter_damaged(rows, {})}
         return [
             RecordDetails(
                 key,
@@ -202,17 +204,20 @@ class RecordStore:
         ]
         return sorted(
             other,
-            key=lambda details: (_distance(details.platform, platform), *order(details.record)),
+            key=lambda details: (
+                _compare_platforms(details.platform, platform),
+                *to_sort_key(details.record),
+            ),
         )
 
     def quarantine(self, row: StoredRecord, reason: str) -> None:
         """Never return this record again: its schedule computes something else."""
-        with guard(self.path), self.connection:
+        with wrap_store_errors(self.path), self.connection:
             self.connection.execute("INSERT OR REPLACE INTO wrong VALUES (?, ?)", (row.id, reason))
 
     def trials(self, session: str) -> dict[str, Tally]:
         """Return how much of each workload a session has measured, by hash."""
-        with guard(self.path):
+        with wrap_store_errors(self.path):
             counts = self.connection.execute(
                 "SELECT hash, COUNT(*), COUNT(error) FROM records"
                 " JOIN workloads ON workloads.id = records.workload"
@@ -223,8 +228,8 @@ class RecordStore:
 
     def kept_aside(self) -> int:
         """Return how many damaged records were ever moved out of the way."""
-        with guard(self.path):
-            return damage.kept(self.connection)
+        with wrap_store_errors(self.path):
+            return damage.count_damaged(self.connection)
 
     def close(self) -> None:
         """Close the file."""
@@ -236,7 +241,7 @@ class RecordStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _least(self, workload: int | None, platform: Platform) -> float:
+    def _find_least_seconds(self, workload: int | None, platform: Platform) -> float:
         """Return the seconds below which no time of a workload is believed."""
         row = self.connection.execute(
             "SELECT about FROM workloads WHERE id = ?", (workload,)
@@ -244,14 +249,16 @@ class RecordStore:
         about = WorkloadInfo.parse(row[0]) if row else None
         return platform.least(about.flops) if about else FASTEST
 
-    def _sound(self, rows: Sequence[_Row], found: dict[_Row, _Found | None]) -> Iterator[_Found]:
+    def _filter_damaged(
+        self, rows: Sequence[_Row], found: dict[_Row, _Found | None]
+    ) -> Iterator[_Found]:
         """Return the sound ones of rows that were read with their hash; keep the others aside.
 
         `found` says what is known of rows already: a search reads its own again at every trial.
         """
         for workload, row in rows:
             if (workload, row) not in found:
-                found[workload, row] = damage.sound(workload, row)
+                found[workload, row] = damage.decode_checked(workload, row)
         checked = [(row[0], found[workload, row]) for workload, row in rows]
         bad = [key for key, record in checked if record is None]
         damage.keep_aside(self.connection, bad)
@@ -259,29 +266,29 @@ class RecordStore:
         return iter([record for _, record in checked if record is not None])
 
 
-def _distance(one: Platform, other: Platform) -> tuple[bool, bool, bool]:
+def _compare_platforms(one: Platform, other: Platform) -> tuple[bool, bool, bool]:
     return (
         one.target != other.target, one.versions != other.versions, one.device != other.device
     )  # fmt: skip
 
 
-def _sound(path: Path) -> sqlite3.Connection:
+def _open_intact(path: Path) -> sqlite3.Connection:
     """Open a store that is whole. Raises sqlite3.DatabaseError, OperationalError where it can not.
 
     An interrupted salvage has left one that is not.
     """
-    if unfinished(path).exists():
+    if find_salvage_path(path).exists():
         raise sqlite3.DatabaseError("the salvage of what was damaged is not finished")
     if is_irregular(path):
         raise sqlite3.DatabaseError("not a regular file")
-    return writable(path)
+    return open_writable(path)
 
 
-def _repair(path: Path, warn: Callable[[str], None]) -> sqlite3.Connection:
+def _open_or_salvage(path: Path, warn: Callable[[str], None]) -> sqlite3.Connection:
     try:
-        return _sound(path)  # another process was quicker
+        return _open_intact(path)  # another process was quicker
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:
-        warn(salvage(path))
-        return writable(path)
+        warn(salvage_store(path))
+        return open_writable(path)

@@ -9,7 +9,7 @@ from autopipe.records.record import FASTEST, Platform
 from autopipe.tasks.task import Task
 
 
-def complaints(
+def list_untrue_times(
     records: Iterable[BestRecord], tasks: Iterable[Task], target: Mapping[str, object]
 ) -> dict[str, str]:
     """Say of each record whose times can not be true why, by its workload.
@@ -18,19 +18,19 @@ def complaints(
     call is shorter than a cycle is known.
     """
     platform = Platform(json.dumps(dict(target)), "", "")
-    by_workload = {task.workload: (task.name, platform.least(_flops(task))) for task in tasks}
+    by_workload = {task.workload: (task.name, platform.least(_count_flops(task))) for task in tasks}
     untrue: dict[str, str] = {}
     for record in records:
         name, least = by_workload.get(record.workload, (f"workload {record.workload}", FASTEST))
-        if told := _untrue((*record.seconds, *record.inside), least):
+        if told := _explain_untrue_time((*record.seconds, *record.inside), least):
             untrue[record.workload] = f"task {name}: {told}"
     return untrue
 
 
-def _flops(task: Task) -> float:
+def _count_flops(task: Task) -> float:
     return task.flops if math.isfinite(task.flops) else 0.0
 
 
-def _untrue(seconds: Sequence[float], least: float) -> str | None:
+def _explain_untrue_time(seconds: Sequence[float], least: float) -> str | None:
     fastest = min(seconds)
     return f"{fastest:.1e} s, which no processor reaches" if fastest < least else None

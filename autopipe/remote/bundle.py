@@ -22,33 +22,33 @@ _LONGEST: Final = 255
 """Bytes of a name in a folder."""
 
 
-def possible(manifest: Manifest) -> bool:
+def is_valid_manifest(manifest: Manifest) -> bool:
     """Return whether these can be the files of an artifact: sorted, relative, and below it."""
     names = [file.name for file in manifest]
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
     return (
         names == sorted(set(names) - folders)
-        and all(_below(name) for name in names)
+        and all(_is_safe_path(name) for name in names)
         and all(file.size >= 0 for file in manifest)
         and any(file.size for file in manifest)
     )
 
 
-def pack(tree: Path, manifest: Manifest, to: Path) -> None:
+def pack_files(tree: Path, manifest: Manifest, to: Path) -> None:
     """Write the files of a tree as one. Raises DamagedError if one is not as the manifest says."""
-    with files.guard(tree), to.open("xb") as out:
+    with files.wrap_os_errors(tree), to.open("xb") as out:
         for file in manifest:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
             with os.fdopen(os.open(tree / file.name, flags), "rb") as source:
-                _copy(source, file, out)
+                _copy_checked(source, file, out)
 
 
-def unpack(bundle: Path, manifest: Manifest, out: Path) -> None:
-    """Write the files of a bundle into an empty folder; `possible` has looked at the manifest.
+def unpack_files(bundle: Path, manifest: Manifest, out: Path) -> None:
+    """Write the files of a bundle, whose manifest `is_valid_manifest` accepts, to an empty folder.
 
     Raises DamagedError if a byte is not as the manifest says, or StoreError.
     """
-    with files.guard(bundle), ExitStack() as stack:
+    with files.wrap_os_errors(bundle), ExitStack() as stack:
         if not bundle.is_file() or bundle.is_symlink():  # a folder in its place was copied as one
             raise DamagedError("what should be an object is none")
         source = stack.enter_context(bundle.open("rb"))
@@ -56,27 +56,27 @@ def unpack(bundle: Path, manifest: Manifest, out: Path) -> None:
             path = out / file.name
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with path.open("xb") as target:
-                _copy(source, file, target)
+                _copy_checked(source, file, target)
         if source.read(1):
             raise DamagedError("an object is longer than its files")
 
 
-def _copy(source: BinaryIO, file: TreeFile, target: BinaryIO) -> None:
+def _copy_checked(source: BinaryIO, file: TreeFile, target: BinaryIO) -> None:
     hashed = hashlib.sha256()
-    for chunk in _chunks(source, file.size):
+    for chunk in _read_chunks(source, file.size):
         hashed.update(chunk)
         target.write(chunk)
     if hashed.hexdigest() != file.sha256:
         raise DamagedError(f"the bytes of {file.name!r} have another digest")
 
 
-def _chunks(source: BinaryIO, left: int) -> Iterator[bytes]:
+def _read_chunks(source: BinaryIO, left: int) -> Iterator[bytes]:
     while left and (chunk := source.read(min(left, _CHUNK))):
         yield chunk
         left -= len(chunk)
 
 
-def _below(name: str) -> bool:
+def _is_safe_path(name: str) -> bool:
     try:
         parts = name.encode().split(b"/")
     except UnicodeEncodeError:

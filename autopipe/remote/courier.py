@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from autopipe import foreign
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import StoreError
 from autopipe.processes import failure
-from autopipe.processes.ending import end
+from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure
 from autopipe.processes.link import Link, TooLong
 from autopipe.processes.start import program
@@ -87,7 +87,7 @@ class Courier:
         found = self._ask("list", name=folder)
         if not isinstance(found, dict):
             raise DamagedError("its listing is none")
-        return {name: _time(value) for name, value in found.items()}
+        return {name: _parse_time(value) for name, value in found.items()}
 
     def remove(self, name: str) -> None:
         """Delete a file; one that is not there is deleted."""
@@ -98,7 +98,9 @@ class Courier:
         """End the process, whatever it does."""
         if self._process is not None:
             self._link.close()
-            end(self._process, patience=_GRACE)  # with what it has started to get credentials
+            end_process(
+                self._process, patience=_GRACE
+            )  # with what it has started to get credentials
         self._process = None
 
     def __enter__(self) -> Self:
@@ -109,7 +111,7 @@ class Courier:
 
     def _ask(self, do: str, size: int = 0, **request: object) -> Any:  # noqa: ANN401 -- JSON
         if self._process is None:
-            self._start()
+            self._start_process()
         if self._left <= 0:
             raise RemoteError("it has had all the time that a run gives it, cache.time")
         start = time.monotonic()
@@ -119,7 +121,7 @@ class Courier:
         finally:
             self._left -= time.monotonic() - start
 
-    def _start(self) -> None:
+    def _start_process(self) -> None:
         try:
             self._process, self._link = program(
                 SERVER, subprocess.DEVNULL, more={"TMPDIR": os.fspath(self._tmp)}, credentials=True
@@ -134,22 +136,26 @@ class Courier:
 
     def _told(self, request: dict[str, object], patience: float) -> Any:  # noqa: ANN401 -- JSON
         try:
-            found, failed = self._exchange(request, patience)
+            found, failed = self._exchange_messages(request, patience)
         except BaseException:
             self.close()  # an answer that comes later would be taken for another's
             raise
         if failed is not None:
-            raise replace(failed, message=shown(failed.message, 500)).error(_ERRORS, RemoteError)
+            raise replace(failed, message=format_value(failed.message, 500)).error(
+                _ERRORS, RemoteError
+            )
         return found
 
-    def _exchange(self, request: dict[str, object], patience: float) -> tuple[Any, Failure | None]:
+    def _exchange_messages(
+        self, request: dict[str, object], patience: float
+    ) -> tuple[Any, Failure | None]:
         end = time.monotonic() + patience
         try:
             self._link.send(request, patience)
             line = self._link.receive(end - time.monotonic(), _LONGEST)
-            return failure.sorted_out(foreign.parse_object(line))
+            return failure.split_answer(foreign.parse_object(line))
         except EOFError:
-            raise RemoteError(f"the process that asks it {self._end()}") from None
+            raise RemoteError(f"the process that asks it {self._describe_end()}") from None
         except TimeoutError:
             raise RemoteError(f"it gave no answer within {patience:.3g} s") from None
         except TooLong:
@@ -157,16 +163,16 @@ class Courier:
         except foreign.MalformedError as error:
             raise RemoteError(f"the process that asks it said something else: {error}") from None
 
-    def _end(self) -> str:
+    def _describe_end(self) -> str:
         """Say how the process has ended."""
         assert self._process is not None  # noqa: S101 -- started before
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
             return "says no more"
-        return f"ended with {failure.ended(status).ending}"
+        return f"ended with {failure.describe_ended(status).ending}"
 
 
-def _time(value: object) -> float | None:
+def _parse_time(value: object) -> float | None:
     """Return when a file was written, if that is a time."""
     return float(value) if type(value) in {int, float} else None  # type: ignore[arg-type]

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from autopipe.config.cache import Cache, located, place
+from autopipe.config.cache import Cache, check_remote, resolve_remote_url
 from autopipe.errors import ConfigError, StoreError
 from autopipe.remote import bundle, entry
 from autopipe.remote.courier import AbsentError, Courier, DamagedError, RemoteError
 from autopipe.remote.server import PART
 from autopipe.store import files
-from autopipe.store.canonical import seal, unseal
-from autopipe.store.entry import Entry, write
+from autopipe.store.canonical import seal_document, unseal_document
+from autopipe.store.entry import Entry, encode_entry
 
 FORMAT: Final = 1
 """Version of the layout."""
@@ -47,11 +47,11 @@ class Depot:
     def check(self, *, make: bool) -> None:
         """See that this is a remote of this layout; `make` makes it one where there is none."""
         try:
-            content = unseal(self.read(_MARKER))
+            content = unseal_document(self.read(_MARKER))
         except AbsentError:
             if not make:
                 raise RemoteError("nothing was pushed there yet") from None
-            self._make()
+            self._write_marker()
             return
         version = content and content.get("format")
         if isinstance(version, int) and version > FORMAT:
@@ -64,15 +64,17 @@ class Depot:
     def actions(self) -> dict[str, float | None]:
         """Return the keys of all actions, and when each was written, in seconds since 1970."""
         listed = self.courier.list("actions")
-        return _digests({n.removesuffix(".json"): at for n, at in listed.items() if "." in n})
+        return _select_digest_names(
+            {n.removesuffix(".json"): at for n, at in listed.items() if "." in n}
+        )
 
     def objects(self) -> dict[str, float | None]:
         """Return the digests of all objects, and when each was written."""
-        return _digests(self.courier.list("objects"))
+        return _select_digest_names(self.courier.list("objects"))
 
     def records(self) -> dict[str, float | None]:
         """Return the digests of all tuning records, and when each was written."""
-        return _digests(self.courier.list("records"))
+        return _select_digest_names(self.courier.list("records"))
 
     def parts(self) -> dict[str, float | None]:
         """Return uploads to a folder that are under way or were given up, and their times."""
@@ -81,34 +83,34 @@ class Depot:
 
     def entry(self, key: str) -> Entry:
         """Return what is remembered of an action. Raises AbsentError, DamagedError."""
-        return entry.read(key, self.read(_action(key)))
+        return entry.parse_entry(key, self.read(_format_action_path(key)))
 
     def fetch(self, stored: Entry, out: Path) -> None:
         """Bring the artifact of an entry into an empty folder, every byte of it checked."""
         name = f"objects/{stored.digest}"
-        with files.guard(self.tmp):
+        with files.wrap_os_errors(self.tmp):
             free = shutil.disk_usage(self.tmp).free
         if stored.size > free:
             raise DamagedError(
                 f"object {stored.digest[:16]} is said to have {stored.size >> 20} MiB, where"
                 f" {free >> 20} MiB are free"
             )
-        with self._file() as file:
+        with self._open_temporary_file() as file:
             try:
                 self.courier.get(name, file, stored.size, size=stored.size)
             except AbsentError:
                 raise DamagedError(f"object {stored.digest[:16]} is not there") from None
             except DamagedError as error:
                 raise DamagedError(f"object {stored.digest[:16]} is {error}") from None
-            bundle.unpack(file, stored.manifest, out)
+            bundle.unpack_files(file, stored.manifest, out)
 
     def send(self, key: str, stored: Entry, tree: Path) -> None:
         """Bring an entry, its object first, whatever is there: nobody has read that."""
-        with self._file() as file:
-            bundle.pack(tree, stored.manifest, file)
-            self._put(file, f"objects/{stored.digest}")
-        record = write(stored.action, stored.kind, stored.digest, stored.manifest)
-        self.write(_action(key), record)
+        with self._open_temporary_file() as file:
+            bundle.pack_files(tree, stored.manifest, file)
+            self._upload_file(file, f"objects/{stored.digest}")
+        record = encode_entry(stored.action, stored.kind, stored.digest, stored.manifest)
+        self.write(_format_action_path(key), record)
 
     def now(self) -> float:
         """Return what time it is there, in seconds since 1970; the clock here may be wrong."""
@@ -121,7 +123,7 @@ class Depot:
 
     def drop(self, key: str) -> None:
         """Delete an action."""
-        self.courier.remove(_action(key))
+        self.courier.remove(_format_action_path(key))
 
     def drop_object(self, digest: str) -> None:
         """Delete an object."""
@@ -129,58 +131,58 @@ class Depot:
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a document."""
-        with self._file() as file:
+        with self._open_temporary_file() as file:
             self.courier.get(name, file, _SMALL)
-            with files.guard(file):
+            with files.wrap_os_errors(file):
                 return files.read(file, _SMALL)
 
     @contextmanager
     def pushed(self, digest: str) -> Iterator[Path]:
         """Give the tuning records of that name as a file. Raises DamagedError for any others."""
         name = f"records/{digest}"
-        with self._file() as file:
+        with self._open_temporary_file() as file:
             size = self.courier.size(name) or _LARGE
             self.courier.get(name, file, _LARGE, size=min(_LARGE, size))
-            with files.guard(file):
+            with files.wrap_os_errors(file):
                 if not file.is_file() or files.sha256(file) != digest:
                     raise DamagedError("damaged")
             yield file
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file."""
-        with self._file() as file:
-            with files.guard(file):
+        with self._open_temporary_file() as file:
+            with files.wrap_os_errors(file):
                 file.write_bytes(data)
-            self._put(file, name)
+            self._upload_file(file, name)
 
-    def _make(self) -> None:
-        self.write(_MARKER, seal({"format": FORMAT}))
+    def _write_marker(self) -> None:
+        self.write(_MARKER, seal_document({"format": FORMAT}))
 
-    def _put(self, file: Path, name: str) -> None:
+    def _upload_file(self, file: Path, name: str) -> None:
         try:
-            with files.guard(file):
+            with files.wrap_os_errors(file):
                 self.courier.put(file, name)
         except AbsentError:
             raise RemoteError("there is no such bucket or folder") from None
 
     @contextmanager
-    def _file(self) -> Iterator[Path]:
+    def _open_temporary_file(self) -> Iterator[Path]:
         file = self.tmp / f"remote-{secrets.token_hex(4)}"
         try:
             yield file
         finally:
-            with files.guard(file):
+            with files.wrap_os_errors(file):
                 files.remove(file)
 
 
 @contextmanager
-def reached(text: str, tmp: Path) -> Iterator[Depot]:
+def open_depot(text: str, tmp: Path) -> Iterator[Depot]:
     """Open a remote for a command, which has all the time it takes while it gets answers.
 
     Raises ConfigError, and StoreError that names the remote.
     """
     try:
-        url = located(place(text), Path.cwd())
+        url = resolve_remote_url(check_remote(text), Path.cwd())
     except ValueError as error:
         raise ConfigError(f"the remote: {error}") from None
     with Courier(url, tmp, timeout=Cache().timeout) as courier:
@@ -190,10 +192,10 @@ def reached(text: str, tmp: Path) -> Iterator[Depot]:
             raise StoreError(f"{url}: {error}") from error
 
 
-def _action(key: str) -> str:
+def _format_action_path(key: str) -> str:
     return f"actions/{key}.json"
 
 
-def _digests(listed: dict[str, float | None]) -> dict[str, float | None]:
+def _select_digest_names(listed: dict[str, float | None]) -> dict[str, float | None]:
     """Return what is named by a digest; a remote may hold anything else besides."""
     return {name: listed[name] for name in sorted(listed) if re.fullmatch(entry.HEX, name)}

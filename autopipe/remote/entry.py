@@ -8,8 +8,8 @@ from autopipe.config.frozen import Frozen
 from autopipe.remote import bundle
 from autopipe.remote.courier import DamagedError
 from autopipe.store.artifact import Kind
-from autopipe.store.canonical import digest, unseal
-from autopipe.store.content import TreeFile, tree_digest
+from autopipe.store.canonical import digest_json, unseal_document
+from autopipe.store.content import TreeFile, digest_tree
 from autopipe.store.entry import Entry
 
 HEX: Final = r"^[0-9a-f]{64}$"
@@ -36,16 +36,16 @@ class _Action(Frozen, frozen=True):
     files: Annotated[tuple[_File, ...], Field(max_length=_FILES)]
 
 
-def read(key: str, data: bytes) -> Entry:
+def parse_entry(key: str, data: bytes) -> Entry:
     """Read the entry of a key. Raises DamagedError for one that nobody could have written so."""
     try:
-        stated = _Action.model_validate(unseal(data))
+        stated = _Action.model_validate(unseal_document(data))
     except ValueError:
         raise DamagedError(f"action {key[:16]} is damaged, or of a newer autopipe") from None
     manifest = tuple(TreeFile(file.name, file.size, file.sha256) for file in stated.files)
-    if digest(stated.action) != key or not isinstance(stated.action.get("stage"), str):
+    if digest_json(stated.action) != key or not isinstance(stated.action.get("stage"), str):
         raise DamagedError(f"action {key[:16]} is another's")
-    if tree_digest(manifest) != stated.digest or not bundle.possible(manifest):
+    if digest_tree(manifest) != stated.digest or not bundle.is_valid_manifest(manifest):
         raise DamagedError(f"action {key[:16]} names files that can not be")
     if sum(file.size for file in manifest) > _LARGEST:
         raise DamagedError(f"action {key[:16]} names more bytes than there can be")

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autopipe.processes import failure
-from autopipe.processes.bounds import lowered
+from autopipe.processes.bounds import lower_limit_within
 from autopipe.processes.failure import Failure, How
-from autopipe.processes.start import begin
+from autopipe.processes.start import open_parent_link
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -64,12 +64,12 @@ class Server:
     def get(self, request: Request) -> None:
         """Copy a file of the remote to here; no more than `limit` bytes of it."""
         self._fs.invalidate_cache()
-        with lowered(resource.RLIMIT_FSIZE, request["limit"]):
-            self._fs.get_file(self._path(request), request["file"])
+        with lower_limit_within(resource.RLIMIT_FSIZE, request["limit"]):
+            self._fs.get_file(self._format_path(request), request["file"])
 
     def put(self, request: Request) -> None:
         """Copy a file from here to the remote."""
-        path, file = self._path(request), request["file"]
+        path, file = self._format_path(request), request["file"]
         if not self._protocols & _NO_FOLDERS:
             self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         if "file" in self._protocols:
@@ -82,42 +82,43 @@ class Server:
     def size(self, request: Request) -> int | None:
         """Return how many bytes a file of the remote has."""
         self._fs.invalidate_cache()
-        with _modest():
-            found: int | None = self._fs.info(self._path(request)).get("size")
+        with _limit_response_memory():
+            found: int | None = self._fs.info(self._format_path(request)).get("size")
         return found
 
     def list(self, request: Request) -> dict[str, float | None]:
         """Return the names in a folder, and when each was written, in seconds since 1970."""
         self._fs.invalidate_cache()
-        with _modest():
+        with _limit_response_memory():
             try:
-                found = self._fs.ls(self._path(request), detail=True)
+                found = self._fs.ls(self._format_path(request), detail=True)
             except FileNotFoundError:
                 return {}
             return {
-                listed["name"].rstrip("/").rpartition("/")[2]: _modified(listed) for listed in found
+                listed["name"].rstrip("/").rpartition("/")[2]: _parse_modified_time(listed)
+                for listed in found
             }
 
     def remove(self, request: Request) -> None:
         """Delete a file of the remote."""
-        self._fs.rm_file(self._path(request))
+        self._fs.rm_file(self._format_path(request))
 
-    def _path(self, request: Request) -> str:
+    def _format_path(self, request: Request) -> str:
         root = self._opened[1].rstrip("/")
         return f"{root}/{request['name']}".rstrip("/")
 
 
 @contextmanager
-def _modest() -> Iterator[None]:
+def _limit_response_memory() -> Iterator[None]:
     """Let an answer take so much memory and no more, however long the remote goes on."""
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     taken = re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)
     limit = (int(taken[1]) * 1024 if taken else 0) + _ANSWER
-    with lowered(resource.RLIMIT_DATA, limit):
+    with lower_limit_within(resource.RLIMIT_DATA, limit):
         yield
 
 
-def _modified(info: Mapping[str, Any]) -> float | None:
+def _parse_modified_time(info: Mapping[str, Any]) -> float | None:
     value = next((info[name] for name in _MODIFIED if info.get(name)), None)
     try:
         value = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -126,7 +127,7 @@ def _modified(info: Mapping[str, Any]) -> float | None:
     return value.timestamp() if isinstance(value, datetime) else value
 
 
-def _opened(url: str) -> Server:
+def _open_server(url: str) -> Server:
     try:
         return Server(url)
     except ImportError as error:
@@ -135,7 +136,7 @@ def _opened(url: str) -> Server:
         raise OSError(f"{scheme}:// needs a package: pip install {extra}") from error
 
 
-def _failure(error: Exception) -> Failure:
+def _describe_failure(error: Exception) -> Failure:
     """Say what went wrong in one line, without a secret."""
     status = getattr(error, "status", None)
     word = "failed"
@@ -157,19 +158,19 @@ def _failure(error: Exception) -> Failure:
 
 def main() -> None:
     """Answer requests until the other end is closed."""
-    link = begin()
+    link = open_parent_link()
     server: Server | None = None
     with suppress(EOFError):
         while True:
             request = json.loads(link.receive())
             try:
                 if server is None:
-                    server = _opened(request["url"])
-                    line = failure.answer(None)
+                    server = _open_server(request["url"])
+                    line = failure.encode_answer(None)
                 else:
-                    line = failure.answer(getattr(server, request["do"])(request))
+                    line = failure.encode_answer(getattr(server, request["do"])(request))
             except Exception as error:  # noqa: BLE001 -- whatever a storage raises is its failure
-                line = failure.complaint(_failure(error))
+                line = failure.encode_failure(_describe_failure(error))
             link.write(line)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from autopipe.config.cache import Cache, located
+from autopipe.config.cache import Cache, resolve_remote_url
 from autopipe.errors import StoreError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.remote.courier import AbsentError, Courier, DamagedError, DeniedError
@@ -12,12 +12,12 @@ from autopipe.remote.depot import Depot
 from autopipe.remote.transfer import UNSEEN, Inspect, bring
 from autopipe.store import files
 from autopipe.store.artifact import Artifact, Kind
-from autopipe.store.canonical import Document, digest
+from autopipe.store.canonical import Document, digest_json
 from autopipe.store.store import Store
 
 
 @contextmanager
-def sharing(
+def open_shared(
     cache: Cache,
     base: Path,
     store: Store,
@@ -31,7 +31,7 @@ def sharing(
     if cache.remote is None or cache.mode == "off":
         yield None
         return
-    url = located(cache.remote, base)
+    url = resolve_remote_url(cache.remote, base)
     with Courier(url, store.tmp, timeout=cache.timeout, total=cache.time) as courier:
         yield Shared(courier, store, emit, inspect, write=cache.mode == "readwrite")
 
@@ -66,13 +66,13 @@ class Shared:
         if not self._read:
             return None
         try:
-            return self._fetch(document, kind)
+            return self._fetch_artifact(document, kind)
         except AbsentError:
             return None
         except DamagedError as error:
-            self._tell(f"{error}; not used")
+            self._warn_once(f"{error}; not used")
         except StoreError as error:
-            self._leave(error)
+            self._stop_using_remote(error)
         return None
 
     def offer(self, key: str) -> None:
@@ -80,39 +80,39 @@ class Shared:
         if not (self._read and self._write):
             return
         try:
-            self._check()
-            with files.guard(self._store.root):
+            self._check_once()
+            with files.wrap_os_errors(self._store.root):
                 entry = self._store.entry(key)
             if entry is not None:
                 tree = self._store.object(entry.digest)
                 self._depot.send(key, entry, tree)
         except DamagedError as error:
-            self._tell(f"{error}; not sent")
+            self._warn_once(f"{error}; not sent")
         except DeniedError as error:
             self._write = False
-            self._tell(f"can not be written: {error}; this run only reads it")
+            self._warn_once(f"can not be written: {error}; this run only reads it")
         except StoreError as error:
-            self._leave(error)
+            self._stop_using_remote(error)
 
-    def _fetch(self, document: Document, kind: Kind) -> Artifact | None:
-        self._check()
-        key = digest(document)
+    def _fetch_artifact(self, document: Document, kind: Kind) -> Artifact | None:
+        self._check_once()
+        key = digest_json(document)
         entry = self._depot.entry(key)
         if entry.kind is not kind:
             raise DamagedError(f"action {key[:16]} is damaged: it made a {entry.kind}")
         return bring(self._store, self._depot, entry, key, self._inspect)
 
-    def _check(self) -> None:
+    def _check_once(self) -> None:
         if not self._checked:
             self._depot.check(make=self._write)
             self._checked = True
 
-    def _leave(self, error: StoreError) -> None:
+    def _stop_using_remote(self, error: StoreError) -> None:
         self._read = False
         self._courier.close()
-        self._tell(f"{error}; this run goes on without it")
+        self._warn_once(f"{error}; this run goes on without it")
 
-    def _tell(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         if not self._warned:
             self._emit(Warn(stage="cache", message=f"{self._courier.url}: {text}"))
         self._warned = True

@@ -21,7 +21,7 @@ class SweptDepot:
     objects: int
 
 
-def collect(depot: Depot, *, keep_days: float) -> SweptDepot:
+def sweep_depot(depot: Depot, *, keep_days: float) -> SweptDepot:
     """Delete entries that are older than `keep_days`, and objects that no entry names.
 
     Tuning records stay. A run that had just looked at what is deleted has a miss.
@@ -32,7 +32,7 @@ def collect(depot: Depot, *, keep_days: float) -> SweptDepot:
     old = {key for key, at in actions.items() if now - (at or now) > keep_days * _DAY}
     for key in old:
         depot.drop(key)
-    kept = {digest for key in actions.keys() - old for digest in _named(depot, key)}
+    kept = {digest for key in actions.keys() - old for digest in _read_entry_digest(depot, key)}
     loose = {name for name, at in objects.items() if now - (at or now) > _DAY} - kept
     for digest in loose:
         depot.drop_object(digest)
@@ -42,7 +42,7 @@ def collect(depot: Depot, *, keep_days: float) -> SweptDepot:
     return SweptDepot(len(old), len(loose))
 
 
-def verify(depot: Depot) -> tuple[int, list[str]]:
+def verify_depot(depot: Depot) -> tuple[int, list[str]]:
     """Read every byte; return how many entries are sound, and what is wrong with others.
 
     A damaged entry is deleted together with its object, so that the next push brings it again.
@@ -55,7 +55,7 @@ def verify(depot: Depot) -> tuple[int, list[str]]:
         except AbsentError:
             continue
         except DamagedError as error:
-            wrong.append(f"{error}; {_deleted(depot, key)}")
+            wrong.append(f"{error}; {_delete_entry(depot, key)}")
         else:
             sound += 1
     return sound, wrong
@@ -66,16 +66,16 @@ def _read_whole(depot: Depot, key: str) -> None:
         depot.fetch(depot.entry(key), Path(out))
 
 
-def _named(depot: Depot, key: str) -> Iterator[str]:
+def _read_entry_digest(depot: Depot, key: str) -> Iterator[str]:
     try:
         yield depot.entry(key).digest
     except (AbsentError, DamagedError):
         return
 
 
-def _deleted(depot: Depot, key: str) -> str:
+def _delete_entry(depot: Depot, key: str) -> str:
     try:
-        digests = list(_named(depot, key))
+        digests = list(_read_entry_digest(depot, key))
         depot.drop(key)
         for digest in digests:
             depot.drop_object(digest)

@@ -7,16 +7,16 @@ from types import MappingProxyType
 from typing import Final
 
 from autopipe.artifacts.tuning import RECORDS, read_records
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import PackageError
-from autopipe.records.times import complaints
+from autopipe.records.times import list_untrue_times
 from autopipe.remote.courier import AbsentError, DamagedError
 from autopipe.remote.depot import Depot
 from autopipe.store import files
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import Document
 from autopipe.store.entry import Entry
-from autopipe.store.gc import entries
+from autopipe.store.gc import list_entries
 from autopipe.store.store import Store
 from autopipe.tasks.task import Task, read_tasks
 
@@ -41,12 +41,12 @@ class Moved:
     """Entries that were there already."""
 
 
-def push(store: Store, depot: Depot, private: Collection[str], warn: Warn) -> Moved:
+def push_entries(store: Store, depot: Depot, private: Collection[str], warn: Warn) -> Moved:
     """Bring all sound entries to a remote, but not those of `private` stages."""
     depot.check(make=True)
     there = depot.actions()
     sizes, known = [], 0
-    for key, entry in entries(store).items():
+    for key, entry in list_entries(store).items():
         if entry.action["stage"] in private:
             continue
         if key in there:
@@ -57,7 +57,7 @@ def push(store: Store, depot: Depot, private: Collection[str], warn: Warn) -> Mo
     return Moved(len(sizes), sum(sizes), known)
 
 
-def pull(
+def pull_entries(
     store: Store,
     depot: Depot,
     private: Collection[str],
@@ -94,16 +94,16 @@ def bring(
     out = store.out()
     try:
         depot.fetch(entry, out)
-        _look(out, entry, inspect)
+        _inspect_artifact(out, entry, inspect)
         if entry.kind is Kind.RECORDS:
             _check_times(store, action, out, key)
         return store.commit(key, action, entry.kind, out)
     finally:
-        with files.guard(out):
+        with files.wrap_os_errors(out):
             files.remove(out)
 
 
-def _look(out: Path, entry: Entry, inspect: Mapping[str, Inspect]) -> None:
+def _inspect_artifact(out: Path, entry: Entry, inspect: Mapping[str, Inspect]) -> None:
     """Raise DamagedError for what its stage does not leave: later ones rest on its shape."""
     look = inspect.get(entry.action["stage"])
     try:
@@ -111,9 +111,9 @@ def _look(out: Path, entry: Entry, inspect: Mapping[str, Inspect]) -> None:
             look(out)
     except (OSError, ValueError, PackageError) as error:
         what = error.strerror if isinstance(error, OSError) else error
-        stage = shown(entry.action["stage"])
+        stage = format_value(entry.action["stage"])
         raise DamagedError(
-            f"object {entry.digest[:16]} is not what stage {stage} makes: {shown(what, 200)}"
+            f"object {entry.digest[:16]} is not what stage {stage} makes: {format_value(what, 200)}"
         ) from None
 
 
@@ -123,14 +123,16 @@ def _check_times(store: Store, action: Document, out: Path, key: str) -> None:
         return
     try:
         target = action.get("facts", {}).get("target", {})
-        untrue = complaints(read_records(out).values(), _tasks(store, action), target)
+        untrue = list_untrue_times(
+            read_records(out).values(), _read_tuned_tasks(store, action), target
+        )
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"action {key[:16]} is damaged: its records: {error}") from error
     if untrue:
         raise DamagedError(f"action {key[:16]}: {'; '.join(untrue.values())}")
 
 
-def _tasks(store: Store, action: Document) -> tuple[Task, ...]:
+def _read_tuned_tasks(store: Store, action: Document) -> tuple[Task, ...]:
     """Return the tasks that were tuned, if this store has them."""
     name = str(action.get("inputs", {}).get("tasks", ""))
     folder = store.object(name)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from autopipe.pipeline.events import BuildResult, BuildsFinished
-from autopipe.report.escape import escape
-from autopipe.report.units import seconds
+from autopipe.report.escape import escape_text
+from autopipe.report.units import format_seconds
 from autopipe.report.wording import PATH_LIMIT
 
 _HEADER = ("build", "target", "result", "   time", "ratio to", "package")
@@ -13,7 +13,7 @@ _GAP = "  "
 
 def list_builds(event: BuildsFinished) -> Iterator[str]:
     """Yield the lines of the table; a column that has nothing to say is left out."""
-    rows = [_HEADER, *map(_cells, event.builds)]
+    rows = [_HEADER, *map(_list_cells, event.builds)]
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]
     for row in zip(*columns, strict=True):
@@ -21,14 +21,14 @@ def list_builds(event: BuildsFinished) -> Iterator[str]:
         yield _GAP.join(cells).rstrip()
 
 
-def _cells(build: BuildResult) -> tuple[str, ...]:
+def _list_cells(build: BuildResult) -> tuple[str, ...]:
     code = f" ({build.exit_code})" if build.exit_code else ""
-    ratio = "" if build.ratio is None else f"{build.ratio:.2f} {escape(build.rival or '')}"
+    ratio = "" if build.ratio is None else f"{build.ratio:.2f} {escape_text(build.rival or '')}"
     return (
-        escape(build.build),
-        escape(build.target),
+        escape_text(build.build),
+        escape_text(build.target),
         build.result.replace("_", " ") + code,
-        "" if build.seconds is None else f"{seconds(build.seconds):>7}",
+        "" if build.seconds is None else f"{format_seconds(build.seconds):>7}",
         ratio,
-        escape(build.package or "", PATH_LIMIT),
+        escape_text(build.package or "", PATH_LIMIT),
     )

@@ -23,10 +23,10 @@ from autopipe.pipeline.events import (
     TuningProgress,
     Warn,
 )
-from autopipe.report.event_table import table_of
+from autopipe.report.event_table import list_event_lines
 from autopipe.report.output import Output
 from autopipe.report.summary import RunSummary
-from autopipe.report.wording import wording
+from autopipe.report.wording import describe_event
 
 if TYPE_CHECKING:
     from autopipe.report.live_line import LiveLine
@@ -58,7 +58,7 @@ class Console:
         summary = self._summary.after(event)
         match event:
             case StageStarted(stage=stage):
-                self._start(stage)
+                self._start_live_line(stage)
             case Progress() | TuningProgress():
                 if self._live is not None:
                     self._live.tell(event)
@@ -67,43 +67,43 @@ class Console:
             case (
                 Warn() | StageResumed() | PassTimes() | TuningHeadroom() | Logged()
             ):  # the stage goes on below it
-                self._erase()
-                self._write(event)
+                self._erase_live_line()
+                self._write_event(event)
                 if self._live is not None:
                     self._live.draw()
             case _:
-                self._erase()
+                self._erase_live_line()
                 self._live = None
-                self._write(event)
+                self._write_event(event)
                 columns = shutil.get_terminal_size().columns - 1
-                self._out.write("".join(f"{fold(line, columns)}\n" for line in summary))
+                self._out.write("".join(f"{wrap_line(line, columns)}\n" for line in summary))
 
     def close(self) -> None:
         """Leave a stage that was cut off as it was last seen, and the cursor below it."""
         if self._live is not None:
             self._live.leave()
 
-    def _start(self, stage: str) -> None:
+    def _start_live_line(self, stage: str) -> None:
         from autopipe.report.live_line import LiveLine  # rich: a run that is all cached needs none
 
-        self._erase()
+        self._erase_live_line()
         self._live = LiveLine(self._out, stage)
         self._live.draw()
 
-    def _erase(self) -> None:
+    def _erase_live_line(self) -> None:
         if self._live is not None:
             self._live.erase()
 
-    def _write(self, event: Event) -> None:
+    def _write_event(self, event: Event) -> None:
         code = _COLORS.get(type(event))
         columns = shutil.get_terminal_size().columns - 1
-        for line in table_of(event):
-            self._out.write(f"{fold(line, columns)}\n")
-        text = fold(wording(event), columns)
+        for line in list_event_lines(event):
+            self._out.write(f"{wrap_line(line, columns)}\n")
+        text = wrap_line(describe_event(event), columns)
         self._out.write(f"\x1b[{code}m{text}\x1b[0m\n" if self._color and code else f"{text}\n")
 
 
-def fold(text: str, columns: int) -> str:
+def wrap_line(text: str, columns: int) -> str:
     """Break a line between words where the terminal would break it within one."""
     if len(text) <= columns or columns <= 2 * len(_INDENT):
         return text

@@ -12,9 +12,9 @@ from autopipe.artifacts.numbers import Amount, Count
 from autopipe.artifacts.signature import Port
 from autopipe.artifacts.verification import Verification
 from autopipe.benchmarking.baseline import Baseline
-from autopipe.benchmarking.regression import baseline_of
+from autopipe.benchmarking.regression import to_baseline
 from autopipe.config.frozen import Frozen
-from autopipe.config.problem import first, shown
+from autopipe.config.problem import format_first_error, format_value
 from autopipe.errors import ConfigError
 from autopipe.store.canonical import pretty
 
@@ -293,9 +293,11 @@ class RunReport(Frozen, frozen=True):
             how = "`autopipe run FILE --force benchmark --report PATH.json` makes one that has"
             raise ConfigError(f"the report has no times, for its run measured none; {how}")
         try:
-            return baseline_of(self.benchmark, self.pipeline, self.benchmark.device)
+            return to_baseline(self.benchmark, self.pipeline, self.benchmark.device)
         except ValidationError as error:
-            raise ConfigError(f"the report's times can not be: {first(error)}") from error
+            raise ConfigError(
+                f"the report's times can not be: {format_first_error(error)}"
+            ) from error
 
 
 class BuildsReport(Frozen, frozen=True):
@@ -317,13 +319,13 @@ def as_json(*reports: RunReport) -> str:
     return pretty(BuildsReport(exit_code=code, builds=reports).model_dump(mode="json"))
 
 
-def load(path: Path) -> RunReport:
+def read_report(path: Path) -> RunReport:
     """Read the report of a run. Raises ConfigError."""
     reports = load_builds(path)
     if isinstance(reports, RunReport):
         return reports
     one = "`autopipe run FILE --build NAME --report PATH.json` writes that of one"
-    raise ConfigError(f"{shown(path, 4096)}: the report of several builds; {one}")
+    raise ConfigError(f"{format_value(path, 4096)}: the report of several builds; {one}")
 
 
 def load_builds(path: Path) -> RunReport | BuildsReport:
@@ -332,14 +334,16 @@ def load_builds(path: Path) -> RunReport | BuildsReport:
         data = foreign.read(path, _LARGEST)
     except OSError as error:
         hint = "`autopipe run FILE --report PATH.json` writes it"
-        raise ConfigError(f"{shown(path, 4096)}: {error.strerror}; {hint}") from error
+        raise ConfigError(f"{format_value(path, 4096)}: {error.strerror}; {hint}") from error
     try:
         document = foreign.parse(data)
         several = isinstance(document, dict) and "builds" in document
         return (BuildsReport if several else RunReport).model_validate_json(data)
     except foreign.MalformedError as error:
-        message = f"{shown(path, 4096)}: not the report of a run: Invalid JSON: {error}"
+        message = f"{format_value(path, 4096)}: not the report of a run: Invalid JSON: {error}"
         raise ConfigError(message) from None
     except ValidationError as error:
-        message = f"{shown(path, 4096)}: not the report of a run: {first(error)}"
+        message = (
+            f"{format_value(path, 4096)}: not the report of a run: {format_first_error(error)}"
+        )
         raise ConfigError(message) from error

@@ -8,7 +8,7 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)")
 """What GitHub takes for a command: `::` where a line begins, and `##[` anywhere in it."""
 
 
-def escape(text: str, limit: int = LIMIT) -> str:
+def escape_text(text: str, limit: int = LIMIT) -> str:
     r"""Return `text` on one line, without control, format or bidi characters, at most `limit` long.
 
     What can not be printed is written as in Python source (`\x1b`); of a long text, head and tail
@@ -16,7 +16,9 @@ def escape(text: str, limit: int = LIMIT) -> str:
     """
     long = len(text) > limit
     half = limit // 2  # a megabyte is cut before it is looked at
-    parts = [_printable(part) for part in ((text[:half], text[-half:]) if long else (text,))]
+    parts = [
+        _escape_unprintable(part) for part in ((text[:half], text[-half:]) if long else (text,))
+    ]
     if not long and len(parts[0]) <= limit:
         return parts[0]
     room = max(limit - 3, 0)
@@ -26,24 +28,24 @@ def escape(text: str, limit: int = LIMIT) -> str:
 
 def escape_lines(text: str, limit: int = LIMIT) -> str:
     """Escape each line of a message of several lines."""
-    return "\n".join(line_of(line, limit) for line in text.split("\n"))
+    return "\n".join(escape_output_line(line, limit) for line in text.split("\n"))
 
 
-def line_of(text: str, limit: int) -> str:
+def escape_output_line(text: str, limit: int) -> str:
     """Return `text` as a line of output: escaped, and nothing that a CI obeys."""
-    return _COMMAND.sub(_spelled, escape(text, limit))
+    return _COMMAND.sub(_escape_ci_command, escape_text(text, limit))
 
 
-def json_of(text: str) -> str:
+def escape_json(text: str) -> str:
     """Return JSON that says the same, and in which a CI finds no command."""
     return text.replace("##[", r"#\u0023[")
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _escape_ci_command(match: re.Match[str]) -> str:
     return r"\x23" if match[0] == "#" else rf"{match[1]}\x3a"
 
 
-def _printable(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

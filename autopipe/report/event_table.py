@@ -8,7 +8,7 @@ from autopipe.report.headroom import list_headroom
 from autopipe.report.pass_times import list_pass_times
 
 
-def table_of(event: Event) -> Iterable[str]:
+def list_event_lines(event: Event) -> Iterable[str]:
     """Return the lines of the table, none for most events."""
     if isinstance(event, BuildsFinished):
         return list_builds(event)

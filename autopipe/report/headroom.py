@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from autopipe.artifacts.headroom import TaskHeadroom
-from autopipe.report.escape import escape
-from autopipe.report.units import seconds
+from autopipe.report.escape import escape_text
+from autopipe.report.units import format_seconds
 
 COLUMNS: Final = ("task", ">share", ">untuned", ">tuned", ">bound", ">left", ">trials", "ended")
 """Names of the columns; a `>` aligns one to the right."""
@@ -27,27 +27,27 @@ def order_headroom(tasks: Sequence[TaskHeadroom]) -> list[TaskHeadroom]:
 
 def write_cells(task: TaskHeadroom) -> tuple[str, ...]:
     """Return the cells of all columns but the name and the end."""
-    untuned = "-" if task.untuned is None else seconds(task.untuned)
-    bound = seconds(task.bound) if task.bound else "-"
+    untuned = "-" if task.untuned is None else format_seconds(task.untuned)
+    bound = format_seconds(task.bound) if task.bound else "-"
     shares = (f"{task.share:.1%}", f"{task.left:.1%}")
-    return shares[0], untuned, seconds(task.tuned), bound, shares[1], str(task.trials)
+    return shares[0], untuned, format_seconds(task.tuned), bound, shares[1], str(task.trials)
 
 
 def list_headroom(tasks: Sequence[TaskHeadroom]) -> Iterator[str]:
     """Yield the lines of the table: the tasks with the most left, and the sum of all others."""
     ordered = order_headroom(tasks)
-    yield _line(*(name.removeprefix(">") for name in COLUMNS))
+    yield _format_line(*(name.removeprefix(">") for name in COLUMNS))
     for task in ordered[:SHOWN]:
-        name = escape(task.name[-_NAME:], _NAME)  # names differ at their ends
-        yield _line(name, *write_cells(task), escape(task.ended, _ENDED))
+        name = escape_text(task.name[-_NAME:], _NAME)  # names differ at their ends
+        yield _format_line(name, *write_cells(task), escape_text(task.ended, _ENDED))
     if rest := ordered[SHOWN:]:
         share, left = sum(task.share for task in rest), sum(task.left for task in rest)
         trials = sum(task.trials for task in rest)
         name = f"{len(rest)} others"
-        yield _line(name, f"{share:.1%}", "", "", "", f"{left:.1%}", str(trials), "")
+        yield _format_line(name, f"{share:.1%}", "", "", "", f"{left:.1%}", str(trials), "")
 
 
-def _line(*cells: str) -> str:
+def _format_line(*cells: str) -> str:
     name, share, untuned, tuned, bound, left, trials, ended = cells
     line = f"{name:<{_NAME}} {share:>6} {untuned:>7} {tuned:>7} {bound:>7} {left:>6} {trials:>6}"
     return f"{line}  {ended}".rstrip()

@@ -1,7 +1,7 @@
 """A stream of events for programs."""
 
 from autopipe.pipeline.events import Event
-from autopipe.report.escape import json_of
+from autopipe.report.escape import escape_json
 from autopipe.report.output import Output
 
 
@@ -13,4 +13,4 @@ class JsonLines:
 
     def __call__(self, event: Event, /) -> None:
         """Write the event; `pipeline.events.parse` reads it back."""
-        self._out.write(json_of(event.model_dump_json(ensure_ascii=True)) + "\n")
+        self._out.write(escape_json(event.model_dump_json(ensure_ascii=True)) + "\n")

@@ -27,61 +27,67 @@ class _TestCase:
     """Null where only the whole suite was timed."""
 
 
-def junit(*reports: RunReport) -> str:
+def format_junit(*reports: RunReport) -> str:
     """Write the reports of all builds as XML: well-formed whatever they tell of."""
     names = ", ".join(report.pipeline or "pipeline" for report in reports)
     seconds = sum(report.seconds for report in reports)
-    root = Element("testsuites", name=_text(names), time=f"{seconds:.3f}")
-    _count(root, [case for report in reports for case in _suites(root, report)])
+    root = Element("testsuites", name=_remove_forbidden(names), time=f"{seconds:.3f}")
+    _set_counts(root, [case for report in reports for case in _add_suites(root, report)])
     indent(root)
     body = tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _suites(root: Element, report: RunReport) -> list[_TestCase]:
+def _add_suites(root: Element, report: RunReport) -> list[_TestCase]:
     """Add the suites of a build; return all their cases."""
     name = report.pipeline or "pipeline"
     every = []
     times = {stage.stage: stage.seconds for stage in report.stages}
     for suite, cases, seconds in (
-        ("stages", _stages(report), sum(seconds or 0.0 for seconds in times.values())),
-        ("verify", _verified(report, timed=times.get("verify") is not None), times.get("verify")),
-        ("gates", _gates(report), times.get("benchmark")),
+        ("stages", _list_stage_cases(report), sum(seconds or 0.0 for seconds in times.values())),
+        (
+            "verify",
+            _list_verified_cases(report, timed=times.get("verify") is not None),
+            times.get("verify"),
+        ),
+        ("gates", _list_gate_cases(report), times.get("benchmark")),
     ):
         if cases:
             every += cases
-            _suite(root, f"{name}.{suite}", cases, seconds)
+            _add_suite(root, f"{name}.{suite}", cases, seconds)
     return every
 
 
-def _stages(report: RunReport) -> list[_TestCase]:
-    cases = [_stage(stage, report.exit_code) for stage in report.stages]
+def _list_stage_cases(report: RunReport) -> list[_TestCase]:
+    cases = [_build_stage_case(stage, report.exit_code) for stage in report.stages]
     if report.error is not None and all(case.result in {"passed", "skipped"} for case in cases):
-        cases.append(_TestCase("run", _fault(report.exit_code), report.error))
+        cases.append(_TestCase("run", _classify_fault(report.exit_code), report.error))
     return cases
 
 
-def _stage(stage: StageReport, exit_code: int) -> _TestCase:
+def _build_stage_case(stage: StageReport, exit_code: int) -> _TestCase:
     if stage.state in {"failed", "interrupted"}:
         error = stage.error or stage.state
-        return _TestCase(stage.stage, _fault(exit_code), error, stage.seconds or 0.0)
+        return _TestCase(stage.stage, _classify_fault(exit_code), error, stage.seconds or 0.0)
     if stage.state in {"skipped", "not_run"}:
         return _TestCase(stage.stage, "skipped", stage.summary or "not run")
     said = stage.summary or stage.state
     return _TestCase(stage.stage, message=said, seconds=stage.seconds or 0.0)
 
 
-def _fault(exit_code: int) -> Literal["failure", "error"]:
+def _classify_fault(exit_code: int) -> Literal["failure", "error"]:
     return "failure" if exit_code == _NO else "error"
 
 
-def _verified(report: RunReport, *, timed: bool) -> list[_TestCase]:
+def _list_verified_cases(report: RunReport, *, timed: bool) -> list[_TestCase]:
     """Return the verified cases, with times if this very run took them."""
-    found = [] if report.verification is None else map(_checked, report.verification.cases)
+    found = (
+        [] if report.verification is None else map(_build_verified_case, report.verification.cases)
+    )
     return [case if timed else replace(case, seconds=None) for case in found]
 
 
-def _checked(case: CheckedCase) -> _TestCase:
+def _build_verified_case(case: CheckedCase) -> _TestCase:
     name = case.told if case.sizes else case.name
     match case.outcome:
         case CaseOutcome.SKIPPED:
@@ -95,7 +101,7 @@ def _checked(case: CheckedCase) -> _TestCase:
             return _TestCase(name, seconds=case.seconds)
 
 
-def _gates(report: RunReport) -> list[_TestCase]:
+def _list_gate_cases(report: RunReport) -> list[_TestCase]:
     results: dict[Outcome, Literal["passed", "failure", "skipped"]] = {
         Outcome.PASSED: "passed",
         Outcome.FAILED: "failure",
@@ -111,23 +117,27 @@ def _gates(report: RunReport) -> list[_TestCase]:
     ]
 
 
-def _suite(root: Element, name: str, cases: list[_TestCase], seconds: float | None) -> None:
-    suite = SubElement(root, "testsuite", name=_text(name))
+def _add_suite(root: Element, name: str, cases: list[_TestCase], seconds: float | None) -> None:
+    suite = SubElement(root, "testsuite", name=_remove_forbidden(name))
     if seconds is not None:
         suite.set("time", f"{seconds:.3f}")
-    _count(suite, cases)
+    _set_counts(suite, cases)
     for case in cases:
-        element = SubElement(suite, "testcase", name=_text(case.name), classname=_text(name))
+        element = SubElement(
+            suite, "testcase", name=_remove_forbidden(case.name), classname=_remove_forbidden(name)
+        )
         if case.seconds is not None:
             element.set("time", f"{case.seconds:.3f}")
         if case.result != "passed":
-            inner = SubElement(element, case.result, message=_text(case.message.split("\n")[0]))
-            inner.text = _text(case.message)
+            inner = SubElement(
+                element, case.result, message=_remove_forbidden(case.message.split("\n")[0])
+            )
+            inner.text = _remove_forbidden(case.message)
         elif case.message:
-            SubElement(element, "system-out").text = _text(case.message)
+            SubElement(element, "system-out").text = _remove_forbidden(case.message)
 
 
-def _count(element: Element, cases: Iterable[_TestCase]) -> None:
+def _set_counts(element: Element, cases: Iterable[_TestCase]) -> None:
     results = [case.result for case in cases]
     element.set("tests", str(len(results)))
     element.set("failures", str(results.count("failure")))
@@ -135,6 +145,6 @@ def _count(element: Element, cases: Iterable[_TestCase]) -> None:
     element.set("skipped", str(results.count("skipped")))
 
 
-def _text(text: str) -> str:
+def _remove_forbidden(text: str) -> str:
     """Leave out what XML can not hold; the writer escapes the rest."""
     return _FORBIDDEN.sub("", text)

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from autopipe.pipeline.events import Progress, TuningProgress
 from autopipe.report.output import Output
-from autopipe.report.units import seconds
-from autopipe.report.wording import progress, row
+from autopipe.report.units import format_seconds
+from autopipe.report.wording import format_progress, format_row
 
 TICK = 0.5
 """Seconds between two looks at the clock."""
@@ -57,9 +57,9 @@ class LiveLine:
     def _line(self) -> Text:
         """Return the line; a Text is no markup, whatever brackets a name has."""
         now = time.monotonic()
-        elapsed = seconds(round(now - self._started))
-        detail = "" if self._event is None else progress(self._event, now - self._told)
-        line = Text(row(self._stage, f"{elapsed:>7}", detail))
+        elapsed = format_seconds(round(now - self._started))
+        detail = "" if self._event is None else format_progress(self._event, now - self._told)
+        line = Text(format_row(self._stage, f"{elapsed:>7}", detail))
         line.truncate(max(0, self._terminal.width - _ROOM), overflow="crop")
         return line
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from autopipe.artifacts.benchmark import BenchmarkReport, Latency
-from autopipe.config.dimension import told
+from autopipe.config.dimension import format_sizes
 from autopipe.report.document import RunReport, TaskReport
-from autopipe.report.escape import escape, escape_lines
+from autopipe.report.escape import escape_lines, escape_text
 from autopipe.report.headroom import COLUMNS, order_headroom, write_cells
-from autopipe.report.units import plural, seconds
-from autopipe.tasks.shares import floored
+from autopipe.report.units import format_plural, format_seconds
+from autopipe.tasks.shares import format_percent_floored
 
 _SLOWEST: Final = 5
 """Tasks that are shown."""
@@ -24,55 +24,65 @@ _LONG: Final = 300
 """Characters of a message."""
 
 
-def markdown(*reports: RunReport) -> str:
+def format_markdown(*reports: RunReport) -> str:
     """Write the reports of all builds as GitHub-flavored Markdown."""
-    sections = (_head, _stages, _latency, _gates, _engines, _slowest, _headroom, _warnings, _foot)
-    blocks = [list(_builds(reports))]
+    sections = (
+        _list_head_lines,
+        _list_stage_lines,
+        _list_latency_lines,
+        _list_gate_lines,
+        _list_engine_lines,
+        _list_slowest_lines,
+        _list_headroom_lines,
+        _list_warning_lines,
+        _list_foot_lines,
+    )
+    blocks = [list(_list_build_lines(reports))]
     blocks += [list(section(report)) for report in reports for section in sections]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _builds(reports: Sequence[RunReport]) -> Iterator[str]:
+def _list_build_lines(reports: Sequence[RunReport]) -> Iterator[str]:
     """Yield a row for each of several builds."""
     rows = [
         (
-            code(report.pipeline or "pipeline"),
+            format_code(report.pipeline or "pipeline"),
             f"{report.outcome} ({report.exit_code})" if report.exit_code else report.outcome,
-            seconds(report.seconds),
-            *_compare(report.benchmark),
+            format_seconds(report.seconds),
+            *_format_ratio(report.benchmark),
         )
         for report in reports
     ]
     if len(rows) > 1:
-        yield f"## {plural(len(rows), 'build')}"
+        yield f"## {format_plural(len(rows), 'build')}"
         yield ""
-        yield from table(("build", "outcome", ">time", ">ratio", "to"), rows)
+        yield from format_table(("build", "outcome", ">time", ">ratio", "to"), rows)
 
 
-def _compare(benchmark: BenchmarkReport | None) -> tuple[str, str]:
+def _format_ratio(benchmark: BenchmarkReport | None) -> tuple[str, str]:
     """Return the ratio to the reference runtime that counts, and its name."""
     rival = None if benchmark is None else benchmark.counted_rival
     if benchmark is None or rival is None:
         return "", ""
-    return f"{benchmark.comparisons[rival].ratio:.2f}", code(rival)
+    return f"{benchmark.comparisons[rival].ratio:.2f}", format_code(rival)
 
 
-def code(text: str, limit: int = _LONG) -> str:
+def format_code(text: str, limit: int = _LONG) -> str:
     """Return a code span that holds any text, on one line, also in a cell of a table."""
-    inner = escape(text, limit).replace("|", "\u2502") or " "  # a bar would end the cell
-    fence = "`" * (_longest_run(inner) + 1)
+    inner = escape_text(text, limit).replace("|", "\u2502") or " "  # a bar would end the cell
+    fence = "`" * (_find_longest_run(inner) + 1)
     pad = " " if inner[0] in "` " or inner[-1] in "` " else ""
     return f"{fence}{pad}{inner}{pad}{fence}"
 
 
-def block(text: str) -> Iterator[str]:
+def format_code_block(text: str) -> Iterator[str]:
     """Yield a code block that holds any text."""
     inner = escape_lines(text, 10 * _LONG)
-    fence = "`" * max(3, _longest_run(inner) + 1)
+    fence = "`" * max(3, _find_longest_run(inner) + 1)
     yield from (fence, *inner.split("\n"), fence)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield a table; a column whose name starts with `>` is aligned to the right."""
     names = [name.removeprefix(">") for name in header]
     rules = ["--:" if name.startswith(">") else "---" for name in header]
@@ -80,178 +90,218 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
         yield f"| {' | '.join(row)} |"
 
 
-def _head(report: RunReport) -> Iterator[str]:
-    name = code(report.pipeline or "pipeline")
-    yield f"## {name} {report.outcome} in {seconds(report.seconds)}"
+def _list_head_lines(report: RunReport) -> Iterator[str]:
+    name = format_code(report.pipeline or "pipeline")
+    yield f"## {name} {report.outcome} in {format_seconds(report.seconds)}"
     if report.error is not None:
         yield ""
         yield f"Exit code {report.exit_code}:"
         yield ""
-        yield from block(report.error)
+        yield from format_code_block(report.error)
 
 
-def _stages(report: RunReport) -> Iterator[str]:
+def _list_stage_lines(report: RunReport) -> Iterator[str]:
     rows = [
         (
-            code(stage.stage),
+            format_code(stage.stage),
             stage.state.replace("_", " "),
-            "" if stage.seconds is None else seconds(stage.seconds),
-            code(stage.summary) if stage.summary else "",
+            "" if stage.seconds is None else format_seconds(stage.seconds),
+            format_code(stage.summary) if stage.summary else "",
         )
         for stage in report.stages
     ]
     if rows:
-        yield from table(("stage", "state", ">time", ""), rows)
+        yield from format_table(("stage", "state", ">time", ""), rows)
 
 
-def _latency(report: RunReport) -> Iterator[str]:
+def _list_latency_lines(report: RunReport) -> Iterator[str]:
     benchmark = report.benchmark
     if benchmark is None:
         if any(stage.stage == "benchmark" and stage.state == "skipped" for stage in report.stages):
             yield "Latency was not measured by this run, and times are never taken from the store."
         return
-    yield f"### Latency on {code(benchmark.machine.gpu or benchmark.machine.cpu)}"
+    yield f"### Latency on {format_code(benchmark.machine.gpu or benchmark.machine.cpu)}"
     yield ""
     header = ("contender", ">median", ">quartiles", ">autopipe relative to it", "")
     rows = [
         (
-            code(f"{benchmark.ours.name} {benchmark.ours.version}"),
-            *_times(benchmark.ours.latency),
+            format_code(f"{benchmark.ours.name} {benchmark.ours.version}"),
+            *_format_times(benchmark.ours.latency),
             "",
             "",
         )
     ]
     for rival in benchmark.rivals:
         against = benchmark.comparisons[rival.name]
-        name = code(f"{rival.name} {rival.version}")
-        times = _times(rival.latency)
+        name = format_code(f"{rival.name} {rival.version}")
+        times = _format_times(rival.latency)
         rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
-    yield from table(header, rows)
+    yield from format_table(header, rows)
     if benchmark.best:
         found = benchmark.comparisons[benchmark.best]
         yield ""
-        yield f"Against the best rival, {code(benchmark.best)}: {found.ratio:.2f}, {found.verdict}."
-    yield from _at_sizes(benchmark)
+        yield (
+            f"Against the best rival, {format_code(benchmark.best)}: {found.ratio:.2f}, "
+            f"{found.verdict}."
+        )
+    yield from _list_size_lines(benchmark)
     again = sum(bool(timed.disturbed) for timed in benchmark.rounds)
     if benchmark.disturbed:
         yield ""
-        yield f"Disturbed: {code(benchmark.disturbed)}."
+        yield f"Disturbed: {format_code(benchmark.disturbed)}."
     elif again:
         yield ""
-        yield f"{plural(again, 'round')} of {len(benchmark.rounds)} left out, for others disturbed."
+        yield (
+            f"{format_plural(again, 'round')} of {len(benchmark.rounds)} left out, for others "
+            "disturbed."
+        )
 
 
-def _at_sizes(benchmark: BenchmarkReport) -> Iterator[str]:
+def _list_size_lines(benchmark: BenchmarkReport) -> Iterator[str]:
     """Yield the table of sizes, for a model that leaves some open."""
     if not benchmark.at_sizes:
         return
     names = [rival.name for rival in benchmark.rivals]
-    columns = [column for name in names for column in (f">{code(name)}", ">ratio", "")]
+    columns = [column for name in names for column in (f">{format_code(name)}", ">ratio", "")]
     yield ""
     yield "The times above are of the first of these sizes."
     yield ""
     rows = []
     for at in benchmark.at_sizes:
-        row = [code(told(at.sizes)), "likely" if at.likely else "generic", seconds(at.ours.median)]
+        row = [
+            format_code(format_sizes(at.sizes)),
+            "likely" if at.likely else "generic",
+            format_seconds(at.ours.median),
+        ]
         for name in names:
             if name in at.rivals:
                 against = at.comparisons[name]
                 ratio, verdict = f"{against.ratio:.2f}", str(against.verdict)
-                row += [seconds(at.rivals[name].median), ratio, verdict]
+                row += [format_seconds(at.rivals[name].median), ratio, verdict]
             else:
                 row += ["", "", ""]
         rows.append(row)
-    yield from table(("sizes", "library", ">autopipe", *columns), rows)
+    yield from format_table(("sizes", "library", ">autopipe", *columns), rows)
 
 
-def _times(latency: Latency) -> tuple[str, str]:
-    return seconds(latency.median), f"{seconds(latency.low)} to {seconds(latency.high)}"
+def _format_times(latency: Latency) -> tuple[str, str]:
+    return format_seconds(
+        latency.median
+    ), f"{format_seconds(latency.low)} to {format_seconds(latency.high)}"
 
 
-def _gates(report: RunReport) -> Iterator[str]:
-    rows = [(code(gate.gate), str(gate.outcome), code(gate.found)) for gate in report.gates]
+def _list_gate_lines(report: RunReport) -> Iterator[str]:
+    rows = [
+        (format_code(gate.gate), str(gate.outcome), format_code(gate.found))
+        for gate in report.gates
+    ]
     if rows:
         yield "### Gates"
         yield ""
-        yield from table(("gate", "outcome", ""), rows)
+        yield from format_table(("gate", "outcome", ""), rows)
 
 
-def _engines(report: RunReport) -> Iterator[str]:
+def _list_engine_lines(report: RunReport) -> Iterator[str]:
     if not report.tasks:
         return
     groups: dict[tuple[str, str], list[TaskReport]] = defaultdict(list)
     for task in report.tasks:
         groups[task.engine, task.implementation].append(task)
     rows = [
-        (code(engine), code(implementation), str(len(tasks)), f"{_share(tasks):.1%}")
+        (
+            format_code(engine),
+            format_code(implementation),
+            str(len(tasks)),
+            f"{_sum_shares(tasks):.1%}",
+        )
         for (engine, implementation), tasks in groups.items()
     ]
-    yield f"### Schedules of {plural(len(report.tasks), 'task')}"
+    yield f"### Schedules of {format_plural(len(report.tasks), 'task')}"
     yield ""
     header = ("engine", "implementation", ">tasks", ">share of time")
-    yield from table(header, sorted(rows, key=lambda row: (-int(row[2]), row)))
+    yield from format_table(header, sorted(rows, key=lambda row: (-int(row[2]), row)))
     if report.searched_share is not None:
         words = ("searched", "measured", "steady")
         parts = (report.searched_share, report.measured_share or 0, report.steady_share or 0)
-        told = ", ".join(f"{floored(part)} {word}" for part, word in zip(parts, words, strict=True))
+        told = ", ".join(
+            f"{format_percent_floored(part)} {word}"
+            for part, word in zip(parts, words, strict=True)
+        )
         yield ""
         yield f"Of the kept tasks' time {told} in this store."
 
 
-def _share(tasks: Iterable[TaskReport]) -> float:
+def _sum_shares(tasks: Iterable[TaskReport]) -> float:
     return sum(task.share or 0.0 for task in tasks)
 
 
-def _slowest(report: RunReport) -> Iterator[str]:
+def _list_slowest_lines(report: RunReport) -> Iterator[str]:
     times = ((task.in_model or task.seconds, task) for task in report.tasks)
     timed = [(one * task.calls, task) for one, task in times if one is not None]
     timed.sort(key=lambda pair: -pair[0])
     rows = [
-        (code(task.name, 100), str(task.calls), seconds(total), code(task.engine))
+        (
+            format_code(task.name, 100),
+            str(task.calls),
+            format_seconds(total),
+            format_code(task.engine),
+        )
         for total, task in timed[:_SLOWEST]
     ]
     if rows:
-        claims = f"; {plural(report.claimed, 'time')} in all only claimed" if report.claimed else ""
+        claims = (
+            f"; {format_plural(report.claimed, 'time')} in all only claimed"
+            if report.claimed
+            else ""
+        )
         yield f"### Slowest tasks, as measured when they were tuned{claims}"
         yield ""
-        yield from table(("task", ">calls", ">time of all calls", "engine"), rows)
+        yield from format_table(("task", ">calls", ">time of all calls", "engine"), rows)
     if rows and report.benchmark is not None and not report.benchmark.at_sizes:
         whole, parts = report.benchmark.ours.latency.median, sum(total for total, _ in timed)
         untimed = len(report.tasks) - len(timed)
-        others = f", with {plural(untimed, 'task')} that nobody timed" if untimed else ""
+        others = f", with {format_plural(untimed, 'task')} that nobody timed" if untimed else ""
         inside = sum(task.in_model is not None for _, task in timed)
         others += f"; {inside} of {len(timed)} were timed inside the model" if inside else ""
         yield ""
-        yield f"All timed tasks come to {seconds(parts)}; the model took {seconds(whole)}{others}."
+        yield (
+            f"All timed tasks come to {format_seconds(parts)}; the model took "
+            f"{format_seconds(whole)}{others}."
+        )
 
 
-def _headroom(report: RunReport) -> Iterator[str]:
+def _list_headroom_lines(report: RunReport) -> Iterator[str]:
     if not report.headroom:
         return
     shown = order_headroom(report.headroom)[:_SLOWEST]
     left = sum(task.left for task in report.headroom)
     yield f"### Left to gain above the bounds of the machine: {left:.0%} of the untuned time"
     yield ""
-    rows = [(code(task.name, 100), *write_cells(task), code(task.ended)) for task in shown]
-    yield from table(COLUMNS, rows)
+    rows = [
+        (format_code(task.name, 100), *write_cells(task), format_code(task.ended)) for task in shown
+    ]
+    yield from format_table(COLUMNS, rows)
 
 
-def _warnings(report: RunReport) -> Iterator[str]:
+def _list_warning_lines(report: RunReport) -> Iterator[str]:
     if not report.warnings:
         return
-    yield f"### {plural(len(report.warnings), 'warning').capitalize()}"
+    yield f"### {format_plural(len(report.warnings), 'warning').capitalize()}"
     yield ""
     for warning in report.warnings[:_WARNINGS]:
-        yield f"- {code(warning.stage)}: {code(warning.message)}"
+        yield f"- {format_code(warning.stage)}: {format_code(warning.message)}"
     if len(report.warnings) > _WARNINGS:
         yield f"- and {len(report.warnings) - _WARNINGS} more"
 
 
-def _foot(report: RunReport) -> Iterator[str]:
+def _list_foot_lines(report: RunReport) -> Iterator[str]:
     if report.package is not None:
         size = f"{report.package.size / 2**20:.1f} MiB"
-        yield f"{code(report.package.path)}, {size}, sha256 {code(report.package.sha256)}"
+        yield (
+            f"{format_code(report.package.path)}, {size}, sha256 "
+            f"{format_code(report.package.sha256)}"
+        )
 
 
-def _longest_run(text: str) -> int:
+def _find_longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)

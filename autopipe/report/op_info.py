@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from pydantic import JsonValue
 
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape_text
 from autopipe.tasks.op_info import Argument, Fields, Literal, Op, OpInfo, Parameter, Result
 from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
@@ -17,7 +17,7 @@ _UNSET: tuple[JsonValue, ...] = (None, "", "void", [], {})
 """What an attribute holds that says nothing."""
 
 
-def listing(task: Task, width: int) -> list[str]:
+def list_op_lines(task: Task, width: int) -> list[str]:
     """Show what a task computes, such as `%0 = nn.conv2d(p0, p1; strides=[1, 1]) -> ...`.
 
     `p` are the tensors it reads, `%` the results of its ops; `?` is what is not known. Attributes
@@ -25,15 +25,15 @@ def listing(task: Task, width: int) -> list[str]:
     """
     ops = task.info.ops
     several = [len(op.outputs) > 1 for op in ops]
-    lines = [f"p{at}: {tensor(given)}" for at, given in enumerate(task.inputs)]
-    lines += [f"%{at} = {_op(op, several)}" for at, op in enumerate(ops)]
+    lines = [f"p{at}: {format_tensor(given)}" for at, given in enumerate(task.inputs)]
+    lines += [f"%{at} = {_format_op(op, several)}" for at, op in enumerate(ops)]
     if task.info.results:
         lines.append(
-            f"return {', '.join(_argument(result, several) for result in task.info.results)}"
+            f"return {', '.join(_format_argument(result, several) for result in task.info.results)}"
         )
     elif not ops:
         lines.append("no op was lowered to it")
-    return [part for line in lines for part in _folded(escape(line, _LONG), width)]
+    return [part for line in lines for part in _wrap_line(escape_text(line, _LONG), width)]
 
 
 def count_result_bytes(info: OpInfo) -> int:
@@ -46,47 +46,47 @@ def count_result_bytes(info: OpInfo) -> int:
     return sum(made) if len(made) == len(info.results) else 0
 
 
-def tensor(argument: Tensor) -> str:
+def format_tensor(argument: Tensor) -> str:
     """Write a shape and an element type."""
-    return f"{shape(argument)} {argument.dtype}"
+    return f"{format_shape(argument)} {argument.dtype}"
 
 
-def shape(argument: Tensor) -> str:
+def format_shape(argument: Tensor) -> str:
     """Write a shape, such as `1x56x56x64`; `?` is a dimension that is symbolic."""
     return "x".join("?" if size < 0 else str(size) for size in argument.shape) or "scalar"
 
 
-def _folded(line: str, width: int) -> list[str]:
+def _wrap_line(line: str, width: int) -> list[str]:
     return wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _op(op: Op, several: list[bool]) -> str:
-    arguments = ", ".join(_argument(argument, several) for argument in op.arguments)
-    attributes = ", ".join(_attributes(op.attributes))
+def _format_op(op: Op, several: list[bool]) -> str:
+    arguments = ", ".join(_format_argument(argument, several) for argument in op.arguments)
+    attributes = ", ".join(_list_attributes(op.attributes))
     given = "; ".join(filter(None, (arguments, attributes)))
     part = "" if op.whole else " (a part of it)"
-    return f"{op.name}({given}) -> {', '.join(map(tensor, op.outputs)) or '?'}{part}"
+    return f"{op.name}({given}) -> {', '.join(map(format_tensor, op.outputs)) or '?'}{part}"
 
 
-def _attributes(attributes: Mapping[str, JsonValue]) -> Iterator[str]:
+def _list_attributes(attributes: Mapping[str, JsonValue]) -> Iterator[str]:
     for name, value in attributes.items():
         if value is not False and value not in _UNSET:
-            yield f"{name}={_value(value)}"
+            yield f"{name}={_format_value(value)}"
 
 
-def _argument(argument: Argument, several: list[bool]) -> str:
+def _format_argument(argument: Argument, several: list[bool]) -> str:
     if isinstance(argument, Parameter):
         return f"p{argument.parameter}"
     if isinstance(argument, Fields):
-        return f"({', '.join(_argument(field, several) for field in argument.fields)})"
+        return f"({', '.join(_format_argument(field, several) for field in argument.fields)})"
     if isinstance(argument, Literal):
         dtype = f" {argument.dtype}" if argument.dtype else ""
-        return f"{'?' if argument.value is None else _value(argument.value)}{dtype}"
+        return f"{'?' if argument.value is None else _format_value(argument.value)}{dtype}"
     which = f".{argument.output}" if several[argument.op] else ""
     return f"%{argument.op}{which}"
 
 
-def _value(value: JsonValue) -> str:
+def _format_value(value: JsonValue) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(_format_value, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)

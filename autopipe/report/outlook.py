@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from autopipe.pipeline.forecast import Outlook
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape_text
 
 _AFTER = "after "
 
@@ -11,12 +11,12 @@ _AFTER = "after "
 def plan_row(outlook: Outlook, width: int) -> str:
     """Return the line of a stage: its state, and the first reason why it runs."""
     row = f"{outlook.stage:<10} {outlook.state:<7} "
-    reason, others = _first(outlook.why)
+    reason, others = _select_first_reason(outlook.why)
     more = f" (and {others} more)" if others else ""
-    return (row + escape(reason, width - len(row) - len(more)) + more).rstrip()
+    return (row + escape_text(reason, width - len(row) - len(more)) + more).rstrip()
 
 
-def _first(why: Sequence[str]) -> tuple[str, int]:
+def _select_first_reason(why: Sequence[str]) -> tuple[str, int]:
     """Return the first reason and the number of others. What it waits for is none beside one."""
     waits = [reason.removeprefix(_AFTER) for reason in why if reason.startswith(_AFTER)]
     reasons = [reason for reason in why if not reason.startswith(_AFTER)]
@@ -25,7 +25,7 @@ def _first(why: Sequence[str]) -> tuple[str, int]:
     return (_AFTER + ", ".join(waits) if waits else ""), 0
 
 
-def sentences(outlook: Outlook) -> Iterator[str]:
+def list_sentences(outlook: Outlook) -> Iterator[str]:
     """Yield what happens to a stage, and each reason."""
     states = {
         "cached": "is in the store and would not run; this is what it depends on:",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from autopipe.pipeline.events import PassTimes
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape_text
 
 _SHOWN: Final = 0.01
 """Least share of the time of all passes that has a line of its own."""
@@ -18,7 +18,7 @@ def list_pass_times(event: PassTimes) -> Iterator[str]:
     rest = slowest[len(shown) :]
     yield f"{'ms':>10} {'runs':>6}  pass"
     for one in shown:
-        yield f"{1e3 * one.seconds:10.1f} {one.runs:6}  {escape(one.name)}"
+        yield f"{1e3 * one.seconds:10.1f} {one.runs:6}  {escape_text(one.name)}"
     if rest:
         left, runs = sum(one.seconds for one in rest), sum(one.runs for one in rest)
         yield f"{1e3 * left:10.1f} {runs:6}  {len(rest)} others"

@@ -18,12 +18,12 @@ from autopipe.pipeline.events import (
     TuningProgress,
     Warn,
 )
-from autopipe.report.escape import escape, line_of
-from autopipe.report.event_table import table_of
+from autopipe.report.escape import escape_output_line, escape_text
+from autopipe.report.event_table import list_event_lines
 from autopipe.report.output import Output
 from autopipe.report.summary import RunSummary
-from autopipe.report.units import seconds
-from autopipe.report.wording import PATH_LIMIT, progress, row, wording
+from autopipe.report.units import format_seconds
+from autopipe.report.wording import PATH_LIMIT, describe_event, format_progress, format_row
 
 _LONGEST = 4 * PATH_LIMIT
 INTERVAL = 10.0
@@ -45,31 +45,31 @@ class Plain:
         """Write the line of the event, and the summary after the last one."""
         with self._lock:
             summary = self._summary.after(event)
-            self._follow(event)
+            self._follow_stage(event)
             if isinstance(event, Measured):  # the line of the stage's end says it
                 return
             if _is_counted(event):
                 if time.monotonic() < self._next:
                     return
                 self._next = time.monotonic() + INTERVAL
-            self._write(*table_of(event), wording(event), *summary)
+            self._write_lines(*list_event_lines(event), describe_event(event), *summary)
 
     def close(self) -> None:
         """Write nothing any more."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _write(self, *lines: str) -> None:
+    def _write_lines(self, *lines: str) -> None:
         self._written = time.monotonic()
         for line in lines:
-            self._out.write(line_of(line, _LONGEST) + "\n")
+            self._out.write(escape_output_line(line, _LONGEST) + "\n")
 
-    def _follow(self, event: Event) -> None:
+    def _follow_stage(self, event: Event) -> None:
         """Note which stage runs, and how far it has come."""
         match event:
             case StageStarted(stage=stage):
                 self._stage = _RunningStage(stage, time.monotonic())
-                self._wait(INTERVAL)
+                self._start_timer(INTERVAL)
             case Progress() | TuningProgress():
                 if self._stage is not None:
                     self._stage = replace(self._stage, event=event, told=time.monotonic())
@@ -77,22 +77,24 @@ class Plain:
                 self._stage = None
                 self.close()
 
-    def _wait(self, delay: float) -> None:
+    def _start_timer(self, delay: float) -> None:
         self.close()
-        self._timer = threading.Timer(delay, self._tick)
+        self._timer = threading.Timer(delay, self._write_if_silent)
         self._timer.daemon = True
         self._timer.start()
 
-    def _tick(self) -> None:
+    def _write_if_silent(self) -> None:
         """Write how long the stage has run, if nothing else was written for so long."""
         with self._lock:
             if self._stage is None:
                 return
             now = time.monotonic()
             if now >= self._written + INTERVAL:
-                elapsed = seconds(round(now - self._stage.started))
-                self._write(row(self._stage.name, f"{elapsed} so far", self._stage.detail(now)))
-            self._wait(self._written + INTERVAL - now)
+                elapsed = format_seconds(round(now - self._stage.started))
+                self._write_lines(
+                    format_row(self._stage.name, f"{elapsed} so far", self._stage.detail(now))
+                )
+            self._start_timer(self._written + INTERVAL - now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class _RunningStage:
 
     def detail(self, now: float) -> str:
         """Return how far it has come."""
-        return "" if self.event is None else progress(self.event, now - self.told)
+        return "" if self.event is None else format_progress(self.event, now - self.told)
 
 
 def _is_counted(event: Event) -> bool:
@@ -125,6 +127,6 @@ class Quiet(Plain):
     def __call__(self, event: Event, /) -> None:
         """Write the warning, or the path."""
         if isinstance(event, Warn):
-            self._err.write(line_of(wording(event), _LONGEST) + "\n")
+            self._err.write(escape_output_line(describe_event(event), _LONGEST) + "\n")
         elif isinstance(event, RunFinished) and event.package is not None:
-            self._out.write(escape(event.package, PATH_LIMIT) + "\n")
+            self._out.write(escape_text(event.package, PATH_LIMIT) + "\n")

@@ -33,7 +33,7 @@ from autopipe.report.task_reports import TaskSources, report_graphs, report_task
 from autopipe.report.tuning_course import follow_tuning
 from autopipe.report.wording import describe_error
 from autopipe.store import files
-from autopipe.tasks.shares import floored
+from autopipe.tasks.shares import format_percent_floored
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ class Recorder:
                     stage=name,
                     state="failed",
                     error=describe_error(error),
-                    seconds=self._seconds(name),
+                    seconds=self._measure_seconds(name),
                 )
             case Measured():
-                self._take(event)
+                self._remember_measured(event)
             case Tuned():
                 self._tuned = event
             case Warn(stage=name, message=message):
@@ -115,7 +115,7 @@ class Recorder:
             pipeline=about.pipeline and about.pipeline.name,
             configuration=about.configuration and dict(about.configuration),
             exit_code=exit_code,
-            outcome=_outcome(exit_code),
+            outcome=_describe_outcome(exit_code),
             error=None if error is None else describe_error(error),
             seconds=end.seconds,
             stages=tuple(rows),
@@ -123,7 +123,7 @@ class Recorder:
             tasks=report_tasks(self._known, graphs),
             graphs=graphs,
             headroom=self._known.tuning.headroom if self._known.tuning else (),
-            tuning=self._follow(),
+            tuning=self._build_tuning_course(),
             searched_share=self._tuned and self._tuned.searched,
             measured_share=self._tuned and self._tuned.measured,
             steady_share=self._tuned and self._tuned.steady,
@@ -131,7 +131,7 @@ class Recorder:
             verification=self._verification,
             benchmark=self._measured,
             gates=(*self._share(about.pipeline), *(self._measured.gates if self._measured else ())),
-            package=None if end.package is None else package(Path(end.package)),
+            package=None if end.package is None else describe_package_file(Path(end.package)),
             versions={**about.versions, **(library.versions if library else {})},
             machine=about.machine and dict(about.machine),
             target=library and library.target,
@@ -142,7 +142,7 @@ class Recorder:
             replace_places(report.model_dump(mode="json"), about.places)
         )
 
-    def _follow(self) -> document.TuningCourse | None:
+    def _build_tuning_course(self) -> document.TuningCourse | None:
         """Return the course of tuning, where this store has its trials."""
         tuning, library = self._known.tuning, self._known.library
         if tuning is None or library is None:
@@ -151,11 +151,11 @@ class Recorder:
         trials = self.trials(tuning.session)
         return follow_tuning(trials, calls, ended=tuning.ended, seconds=tuning.seconds)
 
-    def _seconds(self, stage: str) -> float | None:
+    def _measure_seconds(self, stage: str) -> float | None:
         """Return how long a stage has run that ends now; null for one that was never begun."""
         return time.monotonic() - self._started if stage in self._stages else None
 
-    def _take(self, measured: Measured) -> None:
+    def _remember_measured(self, measured: Measured) -> None:
         """Remember what a stage found that leaves no result of it."""
         if measured.stage == "verify":
             self._verification = Verification.model_validate(measured.document)
@@ -179,8 +179,8 @@ class Recorder:
             share = getattr(self._tuned, word)
             outcome = Outcome.PASSED if share >= limit else Outcome.FAILED
             told = (
-                f"{floored(share)} of the kept tasks' time was {word} here,"
-                f" {floored(limit)} is required"
+                f"{format_percent_floored(share)} of the kept tasks' time was {word} here,"
+                f" {format_percent_floored(limit)} is required"
             )
             checked.append(CheckedGate(gate=f"gates.{name}", outcome=outcome, found=told))
         return checked
@@ -198,14 +198,14 @@ def replace_places(value: JsonValue, places: Mapping[str, str]) -> JsonValue:
     return [replace_places(item, places) for item in value] if isinstance(value, list) else value
 
 
-def package(path: Path) -> document.PackageReport:
+def describe_package_file(path: Path) -> document.PackageReport:
     """Describe the file that was made. Raises StoreError if it is gone already."""
-    with files.guard(path), path.open("rb") as file:
+    with files.wrap_os_errors(path), path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return document.PackageReport(path=str(path), size=file.tell(), sha256=sha256)
 
 
-def _outcome(exit_code: int) -> document.Outcome:
+def _describe_outcome(exit_code: int) -> document.Outcome:
     if exit_code == 0:
         return "finished"
     return "interrupted" if exit_code > 128 else "failed"  # noqa: PLR2004 -- 128 and the signal

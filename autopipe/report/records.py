@@ -9,8 +9,8 @@ from typing import Any
 from autopipe import foreign
 from autopipe.records.catalog import WorkloadRecords
 from autopipe.records.record import Platform, Record
-from autopipe.report.escape import escape
-from autopipe.report.units import plural, seconds
+from autopipe.report.escape import escape_text
+from autopipe.report.units import format_plural, format_seconds
 from autopipe.traces.reading import THREADS
 
 WIDTH = 80
@@ -18,77 +18,86 @@ _SHOWN = 3
 """Schedules that `show` writes out of a workload on a platform."""
 
 
-def listing(entries: Sequence[WorkloadRecords], width: int = WIDTH) -> Iterator[str]:
+def list_lines(entries: Sequence[WorkloadRecords], width: int = WIDTH) -> Iterator[str]:
     """Yield the table: one line a workload, and what it computes, below each platform."""
     for platform, some in groupby(entries, key=lambda entry: entry.platform):
-        yield escape(platform_text(platform), width)
+        yield escape_text(format_platform(platform), width)
         yield f"  {'workload':<16}  {'trials':>7}  {'failed':>7}  {'best':>9}  by"
         for entry in some:
-            yield escape(_row(entry), width)
-            yield f"      {computes(entry, width - 6)}"
+            yield escape_text(_format_row(entry), width)
+            yield f"      {format_computation(entry, width - 6)}"
         yield ""
-    yield summary(entries)
+    yield summarize_entries(entries)
 
 
-def summary(entries: Sequence[WorkloadRecords]) -> str:
+def summarize_entries(entries: Sequence[WorkloadRecords]) -> str:
     """Say how much there is."""
     records = sum(len(entry.records) + entry.wrong for entry in entries)
     workloads = len({(entry.workload, entry.identity) for entry in entries})
     platforms = len({entry.platform for entry in entries})
     return (
-        f"{plural(records, 'record')} of {plural(workloads, 'workload')}"
-        f" on {plural(platforms, 'platform')}"
+        f"{format_plural(records, 'record')} of {format_plural(workloads, 'workload')}"
+        f" on {format_plural(platforms, 'platform')}"
     )
 
 
-def whole(entry: WorkloadRecords, width: int = WIDTH) -> Iterator[str]:
+def list_entry_lines(entry: WorkloadRecords, width: int = WIDTH) -> Iterator[str]:
     """Yield all that is known of a workload on a platform: its best schedules, its failures."""
-    yield escape(platform_text(entry.platform), width)
-    yield f"  {computes(entry, width - 2)}"
+    yield escape_text(format_platform(entry.platform), width)
+    yield f"  {format_computation(entry, width - 2)}"
     if entry.about is not None:
-        yield escape(f"  reads {', '.join(entry.about.inputs)}", width)
+        yield escape_text(f"  reads {', '.join(entry.about.inputs)}", width)
     told_wrong = f", {entry.wrong} wrong" if entry.wrong else ""
-    yield f"  {plural(len(entry.records), 'trial')}, {entry.failed} failed{told_wrong}"
+    yield f"  {format_plural(len(entry.records), 'trial')}, {entry.failed} failed{told_wrong}"
     for record, here in zip(entry.records[:_SHOWN], entry.here, strict=False):
         if record.error is None:
             yield ""
-            row = f"  {_time(record)}  {_by(record)}  {_origin(here)} {record.measured}"
-            yield escape(row, width)
-            yield from (escape(f"      {line}", width) for line in schedule(record.schedule))
+            row = (
+                f"  {_format_time(record)}  {_format_maker(record)}  {_format_origin(here)} "
+                f"{record.measured}"
+            )
+            yield escape_text(row, width)
+            yield from (
+                escape_text(f"      {line}", width) for line in list_schedule_lines(record.schedule)
+            )
     failures = Counter(record.error for record in entry.records if record.error is not None)
     if failures:
         yield ""
     for error, count in failures.most_common(_SHOWN):
-        yield escape(f"  failed {plural(count, 'time')}: {error}", width)
+        yield escape_text(f"  failed {format_plural(count, 'time')}: {error}", width)
 
 
-def schedule(text: str) -> Iterator[str]:
+def list_schedule_lines(text: str) -> Iterator[str]:
     """Yield how a schedule is made: a template and its knobs, or the steps of a trace."""
     try:
         document = foreign.parse(text)
-        lines = list(_knobs(document) if isinstance(document, dict) else _trace(document))
+        lines = list(
+            _list_knob_lines(document)
+            if isinstance(document, dict)
+            else _list_trace_lines(document)
+        )
     except (ValueError, LookupError, TypeError):
         lines = [text]
     yield from lines
 
 
-def table(entries: Sequence[WorkloadRecords]) -> list[dict[str, object]]:
-    """Return what `listing` shows as JSON."""
-    return [_fields(entry) for entry in entries]
+def to_json_table(entries: Sequence[WorkloadRecords]) -> list[dict[str, object]]:
+    """Return what `list_lines` shows as JSON."""
+    return [_list_fields(entry) for entry in entries]
 
 
-def document(entries: Sequence[WorkloadRecords]) -> list[dict[str, object]]:
+def to_json_document(entries: Sequence[WorkloadRecords]) -> list[dict[str, object]]:
     """Return all records of the entries as JSON."""
     return [
-        {**_fields(entry), "records": list(map(_record, entry.records, entry.here))}
+        {**_list_fields(entry), "records": list(map(_describe_record, entry.records, entry.here))}
         for entry in entries
     ]
 
 
-def platform_text(platform: Platform) -> str:
+def format_platform(platform: Platform) -> str:
     """Say where records hold in a line."""
     target, versions, device = (
-        _opened(text) for text in (platform.target, platform.versions, platform.device)
+        _parse_platform_text(text) for text in (platform.target, platform.versions, platform.device)
     )
     named = (target.get(name) for name in ("kind", "arch", "mcpu"))
     cores = target.get("num_cores", target.get("num-cores"))
@@ -99,37 +108,37 @@ def platform_text(platform: Platform) -> str:
     return f"{where or platform.target}, {cores} cores; {machine}; {of}{clock}"
 
 
-def computes(entry: WorkloadRecords, width: int = WIDTH) -> str:
+def format_computation(entry: WorkloadRecords, width: int = WIDTH) -> str:
     """Say what a workload computes in so many columns."""
     about = entry.about
     if about is None:
         return "what it computes was not written down"
     ops = " + ".join(name.removeprefix("nn.") for name in about.ops)
-    gives = f" -> {escape(', '.join(about.outputs), width // 2)}"
-    return escape(ops, width - len(gives)) + gives
+    gives = f" -> {escape_text(', '.join(about.outputs), width // 2)}"
+    return escape_text(ops, width - len(gives)) + gives
 
 
-def _row(entry: WorkloadRecords) -> str:
+def _format_row(entry: WorkloadRecords) -> str:
     best = entry.best
-    time, by = (_time(best), _by(best)) if best is not None else ("-", "nobody")
+    time, by = (_format_time(best), _format_maker(best)) if best is not None else ("-", "nobody")
     by += ", claimed" if entry.claimed else ""
     trials = len(entry.records)
     return f"  {entry.workload:<16}  {trials:>7}  {entry.failed:>7}  {time:>9}  {by}"
 
 
-def _time(record: Record) -> str:
-    return seconds(record.median) + ("~" if record.cut else "")
+def _format_time(record: Record) -> str:
+    return format_seconds(record.median) + ("~" if record.cut else "")
 
 
-def _origin(here: bool) -> str:  # noqa: FBT001 -- a field
+def _format_origin(here: bool) -> str:  # noqa: FBT001 -- a field
     return "measured here," if here else "claimed,"
 
 
-def _by(record: Record) -> str:
+def _format_maker(record: Record) -> str:
     return f"{record.engine} on {record.implementation}"
 
 
-def _knobs(document: Mapping[str, object]) -> Iterator[str]:
+def _list_knob_lines(document: Mapping[str, object]) -> Iterator[str]:
     alone = ", one thread" if THREADS in document else ""
     yield f"template {document['template']}, version {document['version']}{alone}"
     knobs = document["knobs"]
@@ -137,7 +146,7 @@ def _knobs(document: Mapping[str, object]) -> Iterator[str]:
         yield " ".join(f"{name}={json.dumps(knobs[name])}" for name in sorted(knobs))
 
 
-def _trace(document: Sequence[Sequence[Any]]) -> Iterator[str]:
+def _list_trace_lines(document: Sequence[Sequence[Any]]) -> Iterator[str]:
     """Yield the steps, with what was decided in each."""
     steps, decisions = document[0], dict(document[1])
     for place, (name, inputs, attributes, outputs) in enumerate(steps):
@@ -147,19 +156,20 @@ def _trace(document: Sequence[Sequence[Any]]) -> Iterator[str]:
         yield f"{gives}{name}({arguments}){made}"
 
 
-def _fields(entry: WorkloadRecords) -> dict[str, object]:
+def _list_fields(entry: WorkloadRecords) -> dict[str, object]:
     best = entry.best
     return {
         "workload": entry.workload, "about": entry.about and entry.about.json(),
-        "target": _opened(entry.platform.target), "versions": _opened(entry.platform.versions),
-        "device": _opened(entry.platform.device), "trials": len(entry.records),
+        "target": _parse_platform_text(entry.platform.target),
+        "versions": _parse_platform_text(entry.platform.versions),
+        "device": _parse_platform_text(entry.platform.device), "trials": len(entry.records),
         "failed": entry.failed, "wrong": entry.wrong, "seconds": best and best.median,
         "engine": best and best.engine, "implementation": best and best.implementation,
         "claimed": entry.claimed,
     }  # fmt: skip
 
 
-def _record(record: Record, here: bool) -> dict[str, object]:  # noqa: FBT001 -- a field
+def _describe_record(record: Record, here: bool) -> dict[str, object]:  # noqa: FBT001 -- a field
     sound = record.median < float("inf")
     return {
         "engine": record.engine, "implementation": record.implementation,
@@ -169,7 +179,7 @@ def _record(record: Record, here: bool) -> dict[str, object]:  # noqa: FBT001 --
     }  # fmt: skip
 
 
-def _opened(text: str) -> dict[str, object]:
+def _parse_platform_text(text: str) -> dict[str, object]:
     try:
         value = foreign.parse(text)
     except foreign.MalformedError:

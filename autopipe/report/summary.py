@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autopipe.pipeline.events import Event, Measured, RunFinished, StageFinished, Tuned
-from autopipe.report.escape import escape
-from autopipe.report.units import count, seconds
-from autopipe.report.wording import row, wording
+from autopipe.report.escape import escape_text
+from autopipe.report.units import format_count, format_seconds
+from autopipe.report.wording import describe_event, format_row
 
 _NAMES: Final = ("latency", "throughput", "tuned", "accuracy")
 
@@ -21,15 +21,15 @@ class RunSummary:
         """Take an event; return the lines that follow it, which are none but after the last."""
         match event:
             case Measured(document=document) if "ours" in document:
-                self._lines |= _latency(document)
+                self._lines |= _summarize_latency(document)
             case Tuned():
-                self._lines["tuned"] = wording(event).partition("tuned")[2].strip()
+                self._lines["tuned"] = describe_event(event).partition("tuned")[2].strip()
             case StageFinished(stage="verify", summary=summary):
-                self._lines["accuracy"] = escape(summary)
+                self._lines["accuracy"] = escape_text(summary)
             case RunFinished():
                 lines, self._lines = self._lines, {}
                 if event.exit_code == 0 and lines.keys() & {"latency", "accuracy"}:
-                    return [row(name, lines[name]) for name in _NAMES if name in lines]
+                    return [format_row(name, lines[name]) for name in _NAMES if name in lines]
             case _:
                 pass
         return ()
@@ -39,17 +39,18 @@ def _tell_doubt(comparison: Mapping[str, Any]) -> str:
     return ", inconclusive" if comparison["verdict"] == "inconclusive" else ""
 
 
-def _latency(document: Mapping[str, Any]) -> dict[str, str]:
+def _summarize_latency(document: Mapping[str, Any]) -> dict[str, str]:
     """Return what was measured, from the document of the stage *benchmark*."""
     ours, comparisons = document["ours"]["latency"], document["comparisons"]
     rivals = {rival["name"]: rival["version"] for rival in document["rivals"]}
     beside = (
-        f", {found['ratio']:.2f} of {escape(name)} {escape(rivals[name])}{_tell_doubt(found)}"
+        f", {found['ratio']:.2f} of {escape_text(name)} "
+        f"{escape_text(rivals[name])}{_tell_doubt(found)}"
         for name, found in comparisons.items()
         if name in rivals
     )
-    spread = f"{seconds(ours['low'])} to {seconds(ours['high'])}"
+    spread = f"{format_seconds(ours['low'])} to {format_seconds(ours['high'])}"
     return {
-        "latency": f"{seconds(ours['median'])} ({spread}){''.join(beside)}",
-        "throughput": f"{count(1 / ours['median'])} calls/s, one after the other",
+        "latency": f"{format_seconds(ours['median'])} ({spread}){''.join(beside)}",
+        "throughput": f"{format_count(1 / ours['median'])} calls/s, one after the other",
     }

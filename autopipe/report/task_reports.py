@@ -11,8 +11,8 @@ from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.signature import SizedLibrary
 from autopipe.artifacts.tuning import BestRecord, TuningReport, read_records
 from autopipe.report.document import GraphCall, KernelGraph, TaskReport
-from autopipe.report.op_info import count_result_bytes, listing
-from autopipe.report.records import schedule
+from autopipe.report.op_info import count_result_bytes, list_op_lines
+from autopipe.report.records import list_schedule_lines
 from autopipe.tasks.task import Task, read_tasks
 
 _WIDTH: Final = 2000
@@ -55,7 +55,7 @@ def report_tasks(known: TaskSources, graphs: Sequence[KernelGraph]) -> tuple[Tas
     order = [node.name for node in known.nodes.nodes] if known.nodes else []
     nodes = find_nodes(graphs, order)
     return tuple(
-        _row(task, known, nodes.get(at, ()), inside.get(task.workload))
+        _build_row(task, known, nodes.get(at, ()), inside.get(task.workload))
         for at, task in enumerate(known.library.tasks)
     )
 
@@ -107,7 +107,7 @@ def label_libraries(entries: Sequence[SizedLibrary]) -> dict[str, str]:
     return {one.library: f"@{'x'.join(map(str, one.sizes.values()))}" for one in entries}
 
 
-def _row(
+def _build_row(
     built: LibraryTask, known: TaskSources, nodes: tuple[str, ...], in_model: float | None
 ) -> TaskReport:
     task, record = known.tasks.get(built.workload), known.records.get(built.workload)
@@ -123,13 +123,13 @@ def _row(
         flops=task.flops if task else 0.0, bytes=task.bytes if task else 0, nodes=nodes,
         result_bytes=count_result_bytes(task.info) if task else 0,
         ops=task.info.names if task else (),
-        computes=tuple(listing(task, _WIDTH)) if task else (),
-        schedule=tuple(schedule(kept.schedule)) if kept else (),
-        problems=tuple(_problems(built)),
+        computes=tuple(list_op_lines(task, _WIDTH)) if task else (),
+        schedule=tuple(list_schedule_lines(kept.schedule)) if kept else (),
+        problems=tuple(_list_problems(built)),
     )  # fmt: skip
 
 
-def _problems(built: LibraryTask) -> Iterator[str]:
+def _list_problems(built: LibraryTask) -> Iterator[str]:
     for wrong in built.rejected:
         yield f"{wrong.engine} on {wrong.implementation} was rejected: {wrong.reason or 'unknown'}"
     for one in built.failures:

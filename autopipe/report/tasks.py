@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from shutil import get_terminal_size
 from typing import TextIO
 
-from autopipe.report.escape import escape, escape_lines
-from autopipe.report.op_info import listing, shape, tensor
-from autopipe.report.units import count
+from autopipe.report.escape import escape_lines, escape_text
+from autopipe.report.op_info import format_shape, format_tensor, list_op_lines
+from autopipe.report.units import format_count
 from autopipe.tasks.task import Task
 
 WIDTH = 80
@@ -20,7 +20,7 @@ _INDENT = "      "
 _KINDS = {"out_elementwise_fusable": "out_ewise"}  # the one that is too long; TVM writes OutEWise
 
 
-def columns(stream: TextIO) -> int:
+def choose_table_width(stream: TextIO) -> int:
     """Return how wide a table on a stream may be: a terminal's width, `WIDTH` at least.
 
     In a pipe or a file it is whole.
@@ -28,9 +28,9 @@ def columns(stream: TextIO) -> int:
     return max(WIDTH, get_terminal_size().columns) if stream.isatty() else _WHOLE
 
 
-def table(tasks: Sequence[Task], width: int = WIDTH) -> str:
+def format_task_table(tasks: Sequence[Task], width: int = WIDTH) -> str:
     """Show each task in so many columns: share of the time, work, ops, shapes, why dropped."""
-    return "\n".join([*rows(tasks, width), "", _summary(tasks)])
+    return "\n".join([*list_table_lines(tasks, width), "", _summarize_tasks(tasks)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,19 @@ class Prospects:
     """Its implementations, and the template that serves each."""
 
 
-def whole(task: Task, schedules: Prospects, tir: str, width: int = WIDTH) -> list[str]:
+def list_task_lines(task: Task, schedules: Prospects, tir: str, width: int = WIDTH) -> list[str]:
     """Show one task in full: its row, its ops and how they feed each other, its TIR."""
     room = width - len(_INDENT)
-    told = [*listing(task, room), "", *(escape(line, room) for line in _prospects(schedules))]
+    told = [
+        *list_op_lines(task, room),
+        "",
+        *(escape_text(line, room) for line in _list_prospect_lines(schedules)),
+    ]
     below = [f"{_INDENT}{line}".rstrip() for line in told]
-    return [*rows([task], width), "", *below, "", escape_lines(tir.rstrip(), _LONG)]
+    return [*list_table_lines([task], width), "", *below, "", escape_lines(tir.rstrip(), _LONG)]
 
 
-def _prospects(schedules: Prospects) -> Iterator[str]:
+def _list_prospect_lines(schedules: Prospects) -> Iterator[str]:
     rule = "no rule" if schedules.rule is None else f"rule {schedules.rule}"
     yield f"engines: {', '.join(schedules.engines) or 'none'} ({rule})"
     yield f"fallback: {', '.join(schedules.fallback)}"
@@ -63,35 +67,38 @@ def _prospects(schedules: Prospects) -> Iterator[str]:
         yield f"implementation {name}: {f'template {template}' if template else 'no template'}"
 
 
-def rows(tasks: Sequence[Task], width: int = WIDTH) -> list[str]:
+def list_table_lines(tasks: Sequence[Task], width: int = WIDTH) -> list[str]:
     """Return the lines of the table, without the summary."""
-    cells = [_HEADER, *map(_cells, tasks)]
+    cells = [_HEADER, *map(_list_cells, tasks)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     room = width - sum(widths) - len(_GAP) * len(widths)
-    lines = [_line(_HEADER, widths) + "task"]
+    lines = [_format_line(_HEADER, widths) + "task"]
     for task, row in zip(tasks, cells[1:], strict=True):
-        lines.append(_line(row, widths) + escape(task.name, room))
-        lines += [_INDENT + escape(text, width - len(_INDENT)) for text in _details(task, width)]
+        lines.append(_format_line(row, widths) + escape_text(task.name, room))
+        lines += [
+            _INDENT + escape_text(text, width - len(_INDENT))
+            for text in _list_detail_lines(task, width)
+        ]
     return lines
 
 
-def _cells(task: Task) -> tuple[str, ...]:
-    kind = escape(_KINDS.get(task.info.kind, task.info.kind), 12)
+def _list_cells(task: Task) -> tuple[str, ...]:
+    kind = escape_text(_KINDS.get(task.info.kind, task.info.kind), 12)
     return (
-        str(task.index), f"{task.share:.1%}", str(task.calls), count(task.flops),
-        count(task.bytes), kind,
+        str(task.index), f"{task.share:.1%}", str(task.calls), format_count(task.flops),
+        format_count(task.bytes), kind,
     )  # fmt: skip
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _format_line(cells: Sequence[str], widths: Sequence[int]) -> str:
     *numbers, kind = cells
     right = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
     return _GAP.join([*right, kind.ljust(widths[-1]), ""])
 
 
-def _details(task: Task, width: int) -> Iterator[str]:
+def _list_detail_lines(task: Task, width: int) -> Iterator[str]:
     """Yield what stands below a task: ops and shapes, on one line where there is room."""
-    ops, shapes = ", ".join(task.info.names), _shapes(task)
+    ops, shapes = ", ".join(task.info.names), _format_shapes(task)
     together = f"{ops}: {shapes}"
     if not ops:
         yield shapes
@@ -103,20 +110,20 @@ def _details(task: Task, width: int) -> Iterator[str]:
         yield f"dropped: {task.dropped}"
 
 
-def _shapes(task: Task) -> str:
+def _format_shapes(task: Task) -> str:
     """Write the shapes; an element type that all tensors have stands at the end."""
     kinds = {tensor.dtype for tensor in (*task.inputs, *task.outputs)}
-    write = shape if len(kinds) == 1 else tensor
+    write = format_shape if len(kinds) == 1 else format_tensor
     read, written = (", ".join(map(write, tensors)) for tensors in (task.inputs, task.outputs))
     return f"{read} -> {written}" + (f" {kinds.pop()}" if len(kinds) == 1 else "")
 
 
-def _summary(tasks: Sequence[Task]) -> str:
+def _summarize_tasks(tasks: Sequence[Task]) -> str:
     kept = [task for task in tasks if task.dropped is None]
     total = sum(task.flops * task.calls for task in tasks)
     share = sum(task.flops * task.calls for task in kept) / total if total else 0.0
     return (
         f"{len(tasks)} tasks, {len(kept)} kept: "
-        f"{share:.1%} of {count(total)} FLOPs, "
+        f"{share:.1%} of {format_count(total)} FLOPs, "
         f"{sum(task.share for task in kept):.1%} of the estimated time"
     )

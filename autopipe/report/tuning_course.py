@@ -33,31 +33,31 @@ def follow_tuning(
     engines = dict.fromkeys(record.engine for record in trials)
     named = {_ALL: trials} if len(engines) > 1 else {}
     named |= {one: [record for record in trials if record.engine == one] for one in engines}
-    curves = (_curve(name, own, first, calls, begun) for name, own in named.items())
+    curves = (_build_curve(name, own, first, calls, begun) for name, own in named.items())
     return TuningCourse(ended=ended, seconds=seconds, curves=tuple(curves))
 
 
-def _curve(
+def _build_curve(
     name: str, trials: Iterable[Record], first: Mapping[str, float], calls: Mapping[str, int],
     begun: datetime,
 ) -> TuningCurve:  # fmt: skip
     best = dict(first)
-    points = [(0.0, _total(best, calls))]
+    points = [(0.0, _sum_times(best, calls))]
     count = failed = 0
     for record in trials:
         count, failed = count + 1, failed + (record.median == math.inf)
         at = max(0.0, (datetime.fromisoformat(record.measured) - begun).total_seconds())
         if record.median < best.get(record.workload, 0.0):
             best[record.workload] = record.median
-            points.append((at, _total(best, calls)))
-    return TuningCurve(engine=name, trials=count, failed=failed, points=tuple(_thin(points)))
+            points.append((at, _sum_times(best, calls)))
+    return TuningCurve(engine=name, trials=count, failed=failed, points=tuple(_thin_points(points)))
 
 
-def _total(best: Mapping[str, float], calls: Mapping[str, int]) -> float:
+def _sum_times(best: Mapping[str, float], calls: Mapping[str, int]) -> float:
     return sum(calls[workload] * seconds for workload, seconds in sorted(best.items()))
 
 
-def _thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _thin_points(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return so many points at most; the last one stays."""
     stride = -(-len(points) // _POINTS)
     kept = list(points[::stride])

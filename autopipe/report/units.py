@@ -6,7 +6,7 @@ _FRACTIONS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _PREFIXES = " kMGTP"
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """Write a time, given in seconds, with three digits or as minutes and hours."""
     minutes, rest = divmod(round(value), _MINUTE)
     if minutes >= _MINUTE:
@@ -14,21 +14,21 @@ def seconds(value: float) -> str:
     if minutes:
         return f"{minutes}m {rest:02d}s"
     scale, unit = next((f for f in _FRACTIONS if value >= f[0]), _FRACTIONS[0])
-    return f"{_three(value / scale)} {unit}"
+    return f"{_format_three_digits(value / scale)} {unit}"
 
 
-def count(value: float) -> str:
+def format_count(value: float) -> str:
     """Write a count with three digits and a decimal prefix, such as `231 M`."""
     power = 0
     while value >= _KILO and power < len(_PREFIXES) - 1:
         value, power = value / _KILO, power + 1
-    return f"{_three(value)} {_PREFIXES[power]}".rstrip()
+    return f"{_format_three_digits(value)} {_PREFIXES[power]}".rstrip()
 
 
-def plural(number: int, name: str) -> str:
+def format_plural(number: int, name: str) -> str:
     """Write how many there are of something, such as `2 records`."""
     return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 
-def _three(value: float) -> str:
+def _format_three_digits(value: float) -> str:
     return f"{value:.0f}" if value >= _KILO - 0.5 else f"{value:.3g}"

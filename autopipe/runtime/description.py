@@ -54,14 +54,14 @@ def describe_builds(
     """
     try:
         for place, (prefix, build) in enumerate(list_builds(needs)):
-            lines = [_join(words) for words in _lines(build, prefix, placed, start)]
+            lines = [_join_words(words) for words in _list_lines(build, prefix, placed, start)]
             name = f"model.{place}.txt" if place else DESCRIPTION
             yield name, "\n".join(["autopipe 1", *lines, "end", ""])
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"the manifest does not fit: {error!r}") from None
 
 
-def _join(words: Sequence[object]) -> str:
+def _join_words(words: Sequence[object]) -> str:
     texts = list(map(str, words))
     for text in texts:
         if not _WORD.fullmatch(text):
@@ -69,7 +69,7 @@ def _join(words: Sequence[object]) -> str:
     return " ".join(texts)
 
 
-def _lines(
+def _list_lines(
     needs: Mapping[str, Any], prefix: str, placed: Mapping[str, PlacedWeight], start: int
 ) -> Iterator[Sequence[object]]:
     signature, processor = needs["signature"], needs["processor"]
@@ -82,9 +82,9 @@ def _lines(
         one = dimensions[name]
         yield "dimension", name, one["min"], one["max"], one["multiple"]
     for port in signature["inputs"]:
-        yield "input", encode_name(port["name"]), port["dtype"], *_extents(port)
+        yield "input", encode_name(port["name"]), port["dtype"], *_format_extents(port)
     for port in signature["outputs"]:
-        yield "output", encode_name(port["name"]), port["dtype"], *_extents(port)
+        yield "output", encode_name(port["name"]), port["dtype"], *_format_extents(port)
     entries = signature.get("entries", ())
     yield "library", prefix + LIBRARY
     for entry in entries:
@@ -100,7 +100,7 @@ def _lines(
             yield "takes", prefix + library, *(indices[name] for name in names[at : at + _INDICES])
 
 
-def _extents(port: Mapping[str, Any]) -> Sequence[str]:
+def _format_extents(port: Mapping[str, Any]) -> Sequence[str]:
     """Return the sizes of a port: numbers, dimensions, sums such as `past+1`, ranges as `1..64`."""
     shape = port["shape"]
     names = port.get("dimensions") or [""] * len(shape)

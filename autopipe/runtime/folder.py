@@ -112,7 +112,7 @@ class ExportedModel:
 
     def __init__(self, library: ctypes.CDLL, handle: int) -> None:
         self._library, self._handle = library, ctypes.c_uint64(handle)
-        self._check = partial(_check, library)
+        self._check = partial(_check_status, library)
         self._close = weakref.finalize(self, library.autopipe_close, self._handle)
         self._close.atexit = False
         self.inputs, self.outputs = list(self._ports("input")), list(self._ports("output"))
@@ -286,11 +286,11 @@ def to_options(threads: int | None, instances: int) -> Options:
 def open_folder(library: ctypes.CDLL, folder: Path, options: Options) -> ExportedModel:
     """Open a folder with a C library that is loaded. Raises CallError."""
     handle, path = ctypes.c_uint64(), os.fsencode(folder.resolve())
-    _check(library, library.autopipe_open(path, ctypes.byref(options), ctypes.byref(handle)))
+    _check_status(library, library.autopipe_open(path, ctypes.byref(options), ctypes.byref(handle)))
     return ExportedModel(library, handle.value)
 
 
-def _check(library: ctypes.CDLL, status: int) -> None:
+def _check_status(library: ctypes.CDLL, status: int) -> None:
     if status:
         kind = CallLimitError if status in _LIMITS else CallError
         raise kind(library.autopipe_last_error().decode(errors="replace"), status)

@@ -64,12 +64,12 @@ def open_package(
     if path.is_dir():
         options.verify_digests = verify
         return open_folder(library, path, options)
-    with _unpack(path) as folder:
+    with _unpack_package(path) as folder:
         return open_folder(library, folder, options)
 
 
 @contextmanager
-def _unpack(package: Path) -> Iterator[Path]:
+def _unpack_package(package: Path) -> Iterator[Path]:
     """Yield a folder as the C library takes it, with the weights of a package in place."""
     with _open_file(package) as file, tempfile.TemporaryDirectory(prefix="autopipe-") as work:
         folder = Path(work)

@@ -47,7 +47,7 @@ class PlacedWeight(NamedTuple):
     @property
     def size(self) -> int:
         """Return its bytes."""
-        return math.prod(self.shape) * _storage(self.dtype).itemsize
+        return math.prod(self.shape) * _to_storage_dtype(self.dtype).itemsize
 
 
 def read_header(data: memoryview) -> dict[str, PlacedWeight]:
@@ -110,7 +110,7 @@ def view_weight(data: np.ndarray[Any, Any], weight: PlacedWeight) -> np.ndarray[
     NumPy takes it for writable, as DLPack does not pass on what is not. It must not be written.
     """
     part = data[weight.offset : weight.offset + weight.size]
-    return np.asarray(_Exposed(part, _storage(weight.dtype), weight.shape))
+    return np.asarray(_Exposed(part, _to_storage_dtype(weight.dtype), weight.shape))
 
 
 class _Exposed:
@@ -153,10 +153,10 @@ def _lay_out(
     at = 0
     for name, (dtype, shape) in plan.items():
         relative[name] = weight = PlacedWeight(dtype, at, shape)
-        stated[name] = _entry(_CODES[dtype], shape, at, weight.size)
+        stated[name] = _build_header_entry(_CODES[dtype], shape, at, weight.size)
         at += weight.size
         if gap := -at % ALIGNMENT:
-            stated[f"{name}{_PADDING}"] = _entry("U8", (gap,), at, gap)
+            stated[f"{name}{_PADDING}"] = _build_header_entry("U8", (gap,), at, gap)
             at += gap
     text = json.dumps(stated, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + _LENGTH) % ALIGNMENT)
@@ -165,7 +165,7 @@ def _lay_out(
     return len(text).to_bytes(_LENGTH, "little") + text, placed
 
 
-def _entry(code: str, shape: tuple[int, ...], at: int, size: int) -> dict[str, object]:
+def _build_header_entry(code: str, shape: tuple[int, ...], at: int, size: int) -> dict[str, object]:
     return {"dtype": code, "shape": shape, "data_offsets": [at, at + size]}
 
 
@@ -197,6 +197,6 @@ def are_aligned(weights: Mapping[str, PlacedWeight]) -> bool:
     return all(one.offset % ALIGNMENT == 0 for one in weights.values())
 
 
-def _storage(dtype: str) -> np.dtype[Any]:
+def _to_storage_dtype(dtype: str) -> np.dtype[Any]:
     """Return how NumPy holds elements of a type."""
     return np.dtype("uint16" if dtype == "bfloat16" else dtype)

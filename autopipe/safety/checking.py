@@ -11,8 +11,8 @@ from autopipe.measure import device
 from autopipe.pipeline.counted import Watch
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
-from autopipe.processes.failure import Failure, How, garbled
-from autopipe.safety.job import Piece, bounded, do, plain_runs
+from autopipe.processes.failure import Failure, How, describe_garbled
+from autopipe.safety.job import Piece, can_bound_memory, check_plain_loops, do
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 
@@ -61,7 +61,7 @@ class Checker:
         with ExitStack() as open_ones:
             for worker in free:
                 open_ones.enter_context(worker.child)
-            for place, _ in enumerate(self._counted(pieces)):
+            for place, _ in enumerate(self._report_progress(pieces)):
                 if not free:
                     free.append(running.popleft())
                     found.append(free[0].answer())
@@ -73,14 +73,14 @@ class Checker:
             found += [worker.answer() for worker in running]
         return found + [Postponed(begun=False) for _ in pieces[len(found) :]]
 
-    def _counted(self, pieces: Sequence[Piece]) -> Iterable[Piece]:
+    def _report_progress(self, pieces: Sequence[Piece]) -> Iterable[Piece]:
         return pieces if self._watch is None else self._watch.each("schedules checked", pieces)
 
     def plain_runs(self, piece: Piece) -> bool:
         """Tell whether the plain loops of a piece can be run, and agree with themselves."""
-        with Child(lambda: lambda _: plain_runs(piece, self._conditions)) as child:
+        with Child(lambda: lambda _: check_plain_loops(piece, self._conditions)) as child:
             child.tell()
-            found = _outcome(child)
+            found = _read_outcome(child)
         return isinstance(found, Checked) and found.finding is Finding.RIGHT
 
 
@@ -91,7 +91,7 @@ class _CheckingChild:
     """
 
     def __init__(self, pieces: Sequence[Piece], conditions: Conditions) -> None:
-        limited = all(bounded(piece, conditions) for piece in pieces)
+        limited = all(can_bound_memory(piece, conditions) for piece in pieces)
         self.child = Child(lambda: lambda place: do(pieces[place], conditions), bounded=limited)
         self._place = 0
         self._checks = 0
@@ -104,7 +104,7 @@ class _CheckingChild:
 
     def answer(self) -> Outcome:
         """Return what came of it. What another check may have spoiled is done again, alone."""
-        outcome, is_first = _outcome(self.child), not self._checks
+        outcome, is_first = _read_outcome(self.child), not self._checks
         self._checks += 1
         is_right = isinstance(outcome, Checked) and outcome.finding is Finding.RIGHT
         if is_right and self._checks < _MOST_CHECKS:
@@ -117,7 +117,7 @@ class _CheckingChild:
         return self.answer()
 
 
-def _outcome(child: Child) -> Outcome:
+def _read_outcome(child: Child) -> Outcome:
     """Return what a child answers; one that had less than the usual time is not to blame."""
     try:
         return Checked.of(child.answer())
@@ -127,4 +127,4 @@ def _outcome(child: Child) -> Outcome:
     except StoreError as error:
         return error
     except (ValueError, TypeError, LookupError):  # what it checks may have it say anything
-        return Failed(garbled())
+        return Failed(describe_garbled())

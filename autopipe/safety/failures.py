@@ -70,7 +70,7 @@ class Failures:
         if self.hopeless is not None and remembered:
             runs = self.hopeless.add(piece, str(error), kept)
         often = "twice" if runs == 1 else f"in {runs} runs"
-        self._tell(
+        self._report_failure(
             piece, str(error), kept, f"failed {often}: {error}",
             f"it was put aside, python {kept}/reproduce.py shows it",
         )  # fmt: skip
@@ -85,7 +85,7 @@ class Failures:
         if former is None or not former.final:
             return former is not None
         known = KnownFailure(former)
-        self._tell(
+        self._report_failure(
             piece, str(known), former.folder,
             f"failed in {former.runs} earlier runs: {former.how}",
             f"it was not tried, --force {self.stage} does",
@@ -102,7 +102,7 @@ class Failures:
         count = sum(map(len, self.listed.values()))
         return f"; {count} failures put aside" if count else ""
 
-    def _tell(self, piece: Piece, how: str, folder: str, what: str, then: str) -> None:
+    def _report_failure(self, piece: Piece, how: str, folder: str, what: str, then: str) -> None:
         failure = ListedFailure(
             engine=piece.engine, implementation=piece.implementation, doing=piece.doing, how=how,
             retried=True, folder=f"failed/{Path(folder).name}",

@@ -106,12 +106,14 @@ class Inspector:
         """
         if isinstance(self.checker, TargetError):
             unchecked = Verdict(Finding.UNCHECKED, str(self.checker))
-            return [self._recall(self._name(suspect)) or unchecked for suspect in suspects]
-        names = [self._name(suspect) for suspect in suspects]
+            return [
+                self._recall(self._digest_suspect(suspect)) or unchecked for suspect in suspects
+            ]
+        names = [self._digest_suspect(suspect) for suspect in suspects]
         known = {
             name: self.failed.get(name)
             or self._recall(name)
-            or self._hopeless(name, suspect)
+            or self._find_known_failure(name, suspect)
             or (NO_TIME if suspect.task in self.given_up else None)
             for name, suspect in zip(names, suspects, strict=True)
         }
@@ -120,14 +122,14 @@ class Inspector:
         }
         outcomes = self.checker.check([suspect.piece for suspect in new.values()])
         for (name, suspect), outcome in zip(new.items(), outcomes, strict=True):
-            known[name] = self._judged(name, suspect, outcome, self.checker)
+            known[name] = self._judge_outcome(name, suspect, outcome, self.checker)
         return [known[name] or Verdict(Finding.UNCHECKED) for name in names]
 
     def needs_check(self, suspect: Suspect) -> bool:
         """Tell whether a schedule would be run to judge it."""
         return not isinstance(self.checker, TargetError) and self.recall(suspect) is None
 
-    def _judged(
+    def _judge_outcome(
         self, name: str, suspect: Suspect, outcome: Outcome, checker: PieceChecker
     ) -> Verdict:
         """Return the verdict on what was checked once, and is once more if that failed."""
@@ -140,18 +142,20 @@ class Inspector:
         if isinstance(outcome, StoreError):
             raise outcome
         if isinstance(outcome, Failed):
-            return self._failed(name, suspect, outcome, checker)
+            return self._judge_failure(name, suspect, outcome, checker)
         if outcome.finding is Finding.BROKEN:
             raise StageError(f"task {suspect.task}: {outcome.reason}")
         if outcome.finding is Finding.UNCHECKED:
             return Verdict(Finding.UNCHECKED, outcome.reason)
         self.failures.passed(suspect.piece)
         wrong = outcome.finding is Finding.WRONG
-        verdict = self._wrong(name, suspect, outcome) if wrong else Verdict(Finding.RIGHT)
-        self._remember(name, verdict)
+        verdict = (
+            self._quarantine_wrong(name, suspect, outcome) if wrong else Verdict(Finding.RIGHT)
+        )
+        self._write_verdict(name, verdict)
         return verdict
 
-    def _hopeless(self, name: str, suspect: Suspect) -> Verdict | None:
+    def _find_known_failure(self, name: str, suspect: Suspect) -> Verdict | None:
         """Return a verdict on what failed in earlier runs, if nobody is to try it again."""
         try:
             if self.failures.suspect(suspect.piece):
@@ -161,7 +165,9 @@ class Inspector:
             return self.failed[name]
         return None
 
-    def _failed(self, name: str, suspect: Suspect, error: Failed, checker: PieceChecker) -> Verdict:
+    def _judge_failure(
+        self, name: str, suspect: Suspect, error: Failed, checker: PieceChecker
+    ) -> Verdict:
         """Put a failure aside, unless the plain loops fail too: it is not the schedule's then."""
         if not checker.plain_runs(suspect.piece):
             return Verdict(Finding.UNCHECKED, f"it failed, as the plain loops do: {error}")
@@ -169,7 +175,7 @@ class Inspector:
         self.failed[name] = Verdict(Finding.FAILED, str(error), folder)
         return self.failed[name]
 
-    def _wrong(self, name: str, suspect: Suspect, checked: Checked) -> Verdict:
+    def _quarantine_wrong(self, name: str, suspect: Suspect, checked: Checked) -> Verdict:
         place = Quarantine(self.folder / "wrong", self.facts[Facet.TARGET])
         kept = place.keep(name[:16], suspect, checked)
         who = f"{suspect.engine} on {suspect.implementation}"
@@ -179,7 +185,7 @@ class Inspector:
         )
         return Verdict(Finding.WRONG, checked.reason, str(kept))
 
-    def _name(self, suspect: Suspect) -> str:
+    def _digest_suspect(self, suspect: Suspect) -> str:
         """Digest all that a verdict depends on: sha256, 64 hex digits."""
         modules = (suspect.workload, suspect.scheduled)
         bare = [module["main"].without_attr(ATTRIBUTE) for module in modules]
@@ -190,17 +196,17 @@ class Inspector:
 
     def recall(self, suspect: Suspect) -> Verdict | None:
         """Return what an earlier check has found, if there was one."""
-        return self._recall(self._name(suspect))
+        return self._recall(self._digest_suspect(suspect))
 
     def _recall(self, name: str) -> Verdict | None:
         try:
-            text = files.recall(self.folder / "verdicts" / name, _LARGEST)
+            text = files.read_or_discard(self.folder / "verdicts" / name, _LARGEST)
             return Verdict.read(foreign.parse_object(text or b""))
         except (OSError, ValueError):
             return None
 
-    def _remember(self, name: str, verdict: Verdict) -> None:
+    def _write_verdict(self, name: str, verdict: Verdict) -> None:
         folder = self.folder / "verdicts"
         folder.mkdir(exist_ok=True)
-        with files.guard(folder):
+        with files.wrap_os_errors(folder):
             files.replace(folder / name, json.dumps(verdict.document()).encode(), folder)

@@ -12,9 +12,9 @@ import tvm
 
 from autopipe import extensions
 from autopipe.compiler.library.call_thread import CallThread
-from autopipe.compiler.library.kernel_compiler import compiling
+from autopipe.compiler.library.kernel_compiler import use_kernel_compiler
 from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
-from autopipe.compiler.target.target import host_of
+from autopipe.compiler.target.target import find_host_target
 from autopipe.errors import StageError
 from autopipe.measure import build, check
 from autopipe.measure.library_kernel import LibraryKernel, check_kernel
@@ -23,12 +23,16 @@ from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import fallback, static
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
-from autopipe.schedules.engines.registry import engines
-from autopipe.schedules.implementations.implementation import DIRECT, allowed, implement
+from autopipe.schedules.engines.registry import load_engine_makers
+from autopipe.schedules.implementations.implementation import (
+    DIRECT,
+    build_implementation,
+    list_allowed,
+)
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.template import AnyTemplate
-from autopipe.store.passing import passing_folder
+from autopipe.store.passing import open_temporary_folder
 from autopipe.tasks.task import Task
 from autopipe.traces.reading import Forbidden
 
@@ -46,7 +50,7 @@ class Piece:
     """Who does it; nobody rewrites a workload but the implementation."""
     implementation: str = DIRECT
     schedule: str = ""
-    """As `replay` reads it, where there is one already."""
+    """As `replay_schedule` reads it, where there is one already."""
     scheduled: tvm.IRModule | None = None
     """What is checked or compiled."""
     problem: Mapping[str, Any] | None = None
@@ -65,10 +69,14 @@ class Piece:
     @property
     def who(self) -> str:
         """Name the engine and the implementation, and the package of each that is not ours."""
-        implementation = extensions.attribute(extensions.IMPLEMENTATIONS, self.implementation)
+        implementation = extensions.format_with_owner(
+            extensions.IMPLEMENTATIONS, self.implementation
+        )
         if not self.engine:
             return implementation
-        return f"{extensions.attribute(extensions.ENGINES, self.engine)} on {implementation}"
+        return (
+            f"{extensions.format_with_owner(extensions.ENGINES, self.engine)} on {implementation}"
+        )
 
 
 def do(piece: Piece, conditions: Conditions) -> Any:  # noqa: ANN401 - JSON
@@ -76,39 +84,41 @@ def do(piece: Piece, conditions: Conditions) -> Any:  # noqa: ANN401 - JSON
     return _WAYS[piece.doing](piece, conditions)
 
 
-def bounded(piece: Piece, conditions: Conditions) -> bool:
+def can_bound_memory(piece: Piece, conditions: Conditions) -> bool:
     """Tell whether the memory it takes can be bounded: not where it runs on a device."""
     return piece.doing != "checking" or conditions.hardware.backend.runs_on_host
 
 
-def _rewrite(piece: Piece, conditions: Conditions) -> dict[str, Any] | None:
+def _rewrite_workload(piece: Piece, conditions: Conditions) -> dict[str, Any] | None:
     """Return the module of the implementation and how much it promises, if it serves the task."""
-    module = implement(piece.workload, piece.implementation, conditions)
+    module = build_implementation(piece.workload, piece.implementation, conditions)
     if module is None:
         return None
     (implementation,) = (
-        candidate for candidate in allowed(conditions) if piece.implementation == candidate.NAME
+        candidate
+        for candidate in list_allowed(conditions)
+        if piece.implementation == candidate.NAME
     )
     gain = implementation.gain(piece.workload, conditions.hardware)
     return {"module": tvm.ir.save_json(module), "gain": gain}
 
 
-def _plan(piece: Piece, conditions: Conditions) -> dict[str, Any]:
+def _plan_fallback(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Return the schedule of a fallback, if it has one, and which templates raised something."""
     complaints: list[str] = []
 
     def complain(template: AnyTemplate, error: Exception) -> None:
         traceback.print_exception(error)
-        named = extensions.attribute(extensions.TEMPLATES, template.name)
+        named = extensions.format_with_owner(extensions.TEMPLATES, template.name)
         reason = " ".join(str(error).split())
         complaints.append(f"template {named}: {type(error).__name__}: {reason}")
 
     planned: Planned | None
     if piece.engine == "static":
-        body = implement(piece.workload, piece.implementation, conditions)
+        body = build_implementation(piece.workload, piece.implementation, conditions)
         planned = None
         if body is not None:
-            planned = static.plan_of(piece.implementation, body, conditions, complain)
+            planned = static.plan_implementation(piece.implementation, body, conditions, complain)
     else:
         planned = fallback.FALLBACKS[piece.engine](piece.workload, conditions)
     found: dict[str, Any] = {"planned": None, "complaint": "; ".join(complaints)}
@@ -118,19 +128,19 @@ def _plan(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     return found
 
 
-def _replay(piece: Piece, conditions: Conditions) -> dict[str, object]:
+def _replay_schedule(piece: Piece, conditions: Conditions) -> dict[str, object]:
     """Return the module that a schedule makes, or why it does not fit."""
     try:
-        made = replay(piece.workload, piece.implementation, piece.schedule, conditions)
+        made = replay_schedule(piece.workload, piece.implementation, piece.schedule, conditions)
     except StageError as error:
         return {"refused": str(error), "harmful": isinstance(error, Forbidden)}
     return {"module": tvm.ir.save_json(made)}
 
 
-def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
+def _propose_schedules(piece: Piece, conditions: Conditions) -> list[str] | None:
     """Return the first proposals of a search, if the engine has any."""
     asked = piece.problem or {}
-    module = implement(piece.workload, piece.implementation, conditions)
+    module = build_implementation(piece.workload, piece.implementation, conditions)
     if module is None:
         return None
     known = [MeasuredSchedule(schedule, float(seconds)) for schedule, seconds in asked["known"]]
@@ -138,18 +148,18 @@ def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
     problem = Problem(
         task, module, conditions, known, asked["batch"], asked["seed"], asked["tuner"]
     )  # fmt: skip
-    (maker,) = engines([piece.engine], conditions).values()
+    (maker,) = load_engine_makers([piece.engine], conditions).values()
     search = maker().search(problem)
     return None if search is None else search.propose(problem.batch)
 
 
-def plain_runs(piece: Piece, conditions: Conditions) -> dict[str, Any]:
+def check_plain_loops(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Check the workload of a piece against itself, on the processor, as a check is done."""
-    workload, here = piece.workload, host_of(conditions.target)
+    workload, here = piece.workload, find_host_target(conditions.target)
     return _find_verdict(lambda: check.checked(workload, workload, here), conditions)
 
 
-def _check(piece: Piece, conditions: Conditions) -> dict[str, Any]:
+def _check_schedule(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Return what is wrong with a schedule, or why that can not be said, as `Checked`."""
     workload, scheduled, target = piece.workload, piece.candidate, conditions.target
 
@@ -172,12 +182,12 @@ def _find_verdict(check_made: Callable[[], object], conditions: Conditions) -> d
     shorten_spin()
     thread = CallThread(lambda: use_threads(conditions.hardware.cores))
     try:
-        return asdict(thread.run(lambda: verdict_of(check_made)))
+        return asdict(thread.run(lambda: compute_verdict(check_made)))
     finally:
         thread.end()
 
 
-def verdict_of(check_made: Callable[[], object]) -> Checked:
+def compute_verdict(check_made: Callable[[], object]) -> Checked:
     """Return what a check finds, which raises what `check.checked` does."""
     try:
         check_made()
@@ -190,18 +200,18 @@ def verdict_of(check_made: Callable[[], object]) -> Checked:
     return Checked(Finding.RIGHT)
 
 
-def _compile(piece: Piece, conditions: Conditions) -> None:
+def _compile_schedule(piece: Piece, conditions: Conditions) -> None:
     """Make machine code, which is not run: it may be for another machine."""
-    with compiling(conditions.target), passing_folder() as folder:
-        library = build.compiled(build.without_weights(piece.candidate), conditions.target)
+    with use_kernel_compiler(conditions.target), open_temporary_folder() as folder:
+        library = build.compile_module(build.without_weights(piece.candidate), conditions.target)
         library.write_to_file(str(folder / "alone.o"), "o")
 
 
 _WAYS: Final[Mapping[str, Callable[[Piece, Conditions], Any]]] = {
-    "rewriting": _rewrite,
-    "planning": _plan,
-    "replaying": _replay,
-    "searching": _search,
-    "checking": _check,
-    "compiling": _compile,
+    "rewriting": _rewrite_workload,
+    "planning": _plan_fallback,
+    "replaying": _replay_schedule,
+    "searching": _propose_schedules,
+    "checking": _check_schedule,
+    "compiling": _compile_schedule,
 }

@@ -18,7 +18,7 @@ from typing import Any, Final
 import tvm_ffi
 
 from autopipe import foreign
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.environment.facet import Facet
 from autopipe.processes import contained
 from autopipe.safety.job import Piece
@@ -78,7 +78,7 @@ class Hopeless:
         if not self:
             return None
         try:
-            data = files.recall(self.folder / self._name(piece), _LARGEST)
+            data = files.read_or_discard(self.folder / self._digest_piece(piece), _LARGEST)
             content = foreign.parse_object(data or b"")
             found = Former(**content)
             _ = found.final
@@ -88,11 +88,11 @@ class Hopeless:
         if not texts or type(found.runs) is not int:
             return None
         place = self.folder.with_name(_ASIDE) / PurePath(found.folder).name  # wherever it says
-        return replace(found, how=shown(found.how, _LONG), folder=str(place))
+        return replace(found, how=format_value(found.how, _LONG), folder=str(place))
 
     def add(self, piece: Piece, how: str, folder: str) -> int:
         """Remember a failure; return in how many runs there was one, this one included."""
-        name, before = self._name(piece), self.recall(piece)
+        name, before = self._digest_piece(piece), self.recall(piece)
         runs = (before.runs if before else 0) + (name not in self.counted)
         self.counted.add(name)
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -106,9 +106,9 @@ class Hopeless:
         """Take back what is remembered: it went well this time."""
         if self:
             with suppress(OSError):
-                (self.folder / self._name(piece)).unlink(missing_ok=True)
+                (self.folder / self._digest_piece(piece)).unlink(missing_ok=True)
 
-    def _name(self, piece: Piece) -> str:
+    def _digest_piece(self, piece: Piece) -> str:
         """Digest all that decides how it ends: sha256, 64 hex digits."""
         loops = (piece.workload, piece.scheduled)
         asked: Mapping[str, Any] = piece.problem or {}

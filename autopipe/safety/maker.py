@@ -11,13 +11,13 @@ from typing import Any, Self
 import tvm
 
 from autopipe.compiler import module_io
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How
 from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.job import Piece, do
-from autopipe.schedules.implementations.implementation import DIRECT, names
+from autopipe.schedules.implementations.implementation import DIRECT, list_allowed_names
 from autopipe.schedules.planned import Planned
 from autopipe.schedules.policy import Contender
 
@@ -51,36 +51,36 @@ class Maker:
         self._failed: dict[tuple[str, ...], Failed] = {}
         self._told: set[tuple[str, ...]] = set()
         self._made: dict[str, dict[str, Made]] = {}
-        self._child = Child(lambda: self._answer)
+        self._child = Child(lambda: self._answer_request)
 
     def implementations(self, task: str) -> dict[str, tvm.IRModule]:
         """Return every implementation of a task, by name, `direct` first."""
-        return {name: made.module for name, made in self._implementations(task).items()}
+        return {name: made.module for name, made in self._list_implementations(task).items()}
 
     def plans(self, task: str, engine: str) -> Iterator[Planned]:
         """Yield the schedules of a fallback, the most promising first."""
-        every = self._implementations(task) if engine == "static" else {}
+        every = self._list_implementations(task) if engine == "static" else {}
         ranked = sorted(every, key=lambda name: -every[name].gain)
         for name in ranked or (DIRECT,):
-            found = self._make(task, "planning", Contender(engine, name))
+            found = self._make_or_none(task, "planning", Contender(engine, name))
             if found and found["planned"]:
                 implementation, schedule, module = found["planned"]
-                yield Planned(implementation, schedule, module_io.from_json(module))
+                yield Planned(implementation, schedule, module_io.parse_json(module))
 
     def replay(self, task: str, by: Contender, schedule: str) -> tvm.IRModule:
         """Return the module that a record makes.
 
         Raises Refused if it does not fit, and Failed if making it fails.
         """
-        found = self._asked((task, "replaying", *by, schedule))
+        found = self._ask_child((task, "replaying", *by, schedule))
         if "refused" in found:
             raise Refused(found["refused"], harmful=found["harmful"])
-        return module_io.from_json(found["module"])
+        return module_io.parse_json(found["module"])
 
     def left_out(self, task: str, by: Contender, error: StageError) -> None:
         """Warn of a record that nobody would have written for a schedule's sake."""
         if isinstance(error, Refused) and error.harmful:
-            who = f"{shown(by.engine)} on {shown(by.implementation)}"
+            who = f"{format_value(by.engine)} on {format_value(by.implementation)}"
             self._failures.warn(f"task {task}: a record of {who} is left out: {error}")
 
     def __enter__(self) -> Self:
@@ -89,31 +89,31 @@ class Maker:
     def __exit__(self, *_: object) -> None:
         self._child.close()
 
-    def _implementations(self, task: str) -> dict[str, Made]:
+    def _list_implementations(self, task: str) -> dict[str, Made]:
         if task not in self._made:
             found = {DIRECT: Made(self._workloads[task], 1.0)}
-            for name in names(self._conditions):
-                made = self._make(task, "rewriting", Contender("", name))
+            for name in list_allowed_names(self._conditions):
+                made = self._make_or_none(task, "rewriting", Contender("", name))
                 if made is not None:
-                    found[name] = Made(module_io.from_json(made["module"]), made["gain"])
+                    found[name] = Made(module_io.parse_json(made["module"]), made["gain"])
             self._made[task] = found
         return self._made[task]
 
-    def _make(self, task: str, doing: str, by: Contender) -> Any:  # noqa: ANN401 - JSON
+    def _make_or_none(self, task: str, doing: str, by: Contender) -> Any:  # noqa: ANN401 - JSON
         """Return what was made, or None if there is nothing of it, or it failed."""
         try:
-            return self._asked((task, doing, *by, ""))
+            return self._ask_child((task, doing, *by, ""))
         except Failed:
             return None
 
-    def _asked(self, request: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
+    def _ask_child(self, request: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
         if request in self._failed:
             raise self._failed[request]
-        piece = self._piece(*request)
+        piece = self._build_piece(*request)
         try:
             ask = self._child.ask if self._failures.suspect(piece) else self._child.twice
             found = ask(request)
-            if _complaint(found):
+            if _read_complaint(found):
                 found = self._child.twice(request)
         except Failed as error:
             self._failed[request] = error
@@ -121,21 +121,21 @@ class Maker:
                 self._failures.add(piece, error)
             raise
         self._failures.passed(piece)
-        if _complaint(found) and request not in self._told:
+        if _read_complaint(found) and request not in self._told:
             self._told.add(request)
-            raised = Failed(Failure(How.RAISED, _complaint(found)))
+            raised = Failed(Failure(How.RAISED, _read_complaint(found)))
             self._failures.add(piece, raised, remembered=False)
         return found
 
-    def _answer(self, request: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
-        return do(self._piece(*request), self._conditions)
+    def _answer_request(self, request: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
+        return do(self._build_piece(*request), self._conditions)
 
-    def _piece(
+    def _build_piece(
         self, task: str, doing: str, engine: str, implementation: str, schedule: str
     ) -> Piece:
         return Piece(doing, task, self._workloads[task], engine, implementation, schedule)
 
 
-def _complaint(found: Mapping[str, Any] | None) -> str:
+def _read_complaint(found: Mapping[str, Any] | None) -> str:
     """Return what templates raised, for which another one may have made a schedule."""
     return str((found or {}).get("complaint", ""))

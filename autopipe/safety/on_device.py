@@ -10,22 +10,22 @@ import tvm
 from tvm import te
 
 from autopipe.compiler.library.kernel_threads import shorten_spin
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from autopipe.environment.toolchain import Linker
 from autopipe.errors import SetupError
 from autopipe.measure import check, timing
 from autopipe.measure.cases import Instance
 from autopipe.measure.device_session import Answering
 from autopipe.measure.devices import GRACE, DeviceLost, Devices, KernelFailed, SessionEnded
-from autopipe.measure.linked import write
+from autopipe.measure.linked import write_library
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How
 from autopipe.safety.checking import Checker, Outcome
-from autopipe.safety.job import Piece, verdict_of
+from autopipe.safety.job import Piece, compute_verdict
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
-from autopipe.store.passing import passing_folder
+from autopipe.store.passing import open_temporary_folder
 
 _TRIES: Final = 2
 """Sessions that a schedule may end before it counts as its own failure."""
@@ -43,12 +43,12 @@ class DeviceChecker:
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
         """Return what came of the check of each piece. Raises SetupError without a device."""
-        return [self._checked(piece) for piece in pieces]
+        return [self._check_with_retries(piece) for piece in pieces]
 
     def plain_runs(self, piece: Piece) -> bool:
         """Tell whether the plain loops of a piece can be run here, and agree with themselves."""
         cores = self._conditions.hardware.cores
-        here = Conditions(host(cores), self._conditions.hardware)
+        here = Conditions(make_host_target(cores), self._conditions.hardware)
         return Checker(here).plain_runs(piece)
 
     def probe(self) -> None:
@@ -56,7 +56,7 @@ class DeviceChecker:
         a = te.placeholder((_PROBE,), name="a")
         b = te.compute((_PROBE,), lambda i: a[i] + 1, name="b")
         module = tvm.IRModule({"main": te.create_prim_func([a, b])})
-        found = self._checked(Piece("checking", "probe", module, scheduled=module))
+        found = self._check_with_retries(Piece("checking", "probe", module, scheduled=module))
         if not isinstance(found, Checked) or found.finding is not Finding.RIGHT:
             reason = found.reason if isinstance(found, Checked) else found
             raise SetupError(
@@ -64,12 +64,12 @@ class DeviceChecker:
                 "another version, or target.mcpu of another processor?"
             )
 
-    def _checked(self, piece: Piece) -> Outcome:
-        with passing_folder() as folder:
+    def _check_with_retries(self, piece: Piece) -> Outcome:
+        with open_temporary_folder() as folder:
             path = folder / "scheduled.so"
             for attempt in range(1, _TRIES + 1):
                 try:
-                    return self._devices.trying(lambda: self._compared(piece, path))
+                    return self._devices.trying(lambda: self._compare_in_child(piece, path))
                 except Failed as error:
                     return error
                 except SessionEnded as error:
@@ -77,7 +77,7 @@ class DeviceChecker:
                         return Failed(Failure(How.CRASHED, f"on the device: {error}"))
         raise AssertionError
 
-    def _compared(self, piece: Piece, path: Path) -> Outcome:
+    def _compare_in_child(self, piece: Piece, path: Path) -> Outcome:
         """Return what a comparison in a child has found. Raises SessionEnded, and as `held`."""
         beginning = _Comparison(piece, self._conditions, path, self._linker)
         with Child(lambda: beginning.answer) as child:
@@ -116,30 +116,30 @@ class _Comparison(Answering):
                 self._loaded = self.session.load(str(self._path))
                 return None
             case "prepare":
-                found = verdict_of(self._prepare)
+                found = compute_verdict(self._prepare)
                 return None if found.finding is Finding.RIGHT else asdict(found)
             case "fetch":
                 self._fetch()
                 return None
-        return asdict(verdict_of(lambda: self._loops.compare(self._ours)))
+        return asdict(compute_verdict(lambda: self._loops.compare(self._ours)))
 
     def _prepare(self) -> None:
         cores = self._conditions.hardware.cores
         timing.use_threads(cores)
         shorten_spin()
-        self._loops = check.PlainLoops(self._piece.workload, host(cores))
-        library = check.compiled_for(self._piece.candidate, self._conditions.target)
-        write(library, self._path, self._linker)
+        self._loops = check.PlainLoops(self._piece.workload, make_host_target(cores))
+        library = check.compile_schedule(self._piece.candidate, self._conditions.target)
+        write_library(library, self._path, self._linker)
 
     def _fetch(self) -> None:
         """Have the device compute all cases, and leave it."""
         for place, instance in enumerate(self._loops.instances):
-            inputs = check.inputs_of(instance)
+            inputs = check.make_inputs(instance)
             self._fetched[place] = self.session.run(self._loaded, inputs, instance.counts)
         del self._loaded, self.session
 
     def _ours(self, instance: Instance, _: list[np.ndarray]) -> list[Any]:
         found = self._fetched[self._loops.instances.index(instance)]
         if found is None:
-            raise check.writes_outside(instance.case)
+            raise check.make_outside_error(instance.case)
         return found

@@ -34,7 +34,7 @@ from pathlib import Path
 
 import tvm
 
-from autopipe.compiler.target.target import tvm_target
+from autopipe.compiler.target.target import make_target
 from autopipe.measure.check import WrongAnswer, checked
 from autopipe.measure.timing import use_threads
 
@@ -46,7 +46,7 @@ workload, scheduled = (
 )
 use_threads(record["target"]["num_cores"])
 try:
-    checked(workload, scheduled, tvm_target(record["target"]))
+    checked(workload, scheduled, make_target(record["target"]))
 except WrongAnswer as error:
     sys.exit(f"{record['task']}, {record['engine']} on {record['implementation']}: {error}")
 print("the schedule agrees with the plain loops")
@@ -61,9 +61,9 @@ record.json says who did what, how it ended, and the end of what was printed.
 import sys
 from pathlib import Path
 
-from autopipe.safety.reproduce import again
+from autopipe.safety.reproduce import reproduce_failure
 
-sys.exit(again(Path(__file__).parent))
+sys.exit(reproduce_failure(Path(__file__).parent))
 '''
 
 
@@ -104,7 +104,7 @@ class Quarantine:
         """Write down a schedule that was found wrong under that name; return the folder."""
         record = {
             "task": suspect.task, "engine": suspect.engine,
-            "implementation": suspect.implementation, "schedule": _plain(suspect.schedule),
+            "implementation": suspect.implementation, "schedule": _parse_schedule(suspect.schedule),
             "target": dict(self.target), "seed": SEED, "error": checked.reason,
             "case": checked.case, "difference": checked.difference,
         }  # fmt: skip
@@ -114,7 +114,7 @@ class Quarantine:
             "scheduled.json": tvm.ir.save_json(suspect.scheduled),
             "reproduce.py": _SCRIPT,
         }
-        return self._write(name, texts)
+        return self._write_folder(name, texts)
 
     def failed(self, piece: Piece, error: contained.Failed, conditions: Conditions) -> Path:
         """Write down work that failed; return the folder."""
@@ -133,11 +133,11 @@ class Quarantine:
         hashes = [tvm_ffi.structural_hash(module["main"]) for module in loops.values()]
         name = hashlib.sha256(json.dumps([names, hashes], sort_keys=True).encode()).hexdigest()
         texts = {name: tvm.ir.save_json(module) for name, module in loops.items()}
-        return self._write(
+        return self._write_folder(
             name[:16], {**texts, "record.json": pretty(record), "reproduce.py": _AGAIN}
         )
 
-    def _write(self, name: str, texts: Mapping[str, str]) -> Path:
+    def _write_folder(self, name: str, texts: Mapping[str, str]) -> Path:
         place = self.folder / name
         if place.exists():
             return place
@@ -152,7 +152,7 @@ class Quarantine:
         return place
 
 
-def _plain(schedule: str) -> object:
+def _parse_schedule(schedule: str) -> object:
     try:
         return json.loads(schedule)
     except ValueError:

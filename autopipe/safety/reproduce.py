@@ -8,11 +8,11 @@ from typing import Any
 
 from autopipe.compiler.module_io import load_module
 from autopipe.processes import contained
-from autopipe.safety.job import Piece, bounded, do
+from autopipe.safety.job import Piece, can_bound_memory, do
 from autopipe.schedules.conditions import Conditions
 
 
-def again(folder: Path) -> int:
+def reproduce_failure(folder: Path) -> int:
     """Do in a child what `record.json` of a folder tells of, and say how it ended.
 
     Returns 1 if it failed, for whatever reason, and 0 if it went well this time.
@@ -28,7 +28,7 @@ def again(folder: Path) -> int:
     )  # fmt: skip
     what = f"{piece.task}, {piece.doing} {piece.who}"
     try:
-        complaint = _done(piece, conditions, record)
+        complaint = _run_piece_in_child(piece, conditions, record)
     except contained.Failed as error:
         complaint = str(error)
     if complaint:
@@ -38,9 +38,9 @@ def again(folder: Path) -> int:
     return 0
 
 
-def _done(piece: Piece, conditions: Conditions, record: Mapping[str, Any]) -> str:
+def _run_piece_in_child(piece: Piece, conditions: Conditions, record: Mapping[str, Any]) -> str:
     """Do it, and return what templates have raised, if anything. Raises Failed."""
-    limited = bounded(piece, conditions)
+    limited = can_bound_memory(piece, conditions)
     with contained.Child(
         lambda: lambda _: do(piece, conditions), bounded=limited,
         seconds=record["seconds"], memory=record["memory"],

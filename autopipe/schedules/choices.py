@@ -24,14 +24,14 @@ from tvm.tirx import Bind, BufferStore, Select
 from autopipe.schedules.analysis.blocks import bind_axes
 from autopipe.schedules.analysis.expressions import (
     branches_of,
-    each_once,
+    count_occurrences,
     find_nodes,
     is_branch,
     loads_of,
-    occurrences,
-    substitute,
+    remove_repeated_loads,
+    replace_variables,
 )
-from autopipe.schedules.analysis.reducer import divides, is_inside
+from autopipe.schedules.analysis.reducer import has_variable_divisor, is_inside
 from autopipe.schedules.primitives import replace_block
 
 
@@ -40,52 +40,55 @@ def can_read_both(block: SBlock) -> bool:
 
     They read within their tensors, divide no integers, and call no functions, which take long.
     """
-    sides = _sides(block.body.value)
+    sides = _list_branch_values(block.body.value)
     if not any(map(loads_of, sides)):
         return False
     known = bind_axes(block)
     calls = [call for side in sides for call in find_nodes(side, Call)]
     return (
         all(map(is_branch, calls))
-        and not any(map(divides, sides))
+        and not any(map(has_variable_divisor, sides))
         and all(is_inside(load, known) for side in sides for load in loads_of(side))
     )
 
 
-def looks_up(block: SBlock) -> bool:
+def has_indirect_choice(block: SBlock) -> bool:
     """Tell whether it chooses between elements that neighbours along the last axis look up.
 
     On one thread LLVM reads these under a mask, in vectors. TVM calls the body of a parallel loop
     by a structure of pointers, and LLVM no longer knows that what is read is not written.
     """
     axis = block.iter_vars[-1].var
-    loads = [load for side in _sides(block.body.value) for load in loads_of(side)]
+    loads = [load for side in _list_branch_values(block.body.value) for load in loads_of(side)]
     found = [inner for load in loads for index in load.indices for inner in loads_of(index)]
-    return any(occurrences(inner, axis) for inner in found)
+    return any(count_occurrences(inner, axis) for inner in found)
 
 
 def read_both(sch: Schedule, rv: SBlockRV) -> None:
     """Name what the sides of choices read, and choose between these; see `can_read_both`."""
     store = sch.get(rv).body
-    loads = [load for side in _sides(store.value) for load in loads_of(side)]
-    names = [(load, tirx.Var(f"{load.source.name}_read", load.ty)) for load in each_once(loads)]
+    loads = [load for side in _list_branch_values(store.value) for load in loads_of(side)]
+    names = [
+        (load, tirx.Var(f"{load.source.name}_read", load.ty))
+        for load in remove_repeated_loads(loads)
+    ]
 
     def name(load: TensorLoad) -> Any | None:  # noqa: ANN401 - TVM's variables
         return next((var for one, var in names if tvm_ffi.structural_equal(load, one)), None)
 
-    value = _chosen(substitute(store.value, [], name), lambda _: True)
+    value = _to_selects(replace_variables(store.value, [], name), lambda _: True)
     binds = [Bind(var, load) for load, var in names]
     replace_block(sch, rv, tirx.stmt_seq(*binds, BufferStore(store.buffer, value, store.indices)))
 
 
-def select(sch: Schedule, rv: SBlockRV) -> None:
+def replace_branches(sch: Schedule, rv: SBlockRV) -> None:
     """Have no branches where both values are at hand, as in a unit matrix."""
     store = sch.get(rv).body
-    value = _chosen(store.value, lambda call: not loads_of(call))
+    value = _to_selects(store.value, lambda call: not loads_of(call))
     replace_block(sch, rv, BufferStore(store.buffer, value, store.indices))
 
 
-def _chosen(value: Expr, when: Callable[[Call], bool]) -> Expr:
+def _to_selects(value: Expr, when: Callable[[Call], bool]) -> Expr:
     """Return a value with a choice in the place of branches."""
 
     def choice(call: Call) -> Expr:
@@ -94,7 +97,7 @@ def _chosen(value: Expr, when: Callable[[Call], bool]) -> Expr:
     return tvm_ffi.structural_map(value, (Call, choice))
 
 
-def _sides(value: Expr) -> list[Expr]:
+def _list_branch_values(value: Expr) -> list[Expr]:
     """Return what is chosen from in an expression."""
     found = [side for branch in branches_of(value) for side in branch.args[1:]]
     for choice in find_nodes(value, Select):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import tvm
 
-from autopipe.compiler.target.target import tvm_target
+from autopipe.compiler.target.target import make_target
 from autopipe.schedules.hardware import HardwareParams
 
 
@@ -21,7 +21,7 @@ class Conditions:
     @classmethod
     def of(cls, target: Mapping[str, object], *, fast_algorithms: bool) -> "Conditions":
         """Return the conditions for the resolved facts of `Facet.TARGET`; raises TargetError."""
-        resolved = tvm_target(target)
+        resolved = make_target(target)
         stated = target.get("hardware", {})
         return cls(resolved, HardwareParams.of(resolved, stated), fast_algorithms)  # type: ignore[arg-type]
 

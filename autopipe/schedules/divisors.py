@@ -6,7 +6,7 @@ def floor_power(number: int) -> int:
     return 1 << (number.bit_length() - 1)
 
 
-def divisors(extent: int, most: int) -> list[int]:
+def list_divisors(extent: int, most: int) -> list[int]:
     """Return the divisors of an extent up to `most`, at least 1.
 
     Example: those of 12 up to 5 are [1, 2, 3, 4].

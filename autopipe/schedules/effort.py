@@ -20,8 +20,8 @@ from tvm.s_tir import SBlock
 from autopipe.compiler.graph import elementary
 from autopipe.schedules import cost
 from autopipe.schedules.analysis.blocks import element_bits
-from autopipe.schedules.analysis.expressions import BRANCH, each_once, find_nodes
-from autopipe.schedules.analysis.rows import count
+from autopipe.schedules.analysis.expressions import BRANCH, find_nodes, remove_repeated_loads
+from autopipe.schedules.analysis.rows import count_iterations
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import CALLS_NS
 
@@ -39,15 +39,17 @@ _FREE: Final = frozenset({BRANCH}) | {
 }  # fmt: skip
 
 
-def of_calls(block: SBlock) -> float:
+def estimate_call_ns(block: SBlock) -> float:
     """Return the nanoseconds that the elementary functions of all runs of a block take."""
     calls = find_nodes(block.body, Call)
-    return max(0, count(block)) * sum(map(_of_call, filter(is_elementary, calls)))
+    return max(0, count_iterations(block)) * sum(
+        map(_estimate_one_call_ns, filter(is_elementary, calls))
+    )
 
 
-def functions_pay(blocks: Iterable[SBlock]) -> bool:
+def has_costly_functions(blocks: Iterable[SBlock]) -> bool:
     """Tell whether a second thread pays for the elementary functions of blocks alone."""
-    return sum(map(of_calls, blocks)) >= CALLS_NS
+    return sum(map(estimate_call_ns, blocks)) >= CALLS_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,16 @@ class Effort:
         return cost.threads_pay(nanoseconds, hardware.machine)
 
 
-def of_element(value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, float]]) -> Effort:
+def estimate_element_effort(
+    value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, float]]
+) -> Effort:
     """Return what an element takes which has a value, and so many bits.
 
     `loads` tell how many new elements each takes from memory for an output: 1 where neighbours read
     neighbours, less where they read the same, 0 where they are far apart.
     """
     calls = find_nodes(value, Call)
-    different = each_once([load for load, _ in loads])
+    different = remove_repeated_loads([load for load, _ in loads])
     shares = [next(share for one, share in loads if one.same_as(load)) for load in different]
     moved = bits / 8
     moved += sum(
@@ -83,7 +87,7 @@ def of_element(value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, 
     gathered = _GATHERED * shares.count(0)
     rests = find_nodes(value, tvm.tirx.Mod)
     remainders = _CALL * sum(one.expr_ty().dtype.startswith("float") for one in rests)
-    return Effort(moved, gathered + remainders + sum(map(_of_call, calls)))
+    return Effort(moved, gathered + remainders + sum(map(_estimate_one_call_ns, calls)))
 
 
 def is_elementary(call: Call) -> bool:
@@ -91,7 +95,7 @@ def is_elementary(call: Call) -> bool:
     return getattr(call.op, "name", "") in elementary.IN_VECTORS
 
 
-def _of_call(call: Call) -> float:
+def _estimate_one_call_ns(call: Call) -> float:
     name = getattr(call.op, "name", "")
     if name in _FREE:
         return 0.0

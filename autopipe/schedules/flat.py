@@ -27,17 +27,17 @@ from tvm.sym import Analyzer
 
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import (
+    count_occurrences,
     find_nodes,
     loads_of,
-    occurrences,
-    substitute,
-    unfold,
+    replace_variables,
+    unravel_index,
 )
 from autopipe.schedules.loop_writer import element_block, store_element
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import rewrite_function
 
 
-def flattened(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
+def collapse_last_axes(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
     """Replace the only block of a function by one whose `tail` last axes are one; return that.
 
     Raises ScheduleError where some tensor does not move on evenly along these axes.
@@ -45,26 +45,28 @@ def flattened(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
     old = sch.get(block)
     views = _MemoryRows(old)
     with IRBuilder() as builder:
-        _write(old, tail, views)
-    rewrite(sch, tirx.SeqStmt([*views.declared(), builder.get()]), [])
+        _write_loops(old, tail, views)
+    rewrite_function(sch, tirx.SeqStmt([*views.declared(), builder.get()]), [])
     return sch.get_sblock(old.name_hint)
 
 
-def _write(old: SBlock, tail: int, views: "_MemoryRows") -> None:
+def _write_loops(old: SBlock, tail: int, views: "_MemoryRows") -> None:
     """Write the loops. An IRBuilder must be open."""
     extents = [int(axis.dom.extent) for axis in old.iter_vars]
     *outer, last = [*extents[:-tail], math.prod(extents[-tail:])]
     dtype = str(old.iter_vars[-1].var.ty.dtype)
     sizes = [number_of(extent, dtype) for extent in (*outer, last)]
     with element_block(old.name_hint, sizes) as axes:
-        indices = [*axes[:-1], *unfold(extents[-tail:], axes[-1])]
+        indices = [*axes[:-1], *unravel_index(extents[-tail:], axes[-1])]
         row = _Row(views, axes, [*outer, last])
         values = list(zip([axis.var for axis in old.iter_vars], indices, strict=True))
 
         def read(load: TensorLoad) -> tvm.ir.Expr:
-            return row.at(load.source, [substitute(i, values, read) for i in load.indices])
+            return row.at(load.source, [replace_variables(i, values, read) for i in load.indices])
 
-        store_element(row.at(old.body.buffer, indices), substitute(old.body.value, values, read))
+        store_element(
+            row.at(old.body.buffer, indices), replace_variables(old.body.value, values, read)
+        )
 
 
 class _MemoryRows:
@@ -104,6 +106,6 @@ class _Row:
             offset = offset * int(extent) + index
         offset = self._known.simplify(offset)
         parts = find_nodes(offset, tirx.FloorDiv, tirx.FloorMod)
-        if any(occurrences(part, self._last) for part in parts):
+        if any(count_occurrences(part, self._last) for part in parts):
             raise ScheduleError(f"{tensor.name} does not move on evenly")
         return self._views.of(tensor)[offset]

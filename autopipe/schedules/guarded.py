@@ -17,39 +17,41 @@ from typing import Any, Final
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of, open_variables
-from autopipe.compiler.loops.copy_loops import blocks_in, renewed
-from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, product_of
-from autopipe.schedules.analysis.expressions import among
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, open_variables, read_open_sizes
+from autopipe.compiler.loops.copy_loops import copy_loop_nest, list_blocks
+from autopipe.schedules.analysis.blocks import Extent, extent_of, is_large_enough, product_of
+from autopipe.schedules.analysis.expressions import is_among
 from autopipe.schedules.parallel_work import ELEMENTS
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import rewrite_function
 
 _COPIED: Final = "_alone"
 """What the names of buffers end with that only a loop on one thread uses."""
 
 
-def guard(sch: Schedule, block: str | None = None) -> None:
+def guard_parallel_loops(sch: Schedule, block: str | None = None) -> None:
     """Run each outermost parallel loop of an open function on one thread where it does little.
 
     With the name of a block, only the loop around it.
     """
     function = sch.mod["main"]
-    known = known_of(function) if open_variables(function) else None
+    known = read_open_sizes(function) if open_variables(function) else None
     if known is None:  # so is what packs the weights of an open function
         return
     root = sch.get(sch.get_sblock("root"))
-    nests = statements(root)
+    nests = list_statements(root)
     made: list[Any] = []
     bodies = [
-        guarded(nest, known, _own(root, nests, nest), made) if _holds(nest, block) else nest
+        guard_nest(nest, known, _list_own_buffers(root, nests, nest), made)
+        if _has_block(nest, block)
+        else nest
         for nest in nests
     ]
     if all(body.same_as(nest) for body, nest in zip(bodies, nests, strict=True)):
         return
-    rewrite(sch, tirx.stmt_seq(*bodies), [*root.alloc_buffers, *made])
+    rewrite_function(sch, tirx.stmt_seq(*bodies), [*root.alloc_buffers, *made])
 
 
-def guarded(
+def guard_nest(
     nest: tirx.Stmt, known: OpenSizes | None, own: Sequence[Any] = (), made: list[Any] | None = None
 ) -> tirx.Stmt:
     """Return a loop nest that is parallel only where its blocks run at least `ELEMENTS` times.
@@ -59,19 +61,19 @@ def guarded(
     """
     if known is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
         return nest
-    pays = enough([_iterations(nest)], ELEMENTS, known)
+    pays = is_large_enough([_count_iterations(nest)], ELEMENTS, known)
     if pays is True:
         return nest
     if pays is False:
-        return _serial(nest)
+        return _to_serial(nest)
     copies = [tirx.Var(f"{buffer.name}{_COPIED}", buffer.ty) for buffer in own]
     if made is not None:
         made += copies
-    alone = renewed(_serial(nest), list(zip(own, copies, strict=True)))
+    alone = copy_loop_nest(_to_serial(nest), list(zip(own, copies, strict=True)))
     return tirx.IfThenElse(pays, nest, alone)
 
 
-def statements(root: SBlock) -> list[tirx.Stmt]:
+def list_statements(root: SBlock) -> list[tirx.Stmt]:
     """Return the statements of a root block."""
     return list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
 
@@ -80,36 +82,36 @@ def _is_parallel(nest: tirx.Stmt) -> bool:
     return isinstance(nest, tirx.For) and nest.kind == tirx.ForKind.PARALLEL
 
 
-def _serial(nest: tirx.For) -> tirx.For:
+def _to_serial(nest: tirx.For) -> tirx.For:
     return tirx.For(nest.loop_var, nest.min, nest.extent, tirx.ForKind.SERIAL, nest.body)
 
 
-def _iterations(nest: tirx.Stmt) -> Extent:
+def _count_iterations(nest: tirx.Stmt) -> Extent:
     """Return how often the blocks of a nest are run in all."""
     if isinstance(nest, tirx.For):
-        return product_of([extent_of(nest.extent), _iterations(nest.body)])
+        return product_of([extent_of(nest.extent), _count_iterations(nest.body)])
     if isinstance(nest, tirx.SeqStmt):
-        first, *others = map(_iterations, nest.seq)
+        first, *others = map(_count_iterations, nest.seq)
         return sum(others, start=first)
     return 1
 
 
-def _own(root: SBlock, nests: Sequence[tirx.Stmt], nest: tirx.Stmt) -> list[Any]:
+def _list_own_buffers(root: SBlock, nests: Sequence[tirx.Stmt], nest: tirx.Stmt) -> list[Any]:
     """Return the buffers of a root block that one of its nests uses and no other does."""
-    others = [used for other in nests if other is not nest for used in _buffers(other)]
+    others = [used for other in nests if other is not nest for used in _list_buffers(other)]
     return [
         buffer
         for buffer in root.alloc_buffers
-        if among(buffer, _buffers(nest)) and not among(buffer, others)
+        if is_among(buffer, _list_buffers(nest)) and not is_among(buffer, others)
     ]
 
 
-def _buffers(nest: tirx.Stmt) -> list[Any]:
+def _list_buffers(nest: tirx.Stmt) -> list[Any]:
     found: list[Any] = []
-    for block in blocks_in(nest):
+    for block in list_blocks(nest):
         found += [region.source for region in (*block.reads, *block.writes)]
     return found
 
 
-def _holds(nest: tirx.Stmt, block: str | None) -> bool:
-    return block is None or any(one.name_hint == block for one in blocks_in(nest))
+def _has_block(nest: tirx.Stmt, block: str | None) -> bool:
+    return block is None or any(one.name_hint == block for one in list_blocks(nest))

@@ -13,8 +13,8 @@ from tvm.target import codegen
 
 from autopipe.backends.backend import Backend
 from autopipe.backends.cpu import CPU
-from autopipe.compiler.target.target import backend_of, host_of
-from autopipe.environment.machines import MACHINES, Machine, machine_of
+from autopipe.compiler.target.target import backend_of, find_host_target
+from autopipe.environment.machines import MACHINES, Machine, find_machine
 from autopipe.errors import TargetError
 
 _NEAR: Final = 2.5
@@ -56,7 +56,7 @@ class HardwareParams:
 
         Raises TargetError if a stated value is larger than the target has.
         """
-        backend, target = backend_of(target), host_of(target)
+        backend, target = backend_of(target), find_host_target(target)
         has_avx512 = codegen.llvm_cpu_has_features("avx512f", target)
         mcpu = str(target.attrs.get("mcpu", "generic"))
         triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
@@ -64,7 +64,7 @@ class HardwareParams:
         registers = 32 if has_avx512 or architecture == "aarch64" else 16
         cores = int(target.attrs.get("num-cores", 1))
         features = frozenset(map(str, codegen.llvm_get_cpu_features(target)))
-        machine = machine_of(mcpu, architecture, features)
+        machine = find_machine(mcpu, architecture, features)
         hardware = cls(
             vector_bits(target), registers, max(1, cores), features,
             l1=machine.l1_bytes, l2=machine.l2_bytes, l3=machine.l3_bytes,

@@ -24,7 +24,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.script.ir_builder import IRBuilder
 
 from autopipe.schedules.analysis.blocks import is_spatial, is_static, number_of
-from autopipe.schedules.analysis.expressions import find_nodes, loads_of, substitute
+from autopipe.schedules.analysis.expressions import find_nodes, loads_of, replace_variables
 from autopipe.schedules.effort import is_elementary
 from autopipe.schedules.loop_writer import element_block, store_element
 
@@ -40,7 +40,7 @@ class _Lifted:
     axes: tuple[Any, ...]
 
 
-def lifted(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def hoist_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return a sequence of steps with such calls in steps of their own; else the function."""
     root = getattr(function.body, "block", None)
     if not isinstance(root, SBlock) or not isinstance(root.body, tirx.SeqStmt):
@@ -48,7 +48,7 @@ def lifted(function: tirx.PrimFunc) -> tirx.PrimFunc:
     statements: list[Any] = []
     buffers = list(root.alloc_buffers)
     for statement in root.body.seq:
-        statements += _divided(statement, buffers)
+        statements += _split_statement(statement, buffers)
     if len(buffers) == len(root.alloc_buffers):
         return function
     new = SBlock(
@@ -59,19 +59,19 @@ def lifted(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tirx.PrimFunc(function.params, realized, function.ret_type, function.attrs)
 
 
-def _divided(statement: tvm.tirx.Stmt, buffers: list[tvm.ir.Var]) -> list[Any]:
+def _split_statement(statement: tvm.tirx.Stmt, buffers: list[tvm.ir.Var]) -> list[Any]:
     """Return the steps of which loops are made, the loops last; append the buffers in between."""
-    block = _only(statement)
+    block = _find_assignment_block(statement)
     steps: list[Any] = []
-    for one in _worth(block) if block is not None else ():
-        before, buffer = _step(one, f"elementary{len(buffers)}")
+    for one in _list_hoistable_calls(block) if block is not None else ():
+        before, buffer = _build_step(one, f"elementary{len(buffers)}")
         steps.append(before)
         buffers.append(buffer)
-        statement = _reading(statement, one, buffer)
+        statement = _replace_calls(statement, one, buffer)
     return [*steps, statement]
 
 
-def _only(statement: tvm.tirx.Stmt) -> SBlock | None:
+def _find_assignment_block(statement: tvm.tirx.Stmt) -> SBlock | None:
     """Return the block in loops around one assignment to each element; None for others."""
     while isinstance(statement, tirx.For):
         statement = statement.body
@@ -81,7 +81,7 @@ def _only(statement: tvm.tirx.Stmt) -> SBlock | None:
     return block if is_spatial(block) and is_static(block) else None
 
 
-def _worth(block: SBlock) -> list[_Lifted]:
+def _list_hoistable_calls(block: SBlock) -> list[_Lifted]:
     """Return the outermost calls that take time, and are the same along all but a few axes.
 
     One that the last axis does not change is left to LLVM.
@@ -89,17 +89,17 @@ def _worth(block: SBlock) -> list[_Lifted]:
     calls = find_nodes(block.body.value, Call)
     found: list[_Lifted] = []
     for call in sorted(filter(is_elementary, calls), key=lambda one: -len(str(one))):
-        axes = _axes(block, call)
+        axes = _find_call_axes(block, call)
         if axes is None or not axes or not axes[-1].var.same_as(block.iter_vars[-1].var):
             continue
-        times = _size(block.iter_vars) // _size(axes)
-        known = any(_holds(one.call, call) for one in found)
-        if times >= _TIMES and _size(axes[-1:]) > 1 and not known and loads_of(call):
+        times = _count_elements(block.iter_vars) // _count_elements(axes)
+        known = any(_has_call(one.call, call) for one in found)
+        if times >= _TIMES and _count_elements(axes[-1:]) > 1 and not known and loads_of(call):
             found.append(_Lifted(call, axes))
     return found
 
 
-def _axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
+def _find_call_axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
     """Return the axes that a call depends on; None if more than these tell what it reads."""
     variables = find_nodes(call, tirx.Var)
     tensors = [load.source for load in loads_of(call)]
@@ -107,11 +107,11 @@ def _axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
     known = [*(axis.var for axis in axes), *tensors]
     if not all(any(variable.same_as(one) for one in known) for variable in variables):
         return None
-    inside = all(_inside(load, axes) for load in loads_of(call))
+    inside = all(_is_in_bounds(load, axes) for load in loads_of(call))
     return tuple(axes) if inside else None
 
 
-def _inside(load: TensorLoad, axes: Sequence[Any]) -> bool:
+def _is_in_bounds(load: TensorLoad, axes: Sequence[Any]) -> bool:
     """Tell whether a load is of an element that there is, whatever condition stands around it."""
     for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
         last = [axis.dom.extent - 1 for axis in axes if axis.var.same_as(index)] or [index]
@@ -120,16 +120,16 @@ def _inside(load: TensorLoad, axes: Sequence[Any]) -> bool:
     return True
 
 
-def _size(axes: Sequence[Any]) -> int:
+def _count_elements(axes: Sequence[Any]) -> int:
     return math.prod(int(axis.dom.extent) for axis in axes)
 
 
-def _holds(call: Call, part: Call) -> bool:
+def _has_call(call: Call, part: Call) -> bool:
     parts = find_nodes(call, Call)
     return any(tvm_ffi.structural_equal(one, part) for one in parts)
 
 
-def _step(one: _Lifted, name: str) -> tuple[Any, Any]:
+def _build_step(one: _Lifted, name: str) -> tuple[Any, Any]:
     """Return the loops that compute a call for all its elements, and the buffer they write."""
     extents = [int(axis.dom.extent) for axis in one.axes]
     dtype = str(one.axes[-1].var.ty.dtype)
@@ -137,11 +137,11 @@ def _step(one: _Lifted, name: str) -> tuple[Any, Any]:
     buffer = tirx.decl_buffer(sizes, str(one.call.ty.dtype), name)
     with IRBuilder() as builder, element_block(name, sizes) as axes:
         values = list(zip([axis.var for axis in one.axes], axes, strict=True))
-        store_element(buffer[tuple(axes)], substitute(one.call, values))
+        store_element(buffer[tuple(axes)], replace_variables(one.call, values))
     return builder.get(), buffer
 
 
-def _reading(statement: tvm.tirx.Stmt, one: _Lifted, buffer: tvm.ir.Var) -> Any:  # noqa: ANN401 - like the statement
+def _replace_calls(statement: tvm.tirx.Stmt, one: _Lifted, buffer: tvm.ir.Var) -> Any:  # noqa: ANN401 - like the statement
     """Return loops that read a call's value from a buffer."""
     place = buffer[tuple(axis.var for axis in one.axes)]
 

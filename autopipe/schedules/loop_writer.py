@@ -9,7 +9,12 @@ from tvm.ir import Expr, Var
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import Extent, number_of, product_of
-from autopipe.schedules.analysis.expressions import distinct, loads_of, unfold, whole
+from autopipe.schedules.analysis.expressions import (
+    loads_of,
+    remove_duplicates,
+    to_full_region,
+    unravel_index,
+)
 
 
 @contextmanager
@@ -26,9 +31,9 @@ def job_loop(
     loop = T.parallel if parallel and count != 1 else T.serial
     read, written = buffers
     with loop(number_of(0, dtype), number_of(count, dtype)) as job, T.sblock(name):
-        T.reads(*map(whole, distinct(read)))
-        T.writes(*map(whole, distinct(written)))
-        yield [T.Bind(index) for index in unfold(extents, job, job=True)]
+        T.reads(*map(to_full_region, remove_duplicates(read)))
+        T.writes(*map(to_full_region, remove_duplicates(written)))
+        yield [T.Bind(index) for index in unravel_index(extents, job, job=True)]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import module_io
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.library.kernel_threads import KernelThreads
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from autopipe.schedules.engines import default
 
 
@@ -19,18 +19,20 @@ class ModelWeights:
     def __init__(self, imported: Path, optimized: Path, cores: int) -> None:
         """Transform the weights of *import* as *optimize* says."""
         self._threads = KernelThreads(cores)
-        self._host = host(cores)
+        self._host = make_host_target(cores)
         self.imported = module_io.load_weights(imported / "weights.safetensors")
         """By name, as the model has them."""
         names = ImportedModel.read(imported).weights
         transform = module_io.load_module(optimized / "transform.json")
-        self._shared = self._evaluate(transform, [self.imported[name] for name in names])
+        self._shared = self._evaluate_on_threads(transform, [self.imported[name] for name in names])
 
     def pack(self, packing: tvm.IRModule) -> list[np.ndarray]:
         """Return the weights of a library, whose build left this work on them."""
-        return self._evaluate(packing, self._shared)
+        return self._evaluate_on_threads(packing, self._shared)
 
-    def _evaluate(self, work: tvm.IRModule, values: list[np.ndarray]) -> list[np.ndarray]:
+    def _evaluate_on_threads(
+        self, work: tvm.IRModule, values: list[np.ndarray]
+    ) -> list[np.ndarray]:
         return self._threads.run(
             evaluate_weights, work, values, self._host,
             lambda module: default.schedule(module, self._host),

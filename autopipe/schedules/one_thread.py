@@ -17,7 +17,7 @@ from autopipe import foreign
 from autopipe.traces.reading import THREADS
 
 
-def without_threads(module: tvm.IRModule) -> tvm.IRModule | None:
+def remove_threads(module: tvm.IRModule) -> tvm.IRModule | None:
     """Return a scheduled module whose `main` runs on one thread; None if it does so anyway."""
     found = 0
 
@@ -36,18 +36,18 @@ def without_threads(module: tvm.IRModule) -> tvm.IRModule | None:
 
 def is_setting(schedule: str) -> bool:
     """Tell whether a schedule is a setting of a template with one thread."""
-    return THREADS in (_knobs(schedule) or {})
+    return THREADS in (_parse_knobs(schedule) or {})
 
 
-def setting(schedule: str) -> str | None:
+def make_setting(schedule: str) -> str | None:
     """Return the setting of a template with one thread; None for a trace, and for what has one."""
-    knobs = _knobs(schedule)
+    knobs = _parse_knobs(schedule)
     if knobs is None or THREADS in knobs:
         return None
     return json.dumps({**knobs, THREADS: 1}, sort_keys=True)
 
 
-def _knobs(schedule: str) -> Mapping[str, object] | None:
+def _parse_knobs(schedule: str) -> Mapping[str, object] | None:
     """Return what the setting of a template says; None for a trace."""
     try:
         document = foreign.parse(schedule)

@@ -23,14 +23,14 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 from tvm.tirx import For, stmt_seq
 
-from autopipe.compiler.loops.copy_loops import renewed
-from autopipe.schedules.primitives import rewrite
+from autopipe.compiler.loops.copy_loops import copy_loop_nest
+from autopipe.schedules.primitives import rewrite_function
 
 _MOST_COPIES: Final = 256
 """Most iterations of a loop that is unrolled to make conditions constant."""
 
 
-def unrolled(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
+def unroll_parts(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     """Unroll a loop so far that conditions are constant in what is left of it.
 
     `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
@@ -39,12 +39,12 @@ def unrolled(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     sch.unroll(sch.split(loop, [None, math.gcd(*parts)])[0])
 
 
-def may_unroll(parts: Sequence[int]) -> bool:
+def can_unroll(parts: Sequence[int]) -> bool:
     """Tell whether there are conditions, and few enough copies of a loop make them constant."""
     return bool(parts) and sum(parts) // math.gcd(*parts) <= _MOST_COPIES
 
 
-def divided(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
+def split_into_parts(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     """Write a loop once for each part, so that conditions are constant in each.
 
     `parts` are the extents between conditions: (3, 224, 3) makes three loops, of 0 to 3, 3 to 227
@@ -53,11 +53,11 @@ def divided(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     whole = sch.get(loop)
     starts = accumulate(parts[:-1], initial=0)
     loops = [
-        renewed(For(whole.loop_var, start, part, whole.kind, whole.body))
+        copy_loop_nest(For(whole.loop_var, start, part, whole.kind, whole.body))
         for start, part in zip(starts, parts, strict=True)
     ]
     body = tvm_ffi.structural_map(
         sch.get(sch.get_sblock("root")).body,
         (For, lambda one: stmt_seq(*loops) if one.same_as(whole) else one),
     )
-    rewrite(sch, body)
+    rewrite_function(sch, body)

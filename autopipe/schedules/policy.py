@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from autopipe.config.schedules import Rule
 from autopipe.schedules.implementations.implementation import DIRECT
-from autopipe.tasks.matching import matches
+from autopipe.tasks.matching import is_match
 from autopipe.tasks.task import Task
 
 _ALONE: Final = {"ansor": (DIRECT,)}
@@ -47,7 +47,7 @@ class Policy:
         share of the run time, from 0 to 1.
         """
         for position, rule in enumerate(self.rules):
-            if matches(rule.match, task, share):
+            if is_match(rule.match, task, share):
                 return position, rule
         return None, Rule(engines=())
 
@@ -56,7 +56,7 @@ class Policy:
         return [
             position
             for position, rule in enumerate(self.rules)
-            if not any(matches(rule.match, task, share) for task, share in tasks)
+            if not any(is_match(rule.match, task, share) for task, share in tasks)
         ]
 
     def chain(self, rule: Rule) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class Policy:
         return rule.fallback or self.fallback
 
 
-def allows(rule: Rule, engine: str, implementation: str) -> bool:
+def is_allowed(rule: Rule, engine: str, implementation: str) -> bool:
     """Tell whether a rule lets an engine (or a fallback) schedule an implementation."""
     globs = rule.implementations or _ALONE.get(engine, ("*",))
     return any(fnmatchcase(implementation, glob) for glob in globs)

@@ -12,7 +12,7 @@ from autopipe.schedules.analysis.blocks import extent_of, extents_of
 from autopipe.schedules.parallel_work import ELEMENTS, UNKNOWN_SIZE
 
 
-def rewrite(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = None) -> None:
+def rewrite_function(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = None) -> None:
     """Put loops in the place of all that a function does.
 
     `buffers` are those that it allocates for itself, None for the ones that it had.
@@ -45,7 +45,7 @@ def inline_blocks(sch: Schedule, names: Iterable[str]) -> None:
         sch.compute_inline(sch.get_sblock(name))
 
 
-def put(
+def replace_sums(
     sch: Schedule, nests: Sequence[Stmt], totals: Sequence[Var], last: SBlock | None,
     copied: Sequence[Var] = (),
 ) -> None:  # fmt: skip
@@ -61,18 +61,18 @@ def put(
         if len(own) < len(totals):
             raise ScheduleError("the sum is an output too")
         buffers = [buffer for buffer in buffers if not any(map(buffer.same_as, own))]
-    rewrite(sch, stmt_seq(*nests), [*buffers, *copied])
+    rewrite_function(sch, stmt_seq(*nests), [*buffers, *copied])
 
 
 def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:
     """Compute a block in parallel, in vectors of at most `most` elements."""
     *outer, last = sch.get_loops(block)
     rest, vector = sch.split(last, [None, math.gcd(int(sch.get(last).extent), most)])
-    spread(sch, block, join(sch, [*outer, rest]), ELEMENTS)
+    parallelize_loop(sch, block, fuse_for_threads(sch, [*outer, rest]), ELEMENTS)
     sch.vectorize(vector)
 
 
-def join(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
+def fuse_for_threads(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
     """Return the loop for threads: all of them fused, or else the first one of several steps.
 
     The index of fused loops is divided by all extents but the first. To see what is written of a
@@ -87,7 +87,7 @@ def join(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
     return loops[place]
 
 
-def spread(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:
+def parallelize_loop(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:
     """Run a loop around a block in parallel if the block has at least `least` iterations."""
     sizes = *extents_of(sch.get(block)), *extents_of(sch.get(block), spatial=False)
     if math.prod(UNKNOWN_SIZE if size < 0 else size for size in sizes) >= least:

@@ -8,48 +8,48 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import Trace
 
 from autopipe import foreign
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.guarded import guard
-from autopipe.schedules.implementations.implementation import implement
-from autopipe.schedules.templates import templates
+from autopipe.schedules.guarded import guard_parallel_loops
+from autopipe.schedules.implementations.implementation import build_implementation
+from autopipe.schedules.templates import list_templates
 from autopipe.schedules.templates.template import replay_setting
-from autopipe.traces.reading import Forbidden, check, read
+from autopipe.traces.reading import Forbidden, check_schedule, read_trace
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)
 """All exceptions that TVM raises for a schedule that does not fit."""
 
 
-def dump(trace: Trace) -> str:
+def dump_trace(trace: Trace) -> str:
     """Write a trace as JSON."""
     return json.dumps(trace.as_json(), default=lambda number: number.value)
 
 
-def apply(module: tvm.IRModule, trace: str) -> Schedule:
+def apply_trace(module: tvm.IRModule, trace: str) -> Schedule:
     """Return the schedule that a trace makes of the unscheduled module it was recorded on.
 
     Raises StageError if the trace does not apply, and Forbidden if it may do harm.
     """
-    steps = read(trace).json()
+    steps = read_trace(trace).json()
     schedule = Schedule(module, debug_mask="none", error_render_level="fast")
     try:
         Trace.apply_json_to_schedule(steps, schedule)
     except _REFUSALS as error:
         reason = " ".join(str(error).strip().splitlines()[:1])
         raise StageError(f"the trace does not fit this workload: {reason}") from None
-    if _arguments(schedule.mod) != _arguments(module):
+    if _list_parameters(schedule.mod) != _list_parameters(module):
         raise Forbidden("the trace changes what the workload takes; it would leave its tensors")
-    guard(schedule)
+    guard_parallel_loops(schedule)
     return schedule
 
 
-def _arguments(module: tvm.IRModule) -> list[tuple[str, tuple[int, ...]]]:
+def _list_parameters(module: tvm.IRModule) -> list[tuple[str, tuple[int, ...]]]:
     """Return dtype and shape of each tensor of `main`, which callers do not check again."""
     return [(str(p.dtype), tuple(map(int, p.shape))) for p in module["main"].params]
 
 
-def replay(
+def replay_schedule(
     workload: tvm.IRModule, implementation: str, schedule: str, conditions: Conditions
 ) -> tvm.IRModule:
     """Return the module that a record makes of an unscheduled workload.
@@ -58,22 +58,26 @@ def replay(
     or another version of it, the knobs are none of its settings, or the trace does not apply.
     Raises Forbidden if the record may do harm.
     """
-    check(schedule)
-    module = implement(workload, implementation, conditions)
+    check_schedule(schedule)
+    module = build_implementation(workload, implementation, conditions)
     if module is None:
-        raise StageError(f"this workload has no implementation {shown(repr(implementation))} here")
+        raise StageError(
+            f"this workload has no implementation {format_value(repr(implementation))} here"
+        )
     document = foreign.parse(schedule)
     if isinstance(document, dict):
-        return _filled(module, document, conditions)
-    return apply(module, schedule).mod
+        return _replay_knobs(module, document, conditions)
+    return apply_trace(module, schedule).mod
 
 
-def _filled(module: tvm.IRModule, document: dict[str, Any], conditions: Conditions) -> tvm.IRModule:
+def _replay_knobs(
+    module: tvm.IRModule, document: dict[str, Any], conditions: Conditions
+) -> tvm.IRModule:
     """Return the module that a template makes with the knobs of a record."""
     name = document.get("template")
-    template = next((template for template in templates() if name == template.name), None)
+    template = next((template for template in list_templates() if name == template.name), None)
     if template is None:
-        raise StageError(f"there is no template {shown(repr(name))}")
+        raise StageError(f"there is no template {format_value(repr(name))}")
     try:
         return replay_setting(module, template, document, conditions.hardware).mod
     except _REFUSALS as error:

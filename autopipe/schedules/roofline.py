@@ -14,11 +14,11 @@ def lower_bound_ns(task: Task, hardware: HardwareParams) -> float:
     Operations count as those of its shortest elements, so that dot products of int8 fit the bound.
     """
     tensors = (*task.inputs, *task.outputs)
-    bits = min((_bits(tensor.dtype) for tensor in tensors), default=32)
+    bits = min((_count_bits(tensor.dtype) for tensor in tensors), default=32)
     return cost.lower_bound_ns(task.flops, task.bytes, bits, hardware)
 
 
-def with_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Task]:
+def estimate_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Task]:
     """Return the tasks, each with its estimated share of the time of all, from 0 to 1.
 
     Those of the library for every size have none: no size of theirs is known.
@@ -34,6 +34,6 @@ def with_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Task]:
     ]
 
 
-def _bits(dtype: str) -> int:
+def _count_bits(dtype: str) -> int:
     digits = re.search(r"\d+", dtype)
     return max(8, int(digits[0])) if digits else 8

@@ -15,14 +15,14 @@ from autopipe.schedules.engines import default
 
 
 @contextmanager
-def refusals(conditions: Conditions) -> Iterator[Callable[[tvm.IRModule], str | None]]:
+def open_refusal_check(conditions: Conditions) -> Iterator[Callable[[tvm.IRModule], str | None]]:
     """Yield a function that returns why a workload module has no schedule, or None if it has one.
 
     It schedules in a child process, as a schedule may crash TVM.
     """
 
     def plan(module: str) -> bool:
-        return default.plan(module_io.from_json(module), conditions) is not None
+        return default.plan(module_io.parse_json(module), conditions) is not None
 
     def refusal(module: tvm.IRModule) -> str | None:
         try:

@@ -40,20 +40,20 @@ class Done:
     """What it complained of, if that went to us and not to a terminal."""
 
 
-def check(arguments: Sequence[str], content: BinaryIO | None = None) -> Done:
+def check_signature(arguments: Sequence[str], content: BinaryIO | None = None) -> Done:
     """Have it look at a signature of `content`, from its beginning. Raises SetupError."""
     if content is not None:
         content.seek(0)
-    return _run(arguments, content or subprocess.DEVNULL, subprocess.PIPE, _CHECKING)
+    return _run_keygen(arguments, content or subprocess.DEVNULL, subprocess.PIPE, _CHECKING)
 
 
-def sign(arguments: Sequence[str]) -> Done:
+def make_signature(arguments: Sequence[str]) -> Done:
     """Have it sign; on a terminal it asks what it has to ask. Raises SetupError."""
     seen = sys.stderr is not None and sys.stderr.isatty()
-    return _run(arguments, None, None if seen else subprocess.PIPE, _SIGNING)
+    return _run_keygen(arguments, None, None if seen else subprocess.PIPE, _SIGNING)
 
 
-def _run(
+def _run_keygen(
     arguments: Sequence[str],
     stdin: BinaryIO | int | None,
     stderr: int | None,

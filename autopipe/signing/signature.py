@@ -22,14 +22,14 @@ class SignedKind(StrEnum):
     FOLDER = "autopipe-folder"
 
 
-def signature_of(path: Path) -> Path:
+def find_signature_path(path: Path) -> Path:
     """Return where the signature of a file lies: beside it."""
     return path.with_name(f"{path.name}.sig")
 
 
-def bounded(path: Path, largest: int) -> bytes:
+def read_bounded(path: Path, largest: int) -> bytes:
     """Read a file that is no larger than that. Raises OSError, and ConfigError for a larger one."""
-    with os.fdopen(_unhindered(path), "rb") as file:
+    with os.fdopen(_open_nonblocking(path), "rb") as file:
         data = file.read(largest + 1)
     if len(data) > largest:
         raise ConfigError(f"{path}: larger than {largest} bytes")
@@ -53,7 +53,7 @@ def copy_of(content: BinaryIO) -> BinaryIO:
     return cast("BinaryIO", copy)
 
 
-def _unhindered(path: Path) -> int:
+def _open_nonblocking(path: Path) -> int:
     """Open a file, or a pipe; one that nobody writes to is empty, where one would wait for ever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(descriptor, True)

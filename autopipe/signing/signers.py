@@ -10,7 +10,13 @@ from typing import BinaryIO, Final, Self
 
 from autopipe.errors import ConfigError, GateError
 from autopipe.signing import keygen
-from autopipe.signing.signature import LARGEST, SignedKind, bounded, copy_of, signature_of
+from autopipe.signing.signature import (
+    LARGEST,
+    SignedKind,
+    copy_of,
+    find_signature_path,
+    read_bounded,
+)
 from autopipe.store import files
 
 _LONGEST: Final = 16 << 20
@@ -72,15 +78,15 @@ class Signers:
 
         Raises UnsignedError, ConfigError for files of signers that can not be read, SetupError.
         """
-        signature = signature_of(path)
-        with files.guard(path), TemporaryDirectory(prefix="autopipe-") as folder:
+        signature = find_signature_path(path)
+        with files.wrap_os_errors(path), TemporaryDirectory(prefix="autopipe-") as folder:
             own = Path(folder)  # what is looked at twice is looked at in a copy
-            (own / "signers").write_bytes(_read(self.file, "--signers"))
+            (own / "signers").write_bytes(_read_option_file(self.file, "--signers"))
             if self.revoked is not None:
-                (own / "revoked").write_bytes(_read(self.revoked, "--revoked"))
-            (own / "signature").write_bytes(_signature(path, signature))
+                (own / "revoked").write_bytes(_read_option_file(self.revoked, "--revoked"))
+            (own / "signature").write_bytes(_read_signature(path, signature))
             try:
-                return self._signer(own, content, kind)
+                return self._find_signer(own, content, kind)
             except _NoneError as error:
                 why = str(error).replace(str(own / "signers"), str(self.file))
                 raise UnsignedError(f"{path}: {signature.name} does not count: {why}") from None
@@ -98,28 +104,30 @@ class Signers:
             copy.seek(0)
             yield copy, signer
 
-    def _signer(self, own: Path, content: BinaryIO, kind: SignedKind) -> Signer:
+    def _find_signer(self, own: Path, content: BinaryIO, kind: SignedKind) -> Signer:
         common = ["-f", str(own / "signers"), "-s", str(own / "signature"), "-n", str(kind)]
         revoked = [] if self.revoked is None else ["-r", str(own / "revoked")]
         whys = []
-        for identity in self._identities(own):
-            done = keygen.check(["-Y", "verify", "-I", identity, *common, *revoked], content)
+        for identity in self._list_identities(own):
+            done = keygen.check_signature(
+                ["-Y", "verify", "-I", identity, *common, *revoked], content
+            )
             if done.code == 0:
                 key = _GOOD.search(done.said)
                 return Signer(identity, key[1] if key else "a key")
             silent = f"its key is not one that {self.file} names for {identity}"
-            whys.append(_why(done, f"{silent}, or is revoked" if revoked else silent))
+            whys.append(_extract_reason(done, f"{silent}, or is revoked" if revoked else silent))
         raise _NoneError(whys[0])
 
-    def _identities(self, own: Path) -> list[str]:
+    def _list_identities(self, own: Path) -> list[str]:
         """Return whom the key of a signature belongs to: nothing says so far that it fits."""
         if self.identity is not None:
             return [self.identity]
         names = ["-f", str(own / "signers"), "-s", str(own / "signature")]
-        done = keygen.check(["-Y", "find-principals", *names])
+        done = keygen.check_signature(["-Y", "find-principals", *names])
         identities = [line for line in done.said.splitlines() if line][:_MOST]
         if done.code or not identities:
-            raise _NoneError(_why(done, f"its key is not one that {self.file} names"))
+            raise _NoneError(_extract_reason(done, f"its key is not one that {self.file} names"))
         return identities
 
 
@@ -127,16 +135,16 @@ class _NoneError(Exception):
     """No signer, and why."""
 
 
-def _why(done: keygen.Done, otherwise: str) -> str:
+def _extract_reason(done: keygen.Done, otherwise: str) -> str:
     lines = (line.strip() for line in done.why.splitlines())
     return next((line for line in lines if line and line != _NOBODY), otherwise)
 
 
-def _signature(path: Path, signature: Path) -> bytes:
+def _read_signature(path: Path, signature: Path) -> bytes:
     if signature.exists() and not signature.is_file():  # whoever holds a pipe could end it never
         raise UnsignedError(f"{signature}: not a regular file")
     try:
-        return bounded(signature, LARGEST)
+        return read_bounded(signature, LARGEST)
     except FileNotFoundError:
         raise UnsignedError(f"{path}: not signed: {signature.name} is not beside it") from None
     except OSError as error:
@@ -145,9 +153,9 @@ def _signature(path: Path, signature: Path) -> bytes:
         raise UnsignedError(f"{error}, which no signature is") from None
 
 
-def _read(path: Path, option: str) -> bytes:
+def _read_option_file(path: Path, option: str) -> bytes:
     try:
-        return bounded(path, _LONGEST)
+        return read_bounded(path, _LONGEST)
     except OSError as error:
         raise ConfigError(f"{option} {path}: {error.strerror}") from error
     except ConfigError as error:

@@ -15,11 +15,11 @@ from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.model_nodes import ModelNodes
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
 from autopipe.artifacts.tuning import BestRecord, ListedFailure, TuningResult
-from autopipe.backends import of_target
+from autopipe.backends import find_backend
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
-from autopipe.libraries import LIBRARIES, versions
+from autopipe.libraries import LIBRARIES, list_versions
 from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
@@ -106,9 +106,9 @@ class BuildStage(Stage, frozen=True):
                 compiled = compile_model(source, choices, failures)
         model = ModelNodes.read(ctx.inputs["import"])
         map_nodes(model, tasks, paths, compiled.functions).write(ctx.out)
-        self._tell(ctx, choices)
-        self._describe(ctx, choices, tuned, failures, compiled.packed).write(ctx.out)
-        return _summary(choices.chosen) + failures.told()
+        self._warn_of_unmet_wishes(ctx, choices)
+        self._describe_library(ctx, choices, tuned, failures, compiled.packed).write(ctx.out)
+        return _summarize_choices(choices.chosen) + failures.told()
 
     @contextmanager
     def plan(
@@ -122,19 +122,19 @@ class BuildStage(Stage, frozen=True):
         from autopipe.safety.failures import Failures
         from autopipe.schedules.conditions import Conditions
         from autopipe.tasks.task import read_tasks
-        from autopipe.tasks.weights import weights_in_all
+        from autopipe.tasks.weights import count_weight_bytes
 
-        extensions.check()
+        extensions.check_extensions()
         tasks = read_tasks(ctx.inputs["tasks"])
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
-        conditions = conditions.within(weights_in_all(tasks))
+        conditions = conditions.within(count_weight_bytes(tasks))
         tuned = (
             TuningResult.read(found)
             if (found := ctx.inputs.get("tune"))
             else TuningResult.untuned()
         )
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
-        with self._choices(ctx, tasks, tuned, failures, plain) as choices:
+        with self._open_choices(ctx, tasks, tuned, failures, plain) as choices:
             yield choices, tuned, failures
 
     def unkeyed(self) -> frozenset[str]:
@@ -142,7 +142,7 @@ class BuildStage(Stage, frozen=True):
         return frozenset({"linker", "sysroot"})
 
     @staticmethod
-    def _describe(
+    def _describe_library(
         ctx: Context,
         choices: "Choices",
         tuned: TuningResult,
@@ -150,7 +150,7 @@ class BuildStage(Stage, frozen=True):
         packed: Mapping[str, Any],
     ) -> BuiltLibrary:
         """Say how the library is called and what it was made of."""
-        from autopipe.records.proofs import claimed
+        from autopipe.records.proofs import compute_claimed_shares
 
         target = ctx.facts[Facet.TARGET]
         said = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
@@ -172,16 +172,16 @@ class BuildStage(Stage, frozen=True):
             rounded=tuple(said.get("rounded", ())),
             short=SHORT[said["channels_last"]] if "short" in said else None,
             threads=int(str(target["num_cores"])),
-            device=of_target(target).device,
+            device=find_backend(target).device,
             target=dict(target),
             versions={**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
-            libraries=_libraries(choices.chosen),
-            claimed=claimed(tasks, _times(choices, tuned), tuned.tasks),
-            tasks=tuple(_tasks(choices, tuned, failures)),
+            libraries=_list_library_versions(choices.chosen),
+            claimed=compute_claimed_shares(tasks, _list_record_times(choices, tuned), tuned.tasks),
+            tasks=tuple(_list_library_tasks(choices, tuned, failures)),
         )
 
     @contextmanager
-    def _choices(
+    def _open_choices(
         self,
         ctx: Context,
         tasks: "Sequence[Task]",
@@ -192,7 +192,7 @@ class BuildStage(Stage, frozen=True):
         from autopipe.building.choice import Asked, Choices
         from autopipe.building.prepared_checks import PreparedChecks
         from autopipe.compiler import module_io
-        from autopipe.compiler.labels.op_info import described
+        from autopipe.compiler.labels.op_info import annotate_workload
         from autopipe.safety.inspection import Inspector
         from autopipe.safety.maker import Maker
         from autopipe.schedules.policy import Policy
@@ -206,10 +206,10 @@ class BuildStage(Stage, frozen=True):
             asked.append(
                 Asked(
                     task,
-                    described(workload, task.info),
+                    annotate_workload(workload, task.info),
                     records.get(task.workload),
                     shares.get(task.workload, task.share),
-                    tuple(_of_likely(task, records)),
+                    tuple(_list_likely_records(task, records)),
                 )
             )
         policy = Policy(self.rules, self.fallback)
@@ -226,14 +226,14 @@ class BuildStage(Stage, frozen=True):
         self, ctx: Context, tasks: "Sequence[Task]", tuned: TuningResult
     ) -> dict[str, BestRecord]:
         """Return the records of *tune*, without those whose times can not be true."""
-        from autopipe.records.times import complaints
+        from autopipe.records.times import list_untrue_times
 
-        untrue = complaints(tuned.records.values(), tasks, ctx.facts[Facet.TARGET])
+        untrue = list_untrue_times(tuned.records.values(), tasks, ctx.facts[Facet.TARGET])
         for told in untrue.values():
             ctx.emit(Warn(stage=self.name, message=f"{told}; its record is not used"))
         return {name: record for name, record in tuned.records.items() if name not in untrue}
 
-    def _tell(self, ctx: Context, choices: "Choices") -> None:
+    def _warn_of_unmet_wishes(self, ctx: Context, choices: "Choices") -> None:
         """Warn of records that went unused, and of rules that could not be kept."""
         for request, choice in zip(choices.asked, choices.chosen, strict=True):
             if request.record and choice.seconds is None:
@@ -247,7 +247,7 @@ class BuildStage(Stage, frozen=True):
                 ctx.emit(Warn(stage=self.name, message=text))
 
 
-def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[BestRecord]":
+def _list_likely_records(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[BestRecord]":
     """Yield the records that may serve a task with open sizes, the best over all likely ones first.
 
     The others are those at single likely sizes, if they are of a template for open sizes.
@@ -268,7 +268,7 @@ def _pack(ctx: Context, packing: "Mapping[str, tvm.IRModule]") -> dict[str, Any]
     Returns their new names for each module, what two modules want alike being kept once, and the
     names of those that are written in float16 and read in float32 (`halves`).
     """
-    from autopipe.building.halves import narrowed
+    from autopipe.building.halves import narrow_weights
     from autopipe.building.weight_pool import WeightPool
     from autopipe.compiler import module_io
     from autopipe.schedules.model_weights import ModelWeights
@@ -278,19 +278,19 @@ def _pack(ctx: Context, packing: "Mapping[str, tvm.IRModule]") -> dict[str, Any]
     pool = WeightPool()
     labels = ["", *(label for label in packing if label)]
     packed = {label: pool.add(weights.pack(packing[label])) for label in labels}
-    kept = narrowed(pool.arrays, weights.imported)
+    kept = narrow_weights(pool.arrays, weights.imported)
     module_io.save_aligned_weights(kept, ctx.out / "weights.safetensors")
     halves = (name for name, array in kept.items() if array.dtype != pool.arrays[name].dtype)
     return {"weights": packed, "halves": sorted(halves)}
 
 
-def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:
+def _list_library_versions(choices: Iterable["Choice"]) -> dict[str, str]:
     """Return the versions of the libraries that lie beside `lib.so`, as it calls them."""
     used = {choice.implementation for choice in choices}
-    return {name: version for name, version in versions().items() if name in used}
+    return {name: version for name, version in list_versions().items() if name in used}
 
 
-def _times(choices: "Choices", tuned: TuningResult) -> dict[str, Sequence[float]]:
+def _list_record_times(choices: "Choices", tuned: TuningResult) -> dict[str, Sequence[float]]:
     """Return the times of the records that are built with, by workload."""
     return {
         request.task.workload: tuned.records[request.task.workload].seconds
@@ -299,7 +299,9 @@ def _times(choices: "Choices", tuned: TuningResult) -> dict[str, Sequence[float]
     }
 
 
-def _tasks(choices: "Choices", tuned: TuningResult, failures: "Failures") -> Iterator[LibraryTask]:
+def _list_library_tasks(
+    choices: "Choices", tuned: TuningResult, failures: "Failures"
+) -> Iterator[LibraryTask]:
     """Say of each task how it was scheduled, and who else was measured for it or failed."""
     said = tuned.tasks
     for request, choice in zip(choices.asked, choices.chosen, strict=True):
@@ -310,16 +312,16 @@ def _tasks(choices: "Choices", tuned: TuningResult, failures: "Failures") -> Ite
             implementation=choice.implementation, reason=choice.reason, seconds=choice.seconds,
             rule=choice.rule, checked=choice.checked, unchecked=choice.unchecked,
             rejected=choice.rejected, contenders=known.contenders if known else (),
-            failures=_distinct(failed),
+            failures=_deduplicate_failures(failed),
         )  # fmt: skip
 
 
-def _distinct(failures: Iterable[ListedFailure]) -> tuple[ListedFailure, ...]:
+def _deduplicate_failures(failures: Iterable[ListedFailure]) -> tuple[ListedFailure, ...]:
     """Return failures, those that two stages have met once."""
     return tuple({failure.folder: failure for failure in failures}.values())
 
 
-def _summary(choices: Collection["Choice"]) -> str:
+def _summarize_choices(choices: Collection["Choice"]) -> str:
     libraries = {library.name for library in LIBRARIES}
     counts = Counter(
         choice.implementation if choice.implementation in libraries else choice.engine

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 from autopipe.config.dimension import Dimension
 from autopipe.config.format_name import FormatName
 from autopipe.config.model import Input, Weights
-from autopipe.config.paths import model_path
+from autopipe.config.paths import find_model_path
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.formats import FORMATS
@@ -47,7 +47,7 @@ class ImportStage(Stage, frozen=True):
         model = pipeline.model
         return cls(
             format=model.format,
-            path=model_path(model, base),
+            path=find_model_path(model, base),
             sha256=model.sha256,
             inputs=dict(model.inputs),
             dimensions=dict(model.dimensions),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
-from autopipe.config.dimension import Dimension, likely
+from autopipe.config.dimension import Dimension, list_likely_sizes
 from autopipe.config.fusion import Fusion
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
@@ -63,36 +63,38 @@ class LowerStage(Stage, frozen=True):
         from autopipe.compiler.dynamic_sizes import fix_sizes, kernel_sizes
         from autopipe.compiler.step_counter import join_counts
         from autopipe.schedules.conditions import Conditions
-        from autopipe.schedules.schedulable import refusals
+        from autopipe.schedules.schedulable import open_refusal_check
 
         module = module_io.load_module(ctx.inputs["optimize"] / "module.json")
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
-        sized = SizedModules.of(likely(self.dimensions))
+        sized = SizedModules.of(list_likely_sizes(self.dimensions))
         with (
-            refusals(conditions) as refusal,
+            open_refusal_check(conditions) as refusal,
             show_passes(ctx, self.name),
             join_counts(1 + len(sized.modules)),
         ):
-            scope = self._scope(ctx, conditions.target, refusal)
-            lowered = self._noted(self._lowered(module, conditions, scope))
+            scope = self._choose_fusion_scope(ctx, conditions.target, refusal)
+            lowered = self._note_likely_sizes(self._lower_module(module, conditions, scope))
             module_io.save_module(lowered, ctx.out / WHOLE)
             for one in sized.modules:
-                bound = fix_sizes.at(module, kernel_sizes.steps(self.dimensions, one.sizes))
-                at = self._noted(self._lowered(bound, conditions, scope))
+                bound = fix_sizes.bind_sizes(
+                    module, kernel_sizes.count_multiples(self.dimensions, one.sizes)
+                )
+                at = self._note_likely_sizes(self._lower_module(bound, conditions, scope))
                 module_io.save_module(at, ctx.out / one.file)
         if sized.modules:
             sized.write(ctx.out)
-        count = f"{len(module_io.prim_funcs(lowered))} fused functions"
+        count = f"{len(module_io.list_prim_funcs(lowered))} fused functions"
         return f"{count}, and at {len(sized.modules)} likely sizes" if sized.modules else count
 
-    def _noted(self, lowered: "tvm.IRModule") -> "tvm.IRModule":
+    def _note_likely_sizes(self, lowered: "tvm.IRModule") -> "tvm.IRModule":
         """Return a module in which each kernel with open sizes says which are likely."""
         from autopipe.compiler.dynamic_sizes import kernel_sizes
 
         known = kernel_sizes.OpenSizes.of(self.dimensions).also(lowered, self.found)
-        return kernel_sizes.noted(lowered, known)
+        return kernel_sizes.annotate_sizes(lowered, known)
 
-    def _lowered(
+    def _lower_module(
         self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"
     ) -> "tvm.IRModule":
         from functools import partial
@@ -105,19 +107,19 @@ class LowerStage(Stage, frozen=True):
             conditions.target,
             fast_algorithms=self.fast_algorithms,
             scope=scope,
-            pays=partial(rolling.pays, hardware=conditions.hardware),
+            pays=partial(rolling.is_faster, hardware=conditions.hardware),
         )
 
-    def _scope(
+    def _choose_fusion_scope(
         self, ctx: Context, target: "tvm.target.Target", refusal: "Refusal"
     ) -> "Scope | None":
         """Return how fusion is changed: by the rules, and on a GPU, where nothing runs as it is."""
         from autopipe.compiler.fusion.fusion_rules import FusionRules
-        from autopipe.compiler.fusion.scope import Scope, check
+        from autopipe.compiler.fusion.scope import Scope, check_rules
         from autopipe.compiler.target.target import backend_of
 
         rules = FusionRules(self.fusion.join, self.fusion.apart)
-        check(rules)
+        check_rules(rules)
         runs_loops = backend_of(target).runs_unscheduled_loops
         if not rules and runs_loops:
             return None

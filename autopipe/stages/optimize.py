@@ -49,7 +49,7 @@ class OptimizeStage(Stage, frozen=True):
         """
         from autopipe.compiler import lowering, module_io
         from autopipe.compiler.target import cpu
-        from autopipe.compiler.target.target import tvm_target
+        from autopipe.compiler.target.target import make_target
 
         if self.compute:
             cpu.check_products(ctx.facts[Facet.TARGET])
@@ -60,7 +60,7 @@ class OptimizeStage(Stage, frozen=True):
                 module_io.load_module(source / "module.json"),
                 model.arguments,
                 self.layout,
-                tvm_target(ctx.facts[Facet.TARGET]),
+                make_target(ctx.facts[Facet.TARGET]),
                 lambda message: ctx.emit(Warn(stage=self.name, message=message)),
                 round_weights=self.weights is not None,
                 round_products=self.compute is not None,
@@ -74,16 +74,16 @@ class OptimizeStage(Stage, frozen=True):
             "desired": self.layout,
             **({"rounded": rounded} if self.weights else {}),
         }
-        summary = _summary(optimized.layout.layouts, optimized.layout.transposes)
+        summary = _summarize_layouts(optimized.layout.layouts, optimized.layout.transposes)
         if self.weights:
             summary += f", {len(rounded)} weights in {self.weights}"
         if (products := optimized.products) is not None:
-            kept = [_told(one, model.weights) for one in products.kept]
-            last = lowering.channels_last(self.layout)
+            kept = [_describe_wide_product(one, model.weights) for one in products.kept]
+            last = lowering.is_channels_last(self.layout)
             report |= {"short": products.short, "wide": kept, "channels_last": last}
             summary += f", {products.short} of {products.short + len(kept)} products in bfloat16"
             if kept:
-                ctx.emit(Warn(stage=self.name, message=f"in float32 stay {_listed(kept)}"))
+                ctx.emit(Warn(stage=self.name, message=f"in float32 stay {_join_first(kept)}"))
         module_io.save_json(report, ctx.out / "optimize.json")
         return summary
 
@@ -93,19 +93,19 @@ class OptimizeStage(Stage, frozen=True):
         return frozenset(name for name, value in said.items() if not value)
 
 
-def _told(product: "WideProduct", weights: Sequence[str]) -> str:
+def _describe_wide_product(product: "WideProduct", weights: Sequence[str]) -> str:
     """Say which product stays in float32, and why."""
     of = "" if product.weight is None else f" with {weights[product.weight]}"
     return f"{product.op}{of}: {product.reason}"
 
 
-def _listed(kept: Sequence[str]) -> str:
+def _join_first(kept: Sequence[str]) -> str:
     """Return the first of a list, and how many follow; optimize.json has all."""
     shown = "; ".join(kept[:_SHOWN])
     return f"{shown}; and {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else shown
 
 
-def _summary(layouts: Mapping[str, Mapping[str, int]], transposes: int) -> str:
+def _summarize_layouts(layouts: Mapping[str, Mapping[str, int]], transposes: int) -> str:
     parts = [
         f"{count} {op.removeprefix('nn.')} in {layout}"
         for op, found in layouts.items()

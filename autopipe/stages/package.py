@@ -48,12 +48,14 @@ class PackageStage(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write `<name>.tar`."""
-        from autopipe.packaging.describe import describe
-        from autopipe.packaging.pack import pack
+        from autopipe.packaging.describe import describe_provenance
+        from autopipe.packaging.pack import write_package
         from autopipe.packaging.provenance import Request
 
         package = ctx.out / f"{self.pipeline}.tar"
         request = Request(pipeline=self.pipeline, configuration=self.configuration)
         with TemporaryDirectory(dir=ctx.work) as scratch:
-            pack(describe(request, ctx), ctx.inputs["build"], Path(scratch), package)
+            write_package(
+                describe_provenance(request, ctx), ctx.inputs["build"], Path(scratch), package
+            )
         return f"{package.name}, {package.stat().st_size / 2**20:.1f} MiB"

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autopipe.artifacts.signature import Port
-from autopipe.config.dimension import Dimension, named_in
+from autopipe.config.dimension import Dimension, list_dimension_names
 from autopipe.config.model import Input
 from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError
 
 
-def checked(path: Path, field: str, pipeline: Pipeline) -> Path:
+def check_sample_file(path: Path, field: str, pipeline: Pipeline) -> Path:
     """Return the absolute path of a file of inputs, which fits what the pipeline says of the model.
 
     Raises ConfigError, with the field that names the file.
@@ -18,31 +18,31 @@ def checked(path: Path, field: str, pipeline: Pipeline) -> Path:
     from autopipe.compiler.library import samples
 
     ports = [
-        _port(name, given)
+        _to_port(name, given)
         for name, given in pipeline.model.inputs.items()
         if given.dtype is not None and given.value is None
     ]
-    known = _open(pipeline, ports)
-    ports = [port for port in ports if _named(port) <= known.keys()]
+    known = _select_dimensions(pipeline, ports)
+    ports = [port for port in ports if _list_dimension_names(port) <= known.keys()]
     try:
-        samples.check(path, ports, known)
+        samples.check_file(path, ports, known)
     except ConfigError as error:
         raise ConfigError(f"{field}: {error}") from None
     return path.absolute()
 
 
-def _port(name: str, given: Input) -> Port:
+def _to_port(name: str, given: Input) -> Port:
     names = tuple(size if isinstance(size, str) else "" for size in given.shape)
     return Port(
         name=name, shape=given.sizes, dtype=given.dtype, dimensions=names if any(names) else ()
     )
 
 
-def _named(port: Port) -> set[str]:
-    return {name for extent in port.dimensions if extent for name in named_in(extent)}
+def _list_dimension_names(port: Port) -> set[str]:
+    return {name for extent in port.dimensions if extent for name in list_dimension_names(extent)}
 
 
-def _open(pipeline: Pipeline, ports: Sequence[Port]) -> Mapping[str, Dimension]:
+def _select_dimensions(pipeline: Pipeline, ports: Sequence[Port]) -> Mapping[str, Dimension]:
     """Return the open sizes that these inputs have; there may be inputs of which less is known."""
     named = {name for port in ports for name in port.dimensions}
     return {name: one for name, one in pipeline.model.dimensions.items() if name in named}

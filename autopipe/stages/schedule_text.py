@@ -38,10 +38,12 @@ def write_schedules(request: Mapping[str, Any]) -> dict[str, Any]:
             out=work, work=work, records=work / "records.sqlite", emit=lambda _: None,
         )  # fmt: skip
         with stage.plan(context) as (choices, *_):
-            return {"tir": dict(_scripts(choices, {one.workload: one for one in built.tasks}))}
+            return {"tir": dict(_list_scripts(choices, {one.workload: one for one in built.tasks}))}
 
 
-def _scripts(choices: "Choices", built: Mapping[str, LibraryTask]) -> Iterator[tuple[str, str]]:
+def _list_scripts(
+    choices: "Choices", built: Mapping[str, LibraryTask]
+) -> Iterator[tuple[str, str]]:
     from autopipe.errors import StageError
 
     for place, asked in enumerate(choices.asked):
@@ -64,4 +66,4 @@ def _is_built_with(choices: "Choices", place: int, wanted: LibraryTask) -> bool:
 
 
 if __name__ == "__main__":
-    call.serve(write_schedules)
+    call.serve_request(write_schedules)

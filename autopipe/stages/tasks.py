@@ -48,18 +48,18 @@ class TasksStage(Stage, frozen=True):
         from autopipe.compiler.step_counter import count_with
         from autopipe.compiler.tasks import extract_tasks
         from autopipe.schedules.conditions import Conditions
-        from autopipe.schedules.roofline import with_shares
-        from autopipe.tasks.filters import apply_filters, nothing_left
-        from autopipe.tasks.filters.unmatched import unmatched
+        from autopipe.schedules.roofline import estimate_shares
+        from autopipe.tasks.filters import apply_filters, explain_no_tasks
+        from autopipe.tasks.filters.unmatched import list_unmatched
 
         with count_with(Watch(self.name, ctx.emit).count):
             extracted, workloads = extract_tasks(module_io.load_lowered(ctx.inputs["lower"]))
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=True)
-        tasks = apply_filters(with_shares(extracted, conditions.hardware), self.filters)
-        vain = list(unmatched(tasks, self.filters))
+        tasks = apply_filters(estimate_shares(extracted, conditions.hardware), self.filters)
+        vain = list(list_unmatched(tasks, self.filters))
         kept = sum(task.dropped is None for task in tasks)
         if not kept and not self.filters.allow_empty:
-            raise ConfigError("; ".join([nothing_left(tasks), *vain]))
+            raise ConfigError("; ".join([explain_no_tasks(tasks), *vain]))
         for text in vain:
             ctx.emit(Warn(stage="tasks", message=text))
         module_io.save_json(

@@ -90,10 +90,10 @@ class TuneStage(Stage, frozen=True):
         from autopipe.compiler.target import machine
         from autopipe.environment.toolchain import Linker
         from autopipe.schedules.policy import Policy
-        from autopipe.tuning.run import tune
+        from autopipe.tuning.run import tune_tasks
         from autopipe.tuning.setup import TuningPlan
 
-        extensions.check()
+        extensions.check_extensions()
         try:
             machine.check(ctx.facts[Facet.TARGET])
         except TargetError as error:
@@ -106,4 +106,4 @@ class TuneStage(Stage, frozen=True):
             self.tuning, policy, self.scheduler, self.fast_algorithms, self.judge,
             self.on_task_failure, self.reach, Linker.of(self.linker, self.sysroot), begun,
         )  # fmt: skip
-        return tune(plan, ctx)
+        return tune_tasks(plan, ctx)

@@ -11,7 +11,7 @@ from autopipe.environment.facet import Facet
 from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Measured, Warn
 from autopipe.pipeline.stage import Context, Need, Stage
-from autopipe.stages.samples import checked
+from autopipe.stages.samples import check_sample_file
 from autopipe.store.artifact import Kind
 
 
@@ -44,13 +44,15 @@ class VerifyStage(Stage, frozen=True):
         names = pipeline.verify.inputs
         return cls(
             options=pipeline.verify,
-            samples={name: checked(base / name, "verify.inputs", pipeline) for name in names},
+            samples={
+                name: check_sample_file(base / name, "verify.inputs", pipeline) for name in names
+            },
         )
 
     def run(self, ctx: Context) -> str:
         """Write `verify.json`; raise WrongBuildError, and emit its content, of a wrong build."""
         from autopipe.compiler.target import machine
-        from autopipe.verification.check import verify
+        from autopipe.verification.check import verify_build
         from autopipe.verification.contained_build import ContainedBuild
 
         target = ctx.facts[Facet.TARGET]
@@ -60,7 +62,7 @@ class VerifyStage(Stage, frozen=True):
             with ContainedBuild(ctx.inputs["build"], work, target) as build:
                 watch = Watch(self.name, ctx.emit)
                 model = ctx.inputs["import"]
-                result = verify(
+                result = verify_build(
                     build, model, self.options, work, self.samples, watch=watch,
                     tell_failure=lambda found: ctx.emit(
                         Measured(stage=self.name, document=found.model_dump(mode="json"))

@@ -10,9 +10,9 @@ Document = dict[str, Any]
 """A JSON object."""
 
 
-def digest(document: object) -> str:
+def digest_json(document: object) -> str:
     """Digest a JSON value in its canonical form: sha256, 64 hex digits."""
-    return hashlib.sha256(_canonical(document).encode()).hexdigest()
+    return hashlib.sha256(_to_canonical_json(document).encode()).hexdigest()
 
 
 def pretty(document: object) -> str:
@@ -20,22 +20,22 @@ def pretty(document: object) -> str:
     return json.dumps(document, sort_keys=True, indent=2, allow_nan=False) + "\n"
 
 
-def seal(document: Document) -> bytes:
+def seal_document(document: Document) -> bytes:
     """Write a document in its canonical form, in one line, together with its own digest."""
-    text = _canonical(document)
+    text = _to_canonical_json(document)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     return f'{{"content":{text},"sha256":"{sha256}"}}\n'.encode()
 
 
-def unseal(data: bytes) -> Document | None:
-    """Read what `seal` wrote; None if a single byte of it is different."""
+def unseal_document(data: bytes) -> Document | None:
+    """Read what `seal_document` wrote; None if a single byte of it is different."""
     try:
         content = foreign.parse_object(data).get("content")
-        return content if isinstance(content, dict) and seal(content) == data else None
+        return content if isinstance(content, dict) and seal_document(content) == data else None
     except ValueError:
         return None
 
 
-def _canonical(document: object) -> str:
+def _to_canonical_json(document: object) -> str:
     # Without indentation, or json encodes in Python: a cached run reads 50 sealed documents.
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)

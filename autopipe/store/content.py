@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.store import files
-from autopipe.store.canonical import digest, seal, unseal
+from autopipe.store.canonical import digest_json, seal_document, unseal_document
 
 _MARK: Final = 5
 """Values of a fingerprint, the digest last."""
@@ -30,11 +30,11 @@ Manifest = tuple[TreeFile, ...]
 """All files of a tree, sorted by name."""
 
 
-def tree_digest(manifest: Manifest) -> str:
+def digest_tree(manifest: Manifest) -> str:
     """Digest a tree by the names and bytes of its files; a lone file by its bytes alone."""
     if [file.name for file in manifest] == ["."]:
         return manifest[0].sha256
-    return digest([[file.name, file.size, file.sha256] for file in manifest])
+    return digest_json([[file.name, file.size, file.sha256] for file in manifest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class TreeDigests:
 
         Raises IrregularError at anything that is neither a regular file nor a directory.
         """
-        memo = self._memo(tree)
-        before = {} if full else _recall(memo)
+        memo = self._find_memo_path(tree)
+        before = {} if full else _recall_marks(memo)
         after: dict[str, list[int | str]] = {}
         listed: list[TreeFile] = []
         for name, status in files.walk(tree):
@@ -66,26 +66,26 @@ class TreeDigests:
             if time.time_ns() - status.st_ctime_ns > _SETTLED:
                 after[name] = [*mark, sha256]
         if after != before:
-            with files.guard(memo):
-                files.replace(memo, seal({"files": after}), self.tmp)
+            with files.wrap_os_errors(memo):
+                files.replace(memo, seal_document({"files": after}), self.tmp)
         return tuple(listed)
 
     def moved(self, old: Path, new: Path) -> None:
         """Remember a tree under the place it was renamed to."""
         with suppress(FileNotFoundError):
-            self._memo(old).rename(self._memo(new))
+            self._find_memo_path(old).rename(self._find_memo_path(new))
 
     def forget(self, tree: Path) -> None:
         """Drop the fingerprints of a tree."""
-        files.remove(self._memo(tree))
+        files.remove(self._find_memo_path(tree))
 
-    def _memo(self, tree: Path) -> Path:
-        return self.memory / f"{digest(os.fspath(tree))}.json"
+    def _find_memo_path(self, tree: Path) -> Path:
+        return self.memory / f"{digest_json(os.fspath(tree))}.json"
 
 
-def _recall(memo: Path) -> dict[str, list[int | str]]:
-    with files.guard(memo):
-        document = unseal(files.recall(memo) or b"")
+def _recall_marks(memo: Path) -> dict[str, list[int | str]]:
+    with files.wrap_os_errors(memo):
+        document = unseal_document(files.read_or_discard(memo) or b"")
     seen = (document or {}).get("files")
     return {
         name: mark

@@ -8,7 +8,7 @@ from typing import Final
 from autopipe.errors import StoreError
 from autopipe.store import files
 from autopipe.store.artifact import Kind
-from autopipe.store.canonical import Document, digest, seal, unseal
+from autopipe.store.canonical import Document, digest_json, seal_document, unseal_document
 from autopipe.store.content import Manifest, TreeFile
 
 _FORMAT: Final = 1
@@ -43,9 +43,9 @@ class Entry:
         return sum(file.size for file in self.manifest)
 
 
-def write(action: Document, kind: Kind, digest: str, manifest: Manifest) -> bytes:
+def encode_entry(action: Document, kind: Kind, digest: str, manifest: Manifest) -> bytes:
     """Return a record."""
-    return seal({
+    return seal_document({
         "action": action,
         "kind": kind.value,
         "digest": digest,
@@ -53,7 +53,7 @@ def write(action: Document, kind: Kind, digest: str, manifest: Manifest) -> byte
     })  # fmt: skip
 
 
-def read(path: Path, key: str) -> Entry | None:
+def read_entry(path: Path, key: str) -> Entry | None:
     """Read the record of an action, if there is one.
 
     Raises StoreError for a damaged one, NewerError for one that is not for this release.
@@ -62,7 +62,7 @@ def read(path: Path, key: str) -> Entry | None:
         data, used = files.read(path), path.lstat().st_mtime_ns
     except FileNotFoundError:
         return None
-    content = unseal(data) or {}
+    content = unseal_document(data) or {}
     if content.get("format", _FORMAT) != _FORMAT:
         raise NewerError(path, str(content.get("digest")))
     try:
@@ -70,12 +70,12 @@ def read(path: Path, key: str) -> Entry | None:
         stored = Entry(action, Kind(kind), name, tuple(TreeFile(**file) for file in listed), used)
     except (LookupError, TypeError, ValueError):  # whole, but nothing that we wrote
         stored = None
-    if stored is None or not _ours(stored) or digest(stored.action) != key:
+    if stored is None or not _is_own_entry(stored) or digest_json(stored.action) != key:
         raise StoreError(f"{path}: damaged")
     return stored
 
 
-def _ours(stored: Entry) -> bool:
+def _is_own_entry(stored: Entry) -> bool:
     """Return whether a stage may have left this; its digest is a name in a folder of the store."""
     return (
         isinstance(stored.action, dict)

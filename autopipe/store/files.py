@@ -1,7 +1,7 @@
 """File operations of the store: whole or not at all, and never through a symbolic link.
 
 An `OSError` out of them becomes a `StoreError` that names the path where the store is entered
-(`guard`), so in here nothing is caught.
+(`wrap_os_errors`), so in here nothing is caught.
 """
 
 import errno
@@ -26,7 +26,7 @@ class IrregularError(StoreError):
 
 
 @contextmanager
-def guard(root: Path) -> Iterator[None]:
+def wrap_os_errors(root: Path) -> Iterator[None]:
     """Turn an `OSError` inside into a `StoreError` that names the path."""
     try:
         yield
@@ -35,7 +35,7 @@ def guard(root: Path) -> Iterator[None]:
         raise StoreError(f"{where}: {error.strerror or error}") from error
 
 
-def private_directory(path: Path) -> None:
+def make_private_directory(path: Path) -> None:
     """Make a directory only its owner may enter; one that is there must be a real directory."""
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -43,16 +43,16 @@ def private_directory(path: Path) -> None:
         raise StoreError(f"{path}: not a directory")
 
 
-def own_directory(path: Path) -> Path | None:
+def make_own_directory(path: Path) -> Path | None:
     """Make a directory only this user may enter; None where that is not, or somebody else's."""
     try:
-        private_directory(path)
+        make_private_directory(path)
         return path if path.lstat().st_uid == os.geteuid() else None
     except (OSError, StoreError):
         return None
 
 
-def opened(path: Path) -> BufferedReader:
+def open_no_follow(path: Path) -> BufferedReader:
     """Open a regular file that is not a symbolic link, without waiting for who writes to a pipe.
 
     Raises IrregularError for anything else.
@@ -77,7 +77,7 @@ def open_regular(path: Path, flags: int) -> int:
 
 def read(path: Path, largest: int = -1) -> bytes:
     """Read a regular file that is not a symbolic link, so many bytes of it at most."""
-    with opened(path) as file:
+    with open_no_follow(path) as file:
         return file.read(largest)
 
 
@@ -86,7 +86,7 @@ def is_irregular(path: Path) -> bool:
     return os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)
 
 
-def recall(path: Path, largest: int = -1) -> bytes | None:
+def read_or_discard(path: Path, largest: int = -1) -> bytes | None:
     """Read a file of the store that can be made again, None if it is not there.
 
     What is no regular file is removed: it was not ours.
@@ -102,7 +102,7 @@ def recall(path: Path, largest: int = -1) -> bytes | None:
 
 def sha256(path: Path) -> str:
     """Digest a regular file that is not a symbolic link."""
-    with opened(path) as file:
+    with open_no_follow(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -118,10 +118,10 @@ def replace(path: Path, data: bytes, tmp: Path, *, mode: int = 0o600) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)  # noqa: PTH105 -- one place where the crash tests reach all calls
-    sync(path.parent)
+    sync_to_disk(path.parent)
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Make a file, or the names in a directory, survive a power failure."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -141,31 +141,31 @@ def walk(tree: Path) -> Iterator[tuple[str, os.stat_result]]:
         return
     if not stat.S_ISDIR(status.st_mode):
         raise IrregularError(f"{tree}: neither a regular file nor a directory")
-    for name in sorted(_names(tree, "")):
+    for name in sorted(_list_names(tree, "")):
         yield name, (tree / name).lstat()
 
 
-def _names(tree: Path, prefix: str) -> Iterator[str]:
+def _list_names(tree: Path, prefix: str) -> Iterator[str]:
     with os.scandir(tree / prefix) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                yield from _names(tree, f"{prefix}{entry.name}/")
+                yield from _list_names(tree, f"{prefix}{entry.name}/")
             elif entry.is_file(follow_symlinks=False):
                 yield prefix + entry.name
             else:
                 raise IrregularError(f"{entry.path}: neither a regular file nor a directory")
 
 
-def harden(tree: Path) -> None:
+def make_read_only(tree: Path) -> None:
     """Make everything below durable and read-only; `tree` itself stays open to be moved.
 
     Raises IrregularError at anything that is neither a regular file nor a directory.
     """
     for name, _ in walk(tree):
         (tree / name).chmod(0o400)
-        sync(tree / name)
+        sync_to_disk(tree / name)
     for folder, _, _ in os.walk(tree, topdown=False):
-        sync(Path(folder))
+        sync_to_disk(Path(folder))
         if Path(folder) != tree:
             Path(folder).chmod(0o500)
 

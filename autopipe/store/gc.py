@@ -32,7 +32,7 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def collect(
+def collect_garbage(
     store: Store, *, keep_days: float, max_size: int | None = None, dry_run: bool = False
 ) -> SweptStore:
     """Delete entries not used for `keep_days`, then the least used beyond `max_size` bytes.
@@ -40,16 +40,18 @@ def collect(
     What a run that is still going has used or made is kept, and what a later release wrote. Damaged
     records and objects that no record names go as well. With `dry_run`, nothing is deleted.
     """
-    with files.guard(store.root):
-        with locks.shared(store.gate, store.patience, alone=True):
+    with files.wrap_os_errors(store.root):
+        with locks.hold_lock(store.gate, store.patience, alone=True):
             cutoff = time.time_ns() - int(keep_days * _DAY)
-            live = locks.oldest_lease(store.tmp)
+            live = locks.find_oldest_lease(store.tmp)
             if live is not None and live > time.time_ns():
                 live = 0  # the clock went back meanwhile: nobody knows what that run has used
-            kept = _kept(entries(store), cutoff, live, max_size)
-            newer = _newer(store)
-            doomed = _doomed(store, {*newer.values(), *(e.digest for e in kept.values())}, live)
-            freed = sum(map(_size, doomed))
+            kept = _choose_kept(list_entries(store), cutoff, live, max_size)
+            newer = _list_newer_digests(store)
+            doomed = _list_unreachable(
+                store, {*newer.values(), *(e.digest for e in kept.values())}, live
+            )
+            freed = sum(map(_measure_size, doomed))
             gone = [
                 path
                 for path in (store.root / "actions").glob("*.json")
@@ -70,16 +72,18 @@ def collect(
     return SweptStore(len(gone), freed)
 
 
-def verify(store: Store) -> tuple[int, list[str]]:
+def verify_store(store: Store) -> tuple[int, list[str]]:
     """Read every byte again; return how many entries are sound, and what is wrong with others.
 
     Damaged objects are moved to quarantine.
     """
-    damages = [store.damage(key) for key in store.actions() if key not in _newer(store)]
+    damages = [
+        store.damage(key) for key in store.actions() if key not in _list_newer_digests(store)
+    ]
     return damages.count(None), [text for text in damages if text is not None]
 
 
-def entries(store: Store) -> dict[str, Entry]:
+def list_entries(store: Store) -> dict[str, Entry]:
     """Return all readable records by key."""
     by_key = {}
     for key in store.actions():
@@ -92,7 +96,7 @@ def entries(store: Store) -> dict[str, Entry]:
     return by_key
 
 
-def _kept(
+def _choose_kept(
     by_key: dict[str, Entry], cutoff: int, live: int | None, max_size: int | None
 ) -> dict[str, Entry]:
     """Choose what stays: what live runs may hold, and the recently used as far as they fit."""
@@ -108,7 +112,7 @@ def _kept(
     return kept
 
 
-def _newer(store: Store) -> dict[str, str]:
+def _list_newer_digests(store: Store) -> dict[str, str]:
     """Return the keys of records that a later release wrote, with the digests they name."""
     newer_ones = {}
     for key in store.actions():
@@ -121,7 +125,7 @@ def _newer(store: Store) -> dict[str, str]:
     return newer_ones
 
 
-def _doomed(store: Store, reachable: Collection[str], live: int | None) -> list[Path]:
+def _list_unreachable(store: Store, reachable: Collection[str], live: int | None) -> list[Path]:
     """Return the objects nothing that stays needs; one younger than a live run may be its own."""
     return [
         path
@@ -130,7 +134,7 @@ def _doomed(store: Store, reachable: Collection[str], live: int | None) -> list[
     ]
 
 
-def _size(tree: Path) -> int:
+def _measure_size(tree: Path) -> int:
     """Return the bytes of an object; one that holds what no stage leaves has none that count."""
     try:
         return sum(status.st_size for _, status in files.walk(tree))
@@ -143,10 +147,10 @@ def _sweep_leftovers(store: Store, kept: Iterable[str], cutoff: int) -> None:
     for folder in ("work", "logs", "quarantine", "fingerprints", "runs"):
         for path in (store.root / folder).iterdir():
             lock = store.root / "locks" / path.name
-            busy = folder == "work" and lock.exists() and not locks.free(lock)
+            busy = folder == "work" and lock.exists() and not locks.is_free(lock)
             if path.lstat().st_mtime_ns < cutoff and not busy:
                 files.remove(path)
     needed = {*kept, store.gate.name, *(path.name for path in (store.root / "work").iterdir())}
     for lock in (store.root / "locks").iterdir():
-        if lock.name not in needed and locks.free(lock):
+        if lock.name not in needed and locks.is_free(lock):
             files.remove(lock)

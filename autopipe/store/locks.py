@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.errors import StoreError
-from autopipe.processes.lifeline import stopped
+from autopipe.processes.lifeline import is_stopped
 from autopipe.store import files
 
 _QUIET: Final = 1.0
@@ -38,41 +38,41 @@ FOR_EVER: Final = Patience()
 
 
 @contextmanager
-def exclusive(path: Path, patience: Patience) -> Iterator[None]:
+def hold_exclusive_lock(path: Path, patience: Patience) -> Iterator[None]:
     """Hold a lock alone, and have its file say so. Raises StoreError where patience ends."""
-    with shared(path, patience, alone=True) as fd:
+    with hold_lock(path, patience, alone=True) as fd:
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
         yield
 
 
 @contextmanager
-def shared(path: Path, patience: Patience, *, alone: bool = False) -> Iterator[int]:
+def hold_lock(path: Path, patience: Patience, *, alone: bool = False) -> Iterator[int]:
     """Hold a lock that many may hold at a time, or, `alone`, nobody else; give its file.
 
     Raises StoreError where patience ends.
     """
-    fd = _open(path)
+    fd = _open_lock_file(path)
     try:
-        _take(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, path, patience)
+        _wait_for_lock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, path, patience)
         yield fd
     finally:
         os.close(fd)
 
 
 @contextmanager
-def lease(tmp: Path, gate: Path, patience: Patience) -> Iterator[Path]:
+def lease_folder(tmp: Path, gate: Path, patience: Patience) -> Iterator[Path]:
     """Give a folder in `tmp` that is this run's own, and clear those whose run is dead."""
     folder = tmp / f"{os.getpid()}-{secrets.token_hex(4)}"
     mark = folder.with_suffix(".lease")
-    with shared(gate, patience, alone=True):
+    with hold_lock(gate, patience, alone=True):
         for other in tmp.glob("*.lease"):
-            if free(other):
+            if is_free(other):
                 files.remove(other.with_suffix(""))
                 files.remove(other)
-        fd = _open(mark)
+        fd = _open_lock_file(mark)
         fcntl.flock(fd, fcntl.LOCK_EX)
-        files.private_directory(folder)
+        files.make_private_directory(folder)
     try:
         yield folder
     finally:
@@ -82,46 +82,47 @@ def lease(tmp: Path, gate: Path, patience: Patience) -> Iterator[Path]:
         os.close(fd)
 
 
-def oldest_lease(own: Path) -> int | None:
+def find_oldest_lease(own: Path) -> int | None:
     """Return when the oldest other live run began, in nanoseconds since 1970; None without one."""
     marks = set(own.parent.glob("*.lease")) - {own.with_suffix(".lease")}
-    return min((mark.lstat().st_mtime_ns for mark in marks if not free(mark)), default=None)
+    return min((mark.lstat().st_mtime_ns for mark in marks if not is_free(mark)), default=None)
 
 
-def free(path: Path) -> bool:
+def is_free(path: Path) -> bool:
     """Return whether nobody holds the lock; what is no file can not be held."""
     try:
-        fd = _open(path)
+        fd = _open_lock_file(path)
     except files.IrregularError:
         return True
     try:
-        return _taken(fd, fcntl.LOCK_EX)
+        return _try_lock(fd, fcntl.LOCK_EX)
     finally:
         os.close(fd)
 
 
-def holder(path: Path) -> str:
+def describe_holder(path: Path) -> str:
     """Name who has a lock, as its file says, or the kernel, which knows all who share it."""
     said = ""
     with suppress(OSError, StoreError):
         said = files.read(path)[:20].decode(errors="replace") or _known_to_the_kernel(path)
     if not said.isdecimal():
         return "another process"
-    return f"{'the stopped ' if stopped(int(said)) else ''}process {said}"
+    return f"{'the stopped ' if is_stopped(int(said)) else ''}process {said}"
 
 
-def _take(fd: int, how: int, path: Path, patience: Patience) -> None:
+def _wait_for_lock(fd: int, how: int, path: Path, patience: Patience) -> None:
     """Wait for a lock, and tell for whom; for ever only where nobody wants otherwise."""
     begun, told = time.monotonic(), False
-    while not _taken(fd, how):
+    while not _try_lock(fd, how):
         waited = time.monotonic() - begun
         if patience.seconds is not None and waited >= patience.seconds:
             raise StoreError(
-                f"{path}: {holder(path)} has had this lock for more than {patience.seconds:g} s;"
+                f"{path}: {describe_holder(path)} has had this lock for more than "
+                f"{patience.seconds:g} s;"
                 " end it, or allow more with --lock-timeout"
             )
         if waited >= _QUIET and not told:
-            patience.tell(holder(path))
+            patience.tell(describe_holder(path))
             told = True
         if told and patience.seconds is None:
             fcntl.flock(fd, how)
@@ -129,7 +130,7 @@ def _take(fd: int, how: int, path: Path, patience: Patience) -> None:
         time.sleep(_GLANCE)
 
 
-def _taken(fd: int, how: int) -> bool:
+def _try_lock(fd: int, how: int) -> bool:
     try:
         fcntl.flock(fd, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -148,6 +149,6 @@ def _known_to_the_kernel(path: Path) -> str:
     return ""
 
 
-def _open(path: Path) -> int:
+def _open_lock_file(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return files.open_regular(path, flags)

@@ -10,15 +10,15 @@ from autopipe.store import files, locks
 
 
 @contextmanager
-def passing_folder() -> Iterator[Path]:
+def open_temporary_folder() -> Iterator[Path]:
     """Give an empty folder among the temporary files of this user.
 
     Those that killed processes have left are cleared by who comes next. Raises OSError where
     nothing can be written.
     """
     with ExitStack() as stack:
-        own = files.own_directory(Path(tempfile.gettempdir(), f"autopipe-{os.geteuid()}"))
+        own = files.make_own_directory(Path(tempfile.gettempdir(), f"autopipe-{os.geteuid()}"))
         if own is not None:
-            yield stack.enter_context(locks.lease(own, own / "gate", locks.FOR_EVER))
+            yield stack.enter_context(locks.lease_folder(own, own / "gate", locks.FOR_EVER))
         else:
             yield Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autopipe-")))

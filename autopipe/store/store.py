@@ -27,7 +27,7 @@ from autopipe.errors import StageError, StoreError
 from autopipe.store import entry, files, locks
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import Document
-from autopipe.store.content import Manifest, TreeDigests, tree_digest
+from autopipe.store.content import Manifest, TreeDigests, digest_tree
 from autopipe.store.entry import Entry, NewerError
 from autopipe.store.locks import FOR_EVER, Patience
 
@@ -62,20 +62,20 @@ class Store:
 
         A damaged entry is moved to quarantine with one warning.
         """
-        with files.guard(self.root), locks.shared(self.gate, self.patience):
+        with files.wrap_os_errors(self.root), locks.hold_lock(self.gate, self.patience):
             try:
                 stored = self.entry(key)
                 if stored is None or not os.path.lexists(self.object(stored.digest)):
                     return None
-                self._check(stored)
+                self._check_object(stored)
             except NewerError:
                 warn(f"cache entry {key} was written by a later release; not used")
                 return None
             except StoreError:
                 warn(f"cache entry {key} failed its checksum; recomputed")
-                self._quarantine(self._record(key))
+                self._quarantine_object(self._record_path(key))
                 return None
-            os.utime(self._record(key))
+            os.utime(self._record_path(key))
             return Artifact(stored.kind, stored.digest, self.object(stored.digest))
 
     def entry(self, key: str) -> Entry | None:
@@ -83,11 +83,11 @@ class Store:
 
         Raises StoreError for a damaged record, NewerError for one of a later release.
         """
-        return entry.read(self._record(key), key)
+        return entry.read_entry(self._record_path(key), key)
 
     def actions(self) -> list[str]:
         """Return the keys of all records, sorted."""
-        with files.guard(self.root):
+        with files.wrap_os_errors(self.root):
             return sorted(path.stem for path in (self.root / "actions").glob("*.json"))
 
     @contextmanager
@@ -95,29 +95,29 @@ class Store:
         """Keep other runs from doing the same action; tell `waiting` whom this one waits for."""
         patience = replace(self.patience, tell=waiting)
         with ExitStack() as held:
-            with files.guard(self.root):
-                held.enter_context(locks.exclusive(self.root / "locks" / key, patience))
+            with files.wrap_os_errors(self.root):
+                held.enter_context(locks.hold_exclusive_lock(self.root / "locks" / key, patience))
             yield
 
     def out(self) -> Path:
         """Return a new empty directory for an artifact in the making."""
-        with files.guard(self.root):
+        with files.wrap_os_errors(self.root):
             path = self.tmp / f"out-{secrets.token_hex(4)}"
             path.mkdir(mode=0o700)
             return path
 
     def work(self, key: str) -> Path:
         """Return the scratch directory of an action, as an interrupted attempt left it."""
-        with files.guard(self.root):
+        with files.wrap_os_errors(self.root):
             path = self.root / "work" / key
             if path.is_symlink() or not path.is_dir():
                 files.remove(path)
-            files.private_directory(path)
+            files.make_private_directory(path)
             return path
 
     def clear_work(self, key: str) -> None:
         """Forget what an attempt left."""
-        with files.guard(self.root):
+        with files.wrap_os_errors(self.root):
             files.remove(self.root / "work" / key)
 
     def log(self, name: str, key: str) -> Path:
@@ -129,9 +129,9 @@ class Store:
 
         Raises StageError if nothing is in there, or a link or the like.
         """
-        with files.guard(self.root):
+        with files.wrap_os_errors(self.root):
             try:
-                files.harden(out)
+                files.make_read_only(out)
             except StoreError as error:
                 raise StageError(
                     f"stage {action['stage']} wrote what can not be kept: {error}"
@@ -139,12 +139,12 @@ class Store:
             staged = self.contents.manifest(out)
             if not any(file.size for file in staged):
                 raise StageError(f"stage {action['stage']} ended well but wrote nothing")
-            name = tree_digest(staged)
-            with locks.shared(self.gate, self.patience):
+            name = digest_tree(staged)
+            with locks.hold_lock(self.gate, self.patience):
                 self._place(out, name, staged)
-                if not self._newer(key):
-                    record = entry.write(action, kind, name, staged)
-                    files.replace(self._record(key), record, self.tmp)
+                if not self._is_newer(key):
+                    record = entry.encode_entry(action, kind, name, staged)
+                    files.replace(self._record_path(key), record, self.tmp)
             return Artifact(kind, name, self.object(name))
 
     def object(self, name: str) -> Path:
@@ -153,16 +153,16 @@ class Store:
 
     def damage(self, key: str) -> str | None:
         """Read every byte of an entry again; return what is wrong with it, None if nothing is."""
-        with files.guard(self.root):
+        with files.wrap_os_errors(self.root):
             try:
                 stored = self.entry(key)
                 if stored is not None:
-                    self._check(stored, full=True)
+                    self._check_object(stored, full=True)
             except (StoreError, FileNotFoundError) as error:
                 return str(error)
             return None
 
-    def _newer(self, key: str) -> bool:
+    def _is_newer(self, key: str) -> bool:
         try:
             self.entry(key)
         except NewerError:
@@ -171,14 +171,14 @@ class Store:
             return False
         return False
 
-    def _check(self, stored: Entry, *, full: bool = False) -> None:
+    def _check_object(self, stored: Entry, *, full: bool = False) -> None:
         """Compare an object with its record; move a damaged one out of the way and raise."""
         path = self.object(stored.digest)
-        if not self._sound(path, stored.manifest, full=full):
-            self._quarantine(path)
+        if not self._is_sound(path, stored.manifest, full=full):
+            self._quarantine_object(path)
             raise StoreError(f"{path}: damaged")
 
-    def _sound(self, path: Path, manifest: Manifest, *, full: bool = False) -> bool:
+    def _is_sound(self, path: Path, manifest: Manifest, *, full: bool = False) -> bool:
         try:
             return self.contents.manifest(path, full=full) == manifest
         except files.IrregularError:  # something is in there that no stage may leave
@@ -187,8 +187,8 @@ class Store:
     def _place(self, out: Path, name: str, staged: Manifest) -> None:
         """Move an object to its place, unless a sound one is there already."""
         path = self.object(name)
-        if os.path.lexists(path) and not self._sound(path, staged):
-            self._quarantine(path)
+        if os.path.lexists(path) and not self._is_sound(path, staged):
+            self._quarantine_object(path)
         try:
             out.rename(path)
         except OSError as error:
@@ -198,19 +198,19 @@ class Store:
             self.contents.forget(out)
             return
         path.chmod(0o500)
-        files.sync(path.parent)
+        files.sync_to_disk(path.parent)
         self.contents.moved(out, path)
 
-    def _quarantine(self, path: Path) -> None:
+    def _quarantine_object(self, path: Path) -> None:
         aside = self.root / "quarantine" / f"{path.name}.{secrets.token_hex(4)}"
         with suppress(FileNotFoundError):  # another run was quicker
             path.rename(aside)
 
-    def _record(self, key: str) -> Path:
+    def _record_path(self, key: str) -> Path:
         return self.root / "actions" / f"{key}.json"
 
 
-def default_root() -> Path:
+def find_default_root() -> Path:
     """Return `$AUTOPIPE_STORE`, or `.autopipe` in the current folder."""
     return Path(os.environ.get("AUTOPIPE_STORE") or ".autopipe")
 
@@ -224,13 +224,15 @@ def open_store(root: Path, patience: Patience = FOR_EVER) -> Iterator[Store]:
     """
     root = root.absolute()
     with ExitStack() as stack:
-        with files.guard(root):
-            _prepare(root)
-            tmp = stack.enter_context(locks.lease(root / "tmp", root / "locks" / "gate", patience))
+        with files.wrap_os_errors(root):
+            _prepare_root(root)
+            tmp = stack.enter_context(
+                locks.lease_folder(root / "tmp", root / "locks" / "gate", patience)
+            )
         yield Store(root, tmp, patience)
 
 
-def _prepare(root: Path) -> None:
+def _prepare_root(root: Path) -> None:
     if not root.exists():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)  # another run may be as quick
     status = root.stat()
@@ -241,4 +243,4 @@ def _prepare(root: Path) -> None:
     if os.geteuid() not in {0, status.st_uid}:
         raise StoreError(f"{root}: belongs to another user")
     for folder in _FOLDERS:
-        files.private_directory(root / folder)
+        files.make_private_directory(root / folder)

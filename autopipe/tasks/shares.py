@@ -51,7 +51,7 @@ class Shares:
 
     def told(self) -> str:
         """Say it in one line; almost all is not all."""
-        parts = (f"{floored(part, 0)} {name}" for name, part in self.named().items())
+        parts = (f"{format_percent_floored(part, 0)} {name}" for name, part in self.named().items())
         return f"of the time {', '.join(parts)}"
 
     def named(self) -> dict[str, float]:
@@ -59,13 +59,13 @@ class Shares:
         return {"searched": self.searched, "measured": self.measured, "steady": self.steady}
 
 
-def floored(part: float, digits: int = 1) -> str:
+def format_percent_floored(part: float, digits: int = 1) -> str:
     """Write a share in percent, never rounded up: almost all is not all."""
     scale = 10**digits
     return f"{math.floor(100 * scale * part + _EXACT) / scale:.{digits}f}%"
 
 
-def shares(tasks: "Iterable[Task]", proofs: Mapping[str, Proof]) -> Shares:
+def compute_shares(tasks: "Iterable[Task]", proofs: Mapping[str, Proof]) -> Shares:
     """Return the shares of kept tasks; `proofs` go by workload.
 
     A task without a proof weighs what is estimated of it, on the scale of the others: what nobody

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from autopipe.tasks.task import Task
 
 
-def weights_of(task: Task) -> int:
+def count_call_weight_bytes(task: Task) -> int:
     """Return the bytes of weights that one call of a task reads."""
     inputs: Sequence[int] = [tensor.bytes for tensor in task.inputs]
     return sum(inputs[at] for at in task.weights if at < len(inputs))
 
 
-def weights_in_all(tasks: Iterable[Task]) -> int:
+def count_weight_bytes(tasks: Iterable[Task]) -> int:
     """Return the bytes of weights that a model reads in a run, each once.
 
     A package for several sizes has a library for each, and only one of them runs: that of the most
@@ -22,5 +22,5 @@ def weights_in_all(tasks: Iterable[Task]) -> int:
     for task in tasks:
         for name in task.functions:
             library = name.partition("@")[2]
-            weights[library] += task.calls * weights_of(task) // len(task.functions)
+            weights[library] += task.calls * count_call_weight_bytes(task) // len(task.functions)
     return max(weights.values(), default=0)

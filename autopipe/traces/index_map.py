@@ -10,15 +10,15 @@ from functools import lru_cache
 from typing import Any, Final
 
 from autopipe import foreign
-from autopipe.traces.values import Check, integer, name, one_of
+from autopipe.traces.values import Check, allow_integer, allow_names, allow_text
 
 _NODES: Final = 512
 _SIZE: Final = 10_000
 """Nodes where each that is used twice counts twice, as TVM's visitors walk them."""
 
 _LITERALS: Final[Mapping[str, Check]] = {
-    "ffi.String": name(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
-    "int": integer(0, (1 << 31) - 1),
+    "ffi.String": allow_text(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
+    "int": allow_integer(0, (1 << 31) - 1),
 }
 """Nodes that are a value."""
 
@@ -45,12 +45,12 @@ _FIELDS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 }
 """Nodes that name others: which fields, and what these may be."""
 
-_DTYPE: Final = one_of("int32", "int64")
-_VERSION: Final = name(r"[\w.+-]{1,40}")
+_DTYPE: Final = allow_names("int32", "int64")
+_VERSION: Final = allow_text(r"[\w.+-]{1,40}")
 
 
 @lru_cache(maxsize=256)
-def read(text: str) -> dict[str, Any]:
+def read_index_map(text: str) -> dict[str, Any]:
     """Return the checked graph. Do not change it: it is cached, as a search repeats the same maps.
 
     Raises ValueError if the text is not an index map, or is more than that.
@@ -58,58 +58,58 @@ def read(text: str) -> dict[str, Any]:
     graph = foreign.parse(text)
     if not isinstance(graph, dict) or not graph.keys() <= {"root_index", "nodes", "metadata"}:
         raise ValueError("no index map")
-    if not _metadata(graph.get("metadata", {})):
+    if not _is_plain_metadata(graph.get("metadata", {})):
         raise ValueError("an index map with other metadata than TVM's version")
     nodes, root = graph.get("nodes"), graph.get("root_index")
     if not isinstance(nodes, list) or len(nodes) > _NODES:
         raise ValueError(f"an index map of no nodes, or of more than {_NODES}")
     sizes: list[int] = []
     for node in nodes:
-        sizes.append(_checked(node, nodes, sizes))
+        sizes.append(_check_node(node, nodes, sizes))
         if sizes[-1] > _SIZE:
             raise ValueError("an index map that is larger than any layout needs")
-    if not _is(root, nodes, ("tirx.IndexMap",)):
+    if not _is_node_of(root, nodes, ("tirx.IndexMap",)):
         raise ValueError("an expression that is no index map")
     return graph
 
 
-def inverted(graph: Mapping[str, Any]) -> bool:
-    """Tell whether a graph of `read` holds an inverse map. TVM would use it without a check."""
+def has_inverse(graph: Mapping[str, Any]) -> bool:
+    """Tell whether a graph of `read_index_map` holds an inverse map, which TVM does not check."""
     nodes = graph["nodes"]
     way_back = nodes[nodes[graph["root_index"]]["data"]["inverse_index_map"]]
     return bool(way_back["type"] != "None")
 
 
-def words(graph: Mapping[str, Any]) -> str:
-    """Return a graph of `read` as text such as `(i, j) -> (j, i // 4, i % 4)`."""
+def format_index_map(graph: Mapping[str, Any]) -> str:
+    """Return a graph of `read_index_map` as text such as `(i, j) -> (j, i // 4, i % 4)`."""
     nodes = graph["nodes"]
     fields = nodes[graph["root_index"]]["data"]
     sides = [
-        ", ".join(_written(nodes, node) for node in nodes[fields[side]]["data"])
+        ", ".join(_format_expression(nodes, node) for node in nodes[fields[side]]["data"])
         for side in ("initial_indices", "final_indices")
     ]
     return " -> ".join(f"({side})" for side in sides)
 
 
-def _written(nodes: Sequence[Any], at: int) -> str:
+def _format_expression(nodes: Sequence[Any], at: int) -> str:
     kind, data = nodes[at]["type"], nodes[at]["data"]
     if kind == "ir.Var":
         return str(nodes[data["name"]]["data"])
     if kind == "ir.IntImm":
         return str(nodes[data["value"]]["data"])
     if kind == "prim.Cast":
-        return _written(nodes, data["value"])
-    sides = (_written(nodes, data[side]) for side in ("a", "b"))
+        return _format_expression(nodes, data["value"])
+    sides = (_format_expression(nodes, data[side]) for side in ("a", "b"))
     return f" {_OPERATORS[kind]} ".join(f"({s})" if " " in s else s for s in sides)
 
 
-def _metadata(value: object) -> bool:
+def _is_plain_metadata(value: object) -> bool:
     return isinstance(value, dict) and all(
         key == "tvm_version" and _VERSION(version) for key, version in value.items()
     )
 
 
-def _checked(node: object, nodes: Sequence[Any], sizes: Sequence[int]) -> int:
+def _check_node(node: object, nodes: Sequence[Any], sizes: Sequence[int]) -> int:
     """Return the size of a node, whose fields are earlier nodes. Raises ValueError."""
     kind = node.get("type") if isinstance(node, dict) else None
     if not isinstance(node, dict) or not isinstance(kind, str):
@@ -121,13 +121,13 @@ def _checked(node: object, nodes: Sequence[Any], sizes: Sequence[int]) -> int:
         if kind in _LITERALS and _LITERALS[kind](data):
             return 1
         if kind == "ffi.Array" and isinstance(data, list):
-            return _size(data, before, sizes, _EXPRESSION)
+            return _check_children(data, before, sizes, _EXPRESSION)
         if kind in _FIELDS and isinstance(data, dict):
-            return _fields(kind, data, before, sizes)
+            return _check_fields(kind, data, before, sizes)
     raise ValueError(f"an index map with {kind[:40]!r} in it")
 
 
-def _fields(
+def _check_fields(
     kind: str, data: Mapping[str, object], before: Sequence[Any], sizes: Sequence[int]
 ) -> int:
     fields = _FIELDS[kind]
@@ -135,17 +135,17 @@ def _fields(
     if data.keys() != fields.keys() | extra or not all(_DTYPE(data[field]) for field in extra):
         raise ValueError(f"an index map with another {kind} than of whole numbers")
     return 1 + sum(
-        _size([data[field]], before, sizes, allowed) for field, allowed in fields.items()
+        _check_children([data[field]], before, sizes, allowed) for field, allowed in fields.items()
     )
 
 
-def _size(
+def _check_children(
     places: Sequence[object], before: Sequence[Any], sizes: Sequence[int], allowed: Sequence[str]
 ) -> int:
-    if not all(_is(place, before, allowed) for place in places):
+    if not all(_is_node_of(place, before, allowed) for place in places):
         raise ValueError("an index map whose nodes do not fit each other")
     return 1 + sum(sizes[place] for place in places)  # type: ignore[call-overload]
 
 
-def _is(place: object, nodes: Sequence[Any], allowed: Sequence[str]) -> bool:
+def _is_node_of(place: object, nodes: Sequence[Any], allowed: Sequence[str]) -> bool:
     return type(place) is int and 0 <= place < len(nodes) and nodes[place].get("type") in allowed

@@ -15,23 +15,23 @@ from typing import Final
 
 from autopipe.traces.values import (
     Check,
+    allow_either,
+    allow_integer,
+    allow_list,
+    allow_names,
+    allow_quoted,
+    allow_text,
     block,
-    boolean,
-    either,
     extent,
     factor,
-    integer,
     intrinsic,
+    is_boolean,
+    is_false,
+    is_null,
+    is_probability,
     loop,
-    name,
-    nothing,
     number,
-    off,
-    one_of,
     place,
-    quoted,
-    several,
-    share,
     small,
     title,
 )
@@ -51,74 +51,77 @@ class InstructionKind:
     """What was drawn, where something is; without it, TVM would draw again."""
 
 
-SCOPE: Final = one_of(
+SCOPE: Final = allow_names(
     "global", "shared", "shared.dyn", "local", "warp", "wmma.matrix_a", "wmma.matrix_b",
     "wmma.accumulator", "m16n8k8.matrixA", "m16n8k8.matrixB", "m16n8k8.matrixC",
 )  # fmt: skip
 """Where a buffer lies."""
 
-THREAD: Final = one_of(
+THREAD: Final = allow_names(
     *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz")
 )
 
-INDEX_MAP: Final = name(r"\{[\s\S]{1,65536}\}")
+INDEX_MAP: Final = allow_text(r"\{[\s\S]{1,65536}\}")
 """Text that looks like an index map; `index_map.read` says whether it is one."""
 
-_stages: Final = several(integer(0, 255), least=1)
-_step: Final = either(small, number)
+_stages: Final = allow_list(allow_integer(0, 255), least=1)
+_step: Final = allow_either(small, number)
 
 ANNOTATIONS: Final[Mapping[str, Check]] = MappingProxyType(
     {
-        "meta_schedule.auto_tensorize": quoted(f"(?:{intrinsic})?"),
-        "meta_schedule.auto_tensorize_init": quoted(f"(?:{intrinsic})?"),
+        "meta_schedule.auto_tensorize": allow_quoted(f"(?:{intrinsic})?"),
+        "meta_schedule.auto_tensorize_init": allow_quoted(f"(?:{intrinsic})?"),
         "meta_schedule.cooperative_fetch": _step,
-        "meta_schedule.layout_rewrite_preproc": boolean,
-        "meta_schedule.parallel": integer(0, 1 << 20),
-        "meta_schedule.random_compute_producer": boolean,
+        "meta_schedule.layout_rewrite_preproc": is_boolean,
+        "meta_schedule.parallel": allow_integer(0, 1 << 20),
+        "meta_schedule.random_compute_producer": is_boolean,
         "meta_schedule.thread_extent_high_inclusive": small,
         "meta_schedule.thread_extent_low_inclusive": small,
-        "meta_schedule.tiling_structure": quoted("[SR]{1,32}"),
+        "meta_schedule.tiling_structure": allow_quoted("[SR]{1,32}"),
         "meta_schedule.unroll_explicit": _step,
         "meta_schedule.unroll_implicit": _step,
         "meta_schedule.vectorize": small,
         "pragma_auto_unroll_max_step": _step,
-        "pragma_loop_partition_hint": boolean,
+        "pragma_loop_partition_hint": is_boolean,
         "pragma_unroll_explicit": small,
-        "pragma_vectorize": boolean,
+        "pragma_vectorize": is_boolean,
         "software_pipeline_async_stages": _stages,
         "software_pipeline_order": _stages,
         "software_pipeline_stage": _stages,
-        "double_buffer_scope": integer(0, 255),
-        "tirx.manifest_shared_memory_local_stage": boolean,
-        "local_stage": boolean,
-        "vector_bytes": integer(1, 1024),
-        "warp_execution": boolean,
+        "double_buffer_scope": allow_integer(0, 255),
+        "tirx.manifest_shared_memory_local_stage": is_boolean,
+        "local_stage": is_boolean,
+        "vector_bytes": allow_integer(1, 1024),
+        "warp_execution": is_boolean,
     }
 )
 """The keys of annotations, and the values of each."""
 
-_taken: Final = one_of(*ANNOTATIONS, "schedule_rule")
-_item: Final = either(block, loop)
-_perhaps: Final = several(block)
+_taken: Final = allow_names(*ANNOTATIONS, "schedule_rule")
+_item: Final = allow_either(block, loop)
+_perhaps: Final = allow_list(block)
 
 KINDS: Final[Mapping[str, InstructionKind]] = MappingProxyType(
     {
-        "GetSBlock": InstructionKind(attrs=(title, one_of("main")), outputs="b"),
+        "GetSBlock": InstructionKind(attrs=(title, allow_names("main")), outputs="b"),
         "GetLoops": InstructionKind((block,), outputs="l*"),
         "GetChildBlocks": InstructionKind((_item,), outputs="b*"),
         "GetProducers": InstructionKind((block,), outputs="b*"),
         "GetConsumers": InstructionKind((block,), outputs="b*"),
         "GetOutputBlocks": InstructionKind((block,), outputs="b*"),
         "SampleCategorical": InstructionKind(
-            attrs=(several(small, least=1), several(share, least=1)), outputs="v", decision=small
+            attrs=(allow_list(small, least=1), allow_list(is_probability, least=1)), outputs="v",
+            decision=small
         ),
         "SamplePerfectTile": InstructionKind(
-            (loop,), (integer(1, 16), integer(-1, 1 << 20)), "v*",
-            decision=several(extent, least=1),
+            (loop,), (allow_integer(1, 16), allow_integer(-1, 1 << 20)), "v*",
+            decision=allow_list(extent, least=1),
         ),
-        "SampleComputeLocation": InstructionKind((block,), outputs="l", decision=integer(-2, 1024)),
-        "Split": InstructionKind((loop, factor), (boolean, off), "l*", many=True),
-        "Fuse": InstructionKind((loop,), (boolean,), "l", many=True),
+        "SampleComputeLocation": InstructionKind(
+            (block,), outputs="l", decision=allow_integer(-2, 1024)
+        ),
+        "Split": InstructionKind((loop, factor), (is_boolean, is_false), "l*", many=True),
+        "Fuse": InstructionKind((loop,), (is_boolean,), "l", many=True),
         "Reorder": InstructionKind((loop,), many=True),
         "AddUnitLoop": InstructionKind((_item,), outputs="l"),
         "Parallel": InstructionKind((loop,)),
@@ -129,21 +132,25 @@ KINDS: Final[Mapping[str, InstructionKind]] = MappingProxyType(
         "CacheWrite": InstructionKind((block, _perhaps), (place, SCOPE), "b"),
         "ReadAt": InstructionKind((loop, block), (place, SCOPE), "b"),
         "WriteAt": InstructionKind((loop, block), (place, SCOPE), "b"),
-        "ReIndex": InstructionKind((block,), (place, boolean), "b"),
-        "ComputeAt": InstructionKind((block, loop), (boolean, place)),
-        "ReverseComputeAt": InstructionKind((block, loop), (boolean, place)),
+        "ReIndex": InstructionKind((block,), (place, is_boolean), "b"),
+        "ComputeAt": InstructionKind((block, loop), (is_boolean, place)),
+        "ReverseComputeAt": InstructionKind((block, loop), (is_boolean, place)),
         "ComputeInline": InstructionKind((block,)),
         "ReverseComputeInline": InstructionKind((block,)),
         "DecomposeReduction": InstructionKind((block, loop), outputs="b"),
         "RFactor": InstructionKind((loop,), (place,), "b"),
-        "PadEinsum": InstructionKind((block,), (several(extent, least=1),)),
-        "Blockize": InstructionKind((_item,), (boolean,), "b"),
-        "Tensorize": InstructionKind((_item,), (name(intrinsic), boolean)),
+        "PadEinsum": InstructionKind((block,), (allow_list(extent, least=1),)),
+        "Blockize": InstructionKind((_item,), (is_boolean,), "b"),
+        "Tensorize": InstructionKind((_item,), (allow_text(intrinsic), is_boolean)),
         "SetScope": InstructionKind((block,), (place, SCOPE)),
-        "StorageAlign": InstructionKind((block,), (place, place, extent, integer(0, 1 << 31))),
-        "TransformLayout": InstructionKind((block, INDEX_MAP), (place, boolean, nothing, boolean)),
+        "StorageAlign": InstructionKind(
+            (block,), (place, place, extent, allow_integer(0, 1 << 31))
+        ),
+        "TransformLayout": InstructionKind(
+            (block, INDEX_MAP), (place, is_boolean, is_null, is_boolean)
+        ),
         "TransformBlockLayout": InstructionKind((block,), (INDEX_MAP,)),
-        "Annotate": InstructionKind((_item, lambda _: True), (one_of(*ANNOTATIONS),)),
+        "Annotate": InstructionKind((_item, lambda _: True), (allow_names(*ANNOTATIONS),)),
         "Unannotate": InstructionKind((_item,), (_taken,)),
         "EnterPostproc": InstructionKind(),
     }

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from autopipe import foreign
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import StageError
 from autopipe.traces import index_map
 from autopipe.traces.kinds import ANNOTATIONS, INDEX_MAP, KINDS, InstructionKind
-from autopipe.traces.values import Check, block, integer, loop, name, number
+from autopipe.traces.values import Check, allow_integer, allow_text, block, loop, number
 
 LARGEST: Final = 1 << 20
 """Characters of a trace; the longest that searches make have a few ten thousand."""
@@ -28,11 +28,11 @@ _KNOBS: Final = 256
 _DEEPEST: Final = 6
 """Lists in lists of knobs; those of template `sequence` hold those of others."""
 _BIGGEST: Final = 1 << 62
-_NUMBER: Final = integer(-_BIGGEST, _BIGGEST)
-_NAME: Final = name(r"[\w.+-]{0,100}( \d[\w.+!-]{0,99}| of TVM)?")
+_NUMBER: Final = allow_integer(-_BIGGEST, _BIGGEST)
+_NAME: Final = allow_text(r"[\w.+-]{0,100}( \d[\w.+!-]{0,99}| of TVM)?")
 """A name, or that of a library and its version, as the calls of libraries have it."""
 _NAMES: Final = {"b": block, "l": loop, "v": number}
-_INDEX: Final = name(r"[blv]\d{1,6}")
+_INDEX: Final = allow_text(r"[blv]\d{1,6}")
 
 
 class Forbidden(StageError):  # noqa: N818 - says what it is
@@ -61,8 +61,8 @@ class Trace:
         steps = [
             [
                 instruction.kind,
-                [_texts(value) for value in instruction.inputs],
-                [_texts(value) for value in instruction.attrs],
+                [_to_trace_value(value) for value in instruction.inputs],
+                [_to_trace_value(value) for value in instruction.attrs],
                 list(instruction.outputs),
             ]
             for instruction in self.instructions
@@ -75,60 +75,64 @@ class Trace:
         return [steps, drawn]
 
 
-def read(text: str) -> Trace:
+def read_trace(text: str) -> Trace:
     """Read a trace. Raises Forbidden, which names the instruction, counted from 1."""
-    steps, drawn = _lists(_value(text))
-    decisions = _decisions(drawn, len(steps))
+    steps, drawn = _split_trace(_parse_json(text))
+    decisions = _index_decisions(drawn, len(steps))
     known: set[str] = set()
     return Trace(
         tuple(
-            _instruction(number, step, decisions.get(number - 1), known)
+            _read_instruction(number, step, decisions.get(number - 1), known)
             for number, step in enumerate(steps, 1)
         )
     )
 
 
-def check(schedule: str) -> None:
+def check_schedule(schedule: str) -> None:
     """Raise Forbidden unless the schedule of a record is a trace, or a setting of a template.
 
     It is not checked here whether that template exists and has that setting.
     """
-    value = _value(schedule)
+    value = _parse_json(schedule)
     if isinstance(value, dict):
-        _setting(value)
+        _check_setting(value)
     else:
-        read(schedule)
+        read_trace(schedule)
 
 
-def _value(text: str) -> object:
+def _parse_json(text: str) -> object:
     if len(text) > LARGEST:
         raise Forbidden(f"a schedule of {len(text):,} characters")
     try:
         return foreign.parse(text)
     except ValueError as error:
-        raise Forbidden(f"the schedule is no JSON: {shown(error, _TOLD)}") from None
+        raise Forbidden(f"the schedule is no JSON: {format_value(error, _TOLD)}") from None
 
 
-def _setting(value: dict[str, Any]) -> None:
+def _check_setting(value: dict[str, Any]) -> None:
     """Refuse a setting with other fields, or with values that are neither numbers nor names."""
     if value.keys() - {THREADS} != {"template", "version", "knobs"}:
         raise Forbidden("a schedule that is neither a trace nor knobs of a template")
-    if not all(_plain(knob, 0) for knob in value.values()):
-        raise Forbidden(f"template {shown(value['template'])}: its knobs are no numbers and names")
+    if not all(_is_plain_value(knob, 0) for knob in value.values()):
+        raise Forbidden(
+            f"template {format_value(value['template'])}: its knobs are no numbers and names"
+        )
 
 
-def _plain(value: object, depth: int) -> bool:
+def _is_plain_value(value: object, depth: int) -> bool:
     if isinstance(value, dict | list):
         inner = value if isinstance(value, list) else [*value.keys(), *value.values()]
         return (
-            len(inner) <= _KNOBS and depth < _DEEPEST and all(_plain(v, depth + 1) for v in inner)
+            len(inner) <= _KNOBS
+            and depth < _DEEPEST
+            and all(_is_plain_value(v, depth + 1) for v in inner)
         )
     if isinstance(value, str):
         return _NAME(value)
     return value is None or isinstance(value, bool | float) or _NUMBER(value)
 
 
-def _lists(value: object) -> tuple[list[Any], list[Any]]:
+def _split_trace(value: object) -> tuple[list[Any], list[Any]]:
     parts = value if isinstance(value, list) else []
     if len(parts) != 2 or not all(isinstance(part, list) for part in parts):  # noqa: PLR2004
         raise Forbidden("no trace: it is not a list of instructions and one of decisions")
@@ -138,26 +142,26 @@ def _lists(value: object) -> tuple[list[Any], list[Any]]:
     return steps, drawn
 
 
-def _decisions(drawn: Sequence[Any], count: int) -> dict[int, Any]:
+def _index_decisions(drawn: Sequence[Any], count: int) -> dict[int, Any]:
     """Return the decisions by instruction. Their indices are checked, since TVM would not."""
     found: dict[int, Any] = {}
     for entry in drawn:
         place = entry[0] if isinstance(entry, list) and len(entry) == 2 else None  # noqa: PLR2004
         if type(place) is not int or not 0 <= place < count or place in found:
-            raise Forbidden(f"no trace: decision {shown(entry, _TOLD)} is of no instruction")
+            raise Forbidden(f"no trace: decision {format_value(entry, _TOLD)} is of no instruction")
         found[place] = entry[1]
     return found
 
 
-def _instruction(number: int, step: object, decision: object, known: set[str]) -> Instruction:
+def _read_instruction(number: int, step: object, decision: object, known: set[str]) -> Instruction:
     try:
-        return _read(step, decision, known)
+        return _parse_instruction(step, decision, known)
     except ValueError as error:
-        kind = f", {shown(step[0], _TOLD)}" if isinstance(step, list) and step else ""
+        kind = f", {format_value(step[0], _TOLD)}" if isinstance(step, list) and step else ""
         raise Forbidden(f"instruction {number}{kind}: {error}") from None
 
 
-def _read(step: object, decision: object, known: set[str]) -> Instruction:
+def _parse_instruction(step: object, decision: object, known: set[str]) -> Instruction:
     """Return an instruction with its index maps read. Raises ValueError."""
     if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):  # noqa: PLR2004
         raise ValueError(_NONE)
@@ -171,50 +175,52 @@ def _read(step: object, decision: object, known: set[str]) -> Instruction:
     if kind.many and len(inputs) > len(checks):
         checks = (*checks, *[checks[-1]] * (len(inputs) - len(checks)))
     what = "key" if name.endswith("nnotate") else "attribute"
-    found = _checked("input", inputs, checks), _checked(what, attrs, kind.attrs)
+    found = _check_values("input", inputs, checks), _check_values(what, attrs, kind.attrs)
     if name == "Annotate":
-        _annotation(attrs[0], inputs[1])
-    if name == "TransformBlockLayout" and index_map.inverted(found[1][0]):
+        _check_annotation(attrs[0], inputs[1])
+    if name == "TransformBlockLayout" and index_map.has_inverse(found[1][0]):
         raise ValueError("an index map that says its own way back")
-    _used(inputs, known)
-    _drawn(kind, attrs, decision)
-    _outputs(outputs, kind.outputs, known)
+    _check_inputs_defined(inputs, known)
+    _check_decision(kind, attrs, decision)
+    _define_outputs(outputs, kind.outputs, known)
     return Instruction(name, *found, tuple(outputs), decision)
 
 
-def _checked(what: str, values: Sequence[Any], checks: Sequence[Check]) -> tuple[Any, ...]:
+def _check_values(what: str, values: Sequence[Any], checks: Sequence[Check]) -> tuple[Any, ...]:
     if len(values) != len(checks):
         raise ValueError(f"{len(values)} {what}s where it has {len(checks)}")
     for place, allowed in enumerate(checks):
         if not allowed(values[place]):
             number = f" {place + 1}" if len(checks) > 1 else ""
-            raise ValueError(f"{what}{number} may not be {_shortened(values[place])}")
+            raise ValueError(f"{what}{number} may not be {_format_value(values[place])}")
     if INDEX_MAP in checks:
         pairs = zip(values, checks, strict=True)
-        return tuple(index_map.read(v) if allowed is INDEX_MAP else v for v, allowed in pairs)
+        return tuple(
+            index_map.read_index_map(v) if allowed is INDEX_MAP else v for v, allowed in pairs
+        )
     return tuple(values)
 
 
-def _annotation(key: str, value: object) -> None:
+def _check_annotation(key: str, value: object) -> None:
     if not ANNOTATIONS[key](value):
-        raise ValueError(f"{key} may not be {_shortened(value)}")
+        raise ValueError(f"{key} may not be {_format_value(value)}")
 
 
-def _used(inputs: Sequence[Any], known: set[str]) -> None:
+def _check_inputs_defined(inputs: Sequence[Any], known: set[str]) -> None:
     for value in inputs:
         for item in value if isinstance(value, list) else (value,):
             if isinstance(item, str) and item not in known and _INDEX(item):
                 raise ValueError(f"{item} is not there yet")
 
 
-def _drawn(kind: InstructionKind, attrs: Sequence[Any], decision: object) -> None:
+def _check_decision(kind: InstructionKind, attrs: Sequence[Any], decision: object) -> None:
     """Refuse a random step without a decision, and a decision for a step that is not random."""
     if kind.decision is None:
         if decision is not None:
             raise ValueError("it decides nothing, and has a decision")
         return
     if not kind.decision(decision):
-        raise ValueError(f"its decision may not be {_shortened(decision)}")
+        raise ValueError(f"its decision may not be {_format_value(decision)}")
     match attrs:
         case [list(choices), list(shares)]:
             if len(choices) != len(shares) or decision >= len(choices):  # type: ignore[operator]
@@ -224,20 +230,20 @@ def _drawn(kind: InstructionKind, attrs: Sequence[Any], decision: object) -> Non
                 raise ValueError(f"its decision is not of {count} parts")
 
 
-def _outputs(values: Sequence[object], outputs: str, known: set[str]) -> None:
+def _define_outputs(values: Sequence[object], outputs: str, known: set[str]) -> None:
     """Add the names that a step defines to the known names. Raises ValueError."""
     if not outputs.endswith("*") and len(values) != len(outputs):
         raise ValueError(f"{len(values)} outputs where it has {len(outputs)}")
     for value in values:
         if not _NAMES[outputs[0]](value) or value in known:
-            raise ValueError(f"an output may not be {_shortened(value)}")
+            raise ValueError(f"an output may not be {_format_value(value)}")
         known.add(str(value))
 
 
-def _shortened(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return a short text of a value for a message. A long value is cut before it is read."""
     if isinstance(value, str):
-        return shown(json.dumps(value[: 2 * _TOLD]), _TOLD)
+        return format_value(json.dumps(value[: 2 * _TOLD]), _TOLD)
     if isinstance(value, int) and abs(value) > _BIGGEST:
         return "so large a number"
     if isinstance(value, list | dict):
@@ -245,6 +251,6 @@ def _shortened(value: object) -> str:
     return json.dumps(value)
 
 
-def _texts(value: object) -> object:
+def _to_trace_value(value: object) -> object:
     """Return a value in the form that a trace has, where an index map is text."""
     return json.dumps(value) if isinstance(value, dict) else value

@@ -12,74 +12,74 @@ _LONGEST: Final = 256
 """Values in a list; loops of a nest are a few dozen."""
 
 
-def integer(low: int, high: int) -> Check:
+def allow_integer(low: int, high: int) -> Check:
     """Return a check for whole numbers in a range. A boolean is not a number here."""
     return lambda value: type(value) is int and low <= value <= high
 
 
-def name(pattern: str) -> Check:
+def allow_text(pattern: str) -> Check:
     """Return a check for text that a regular expression matches from start to end."""
     compiled = re.compile(pattern)
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
 
-def quoted(pattern: str) -> Check:
+def allow_quoted(pattern: str) -> Check:
     """Return the same check for text that is an input: TVM puts quotation marks around it."""
-    return name(f'"{pattern}"')
+    return allow_text(f'"{pattern}"')
 
 
-def one_of(*values: str) -> Check:
+def allow_names(*values: str) -> Check:
     """Return a check for a few names."""
     known = frozenset(values)
     return lambda value: isinstance(value, str) and value in known
 
 
-def either(*checks: Check) -> Check:
+def allow_either(*checks: Check) -> Check:
     """Return a check for values that at least one of the checks allows."""
     return lambda value: any(check(value) for check in checks)
 
 
-def several(check: Check, least: int = 0) -> Check:
+def allow_list(check: Check, least: int = 0) -> Check:
     """Return a check for a list of bounded length."""
     return lambda value: (
         isinstance(value, list) and least <= len(value) <= _LONGEST and all(map(check, value))
     )
 
 
-def boolean(value: object) -> bool:
+def is_boolean(value: object) -> bool:
     """Tell whether a value is a boolean, or the 0 or 1 that TVM writes for one."""
     return isinstance(value, bool) or (type(value) is int and value in {0, 1})
 
 
-def off(value: object) -> bool:
+def is_false(value: object) -> bool:
     """Tell whether a value is false, or the 0 that TVM writes for it."""
-    return boolean(value) and not value
+    return is_boolean(value) and not value
 
 
-def nothing(value: object) -> bool:
+def is_null(value: object) -> bool:
     """Tell whether a value is null."""
     return value is None
 
 
-def share(value: object) -> bool:
+def is_probability(value: object) -> bool:
     """Tell whether a value is a probability: a number from 0 to 1."""
     return type(value) in {int, float} and 0 <= value <= 1  # type: ignore[operator]
 
 
-block: Final = name(r"b\d{1,6}")
+block: Final = allow_text(r"b\d{1,6}")
 """A block that an earlier instruction gave."""
-loop: Final = name(r"l\d{1,6}")
+loop: Final = allow_text(r"l\d{1,6}")
 """A loop that an earlier instruction gave."""
-number: Final = name(r"v\d{1,6}")
+number: Final = allow_text(r"v\d{1,6}")
 """A number that an earlier instruction drew."""
-extent: Final = integer(1, _EXTENT)
-factor: Final = either(number, extent, one_of("None"))
+extent: Final = allow_integer(1, _EXTENT)
+factor: Final = allow_either(number, extent, allow_names("None"))
 """The length of a loop that another is split into; one may be left open."""
-small: Final = integer(0, 1 << 16)
+small: Final = allow_integer(0, 1 << 16)
 """Steps, lengths of vectors, threads."""
-place: Final = integer(-64, 1024)
+place: Final = allow_integer(-64, 1024)
 """The position of a buffer, an axis or a loop."""
-title: Final = name(r"[\w.:@$ -]{1,200}")
+title: Final = allow_text(r"[\w.:@$ -]{1,200}")
 """What a block of a function is called."""
 intrinsic: Final = r"(?:dot|wmma|mma)_[A-Za-z0-9_]{1,60}"
 """A tensor intrinsic. TVM takes one of those that are registered in this process, or none."""

@@ -11,23 +11,23 @@ from typing import Final
 
 from autopipe import foreign
 from autopipe.traces import index_map
-from autopipe.traces.reading import Forbidden, Instruction, Trace, read
+from autopipe.traces.reading import Forbidden, Instruction, Trace, read_trace
 
 _REFUSED: Final = "would be refused: "
 _LONG: Final = 40
 """Characters of a loop's name; a longer one is cut in its middle."""
 
 
-def steps(schedule: str) -> tuple[str, ...]:
+def describe_steps(schedule: str) -> tuple[str, ...]:
     """Return the lines that describe a trace, or one line that says why it is refused."""
     try:
-        return words(read(schedule))
+        return describe_trace(read_trace(schedule))
     except Forbidden as error:
         return (f"{_REFUSED}{error}",)
 
 
-def refused(lines: Sequence[str]) -> bool:
-    """Tell whether the lines of `steps` say that the trace is refused."""
+def is_refusal(lines: Sequence[str]) -> bool:
+    """Tell whether the lines of `describe_steps` say that the trace is refused."""
     return bool(lines) and lines[0].startswith(_REFUSED)
 
 
@@ -39,28 +39,28 @@ def is_trace(schedule: str) -> bool:
         return True
 
 
-def words(trace: Trace) -> tuple[str, ...]:
+def describe_trace(trace: Trace) -> tuple[str, ...]:
     """Return the lines that describe a trace."""
     names: dict[str, str] = {}
     lines: list[str] = []
     for instruction in trace.instructions:
-        names |= dict(zip(instruction.outputs, _names(instruction, names), strict=True))
-        line = _WORDS.get(instruction.kind, _other)(
-            instruction, [_said(value, names) for value in instruction.inputs]
+        names |= dict(zip(instruction.outputs, _list_output_names(instruction, names), strict=True))
+        line = _WORDS.get(instruction.kind, _describe_other)(
+            instruction, [_format_operand(value, names) for value in instruction.inputs]
         )
         lines += [line] if line else []
     return tuple(lines)
 
 
-def _names(step: Instruction, names: Mapping[str, str]) -> Iterator[str]:
+def _list_output_names(step: Instruction, names: Mapping[str, str]) -> Iterator[str]:
     """Yield a name for each output of a step."""
-    given = [_said(value, names) for value in step.inputs]
+    given = [_format_operand(value, names) for value in step.inputs]
     of = given[0] if given else ""
     if step.kind == "GetSBlock":
         yield str(step.attrs[0])
         return
     if step.kind == "Fuse":
-        yield _short(f"{of}+{given[-1]}" if len(given) > 1 else of)
+        yield _shorten_name(f"{of}+{given[-1]}" if len(given) > 1 else of)
         return
     for place in range(len(step.outputs)):
         if step.kind == "SampleCategorical":
@@ -68,11 +68,11 @@ def _names(step: Instruction, names: Mapping[str, str]) -> Iterator[str]:
         elif step.kind == "SamplePerfectTile":
             yield str(step.decision[place]) if place < len(step.decision) else "?"
         elif step.kind in _PARTS:
-            yield _short(f"{of}.{place}")
+            yield _shorten_name(f"{of}.{place}")
         else:
             what = _GIVEN.get(step.kind, step.kind)
             which = f" {place}" if len(step.outputs) > 1 else ""
-            yield _short(f"{what}{which} of {of}")
+            yield _shorten_name(f"{what}{which} of {of}")
 
 
 _PARTS: Final = ("GetLoops", "Split")
@@ -85,50 +85,50 @@ _GIVEN: Final = {
 }  # fmt: skip
 
 
-def _said(value: object, names: Mapping[str, str]) -> str:
+def _format_operand(value: object, names: Mapping[str, str]) -> str:
     if isinstance(value, str):
         return names.get(value, "the rest" if value == "None" else value)
     if isinstance(value, dict):
-        return index_map.words(value)
+        return index_map.format_index_map(value)
     if isinstance(value, list):
-        return f"[{', '.join(_said(item, names) for item in value)}]"
+        return f"[{', '.join(_format_operand(item, names) for item in value)}]"
     return json.dumps(value)
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     half = _LONG // 2 - 1
     return name if len(name) <= _LONG else f"{name[:half]}..{name[-half:]}"
 
 
-def _silent(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001 - one signature
+def _describe_nothing(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001 - one signature
     """Return no line: the step only looks something up, or draws a number."""
     return ""
 
 
-def _other(step: Instruction, given: Sequence[str]) -> str:
+def _describe_other(step: Instruction, given: Sequence[str]) -> str:
     return " ".join([step.kind, *given, *map(str, step.attrs)])
 
 
-def _split(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001
+def _describe_split(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001
     return f"split {given[0]} into {' x '.join(given[1:])}"
 
 
-def _cached(step: Instruction, given: Sequence[str]) -> str:
+def _describe_cache_step(step: Instruction, given: Sequence[str]) -> str:
     verb = {"CacheRead": "read", "ReadAt": "read"}.get(step.kind, "write")
     block, where = (given[1], f" at {given[0]}") if step.kind.endswith("At") else (given[0], "")
     return f"{block}: {verb} buffer {step.attrs[0]} through {step.attrs[1]}{where}"
 
 
-def _transformed(step: Instruction, given: Sequence[str]) -> str:
+def _describe_layout(step: Instruction, given: Sequence[str]) -> str:
     side = "written" if step.attrs[1] else "read"
     return f"{given[0]}: layout of {side} buffer {step.attrs[0]}: {given[1]}"
 
 
-def _verb(text: str) -> Callable[[Instruction, Sequence[str]], str]:
+def _fill_sentence(text: str) -> Callable[[Instruction, Sequence[str]], str]:
     """Return a function that fills a sentence: {0} is the first input, {a} the first attribute."""
 
     def written(step: Instruction, given: Sequence[str]) -> str:
-        attrs = [_said(value, {}) for value in step.attrs]
+        attrs = [_format_operand(value, {}) for value in step.attrs]
         return text.format(*given, all=", ".join(given), **dict(zip("abcd", attrs, strict=False)))
 
     return written
@@ -138,34 +138,34 @@ _WORDS: Final[Mapping[str, Callable[[Instruction, list[str]], str]]] = {
     **dict.fromkeys(
         ("GetSBlock", "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers",
          "GetOutputBlocks", "SampleCategorical", "SamplePerfectTile", "SampleComputeLocation",
-         "EnterPostproc"), _silent,
+         "EnterPostproc"), _describe_nothing,
     ),
-    "Split": _split,
-    "Fuse": _verb("fuse {all}"),
-    "Reorder": _verb("reorder {all}"),
-    "AddUnitLoop": _verb("add a unit loop to {0}"),
-    "Parallel": _verb("parallel {0}"),
-    "Vectorize": _verb("vectorize {0}"),
-    "Unroll": _verb("unroll {0}"),
-    "Bind": _verb("bind {0} to {a}"),
-    "CacheRead": _cached,
-    "CacheWrite": _cached,
-    "ReadAt": _cached,
-    "WriteAt": _cached,
-    "ReIndex": _verb("{0}: index buffer {a} as the loops do"),
-    "ComputeAt": _verb("compute {0} at {1}"),
-    "ReverseComputeAt": _verb("compute {0} at {1}"),
-    "ComputeInline": _verb("inline {0}"),
-    "ReverseComputeInline": _verb("inline {0} into its producer"),
-    "DecomposeReduction": _verb("start the sum of {0} at {1}"),
-    "RFactor": _verb("sum {0} in parts, axis {a}"),
-    "PadEinsum": _verb("pad {0} to multiples of {a}"),
-    "Blockize": _verb("make {0} a block"),
-    "Tensorize": _verb("compute {0} by {a}"),
-    "SetScope": _verb("{0}: buffer {a} in {b}"),
-    "StorageAlign": _verb("{0}: align buffer {a}, axis {b}, by {c} + {d}"),
-    "TransformLayout": _transformed,
-    "TransformBlockLayout": _verb("{0}: loops {a}"),
-    "Annotate": _verb("annotate {0}: {a} = {1}"),
-    "Unannotate": _verb("take annotation {a} from {0}"),
+    "Split": _describe_split,
+    "Fuse": _fill_sentence("fuse {all}"),
+    "Reorder": _fill_sentence("reorder {all}"),
+    "AddUnitLoop": _fill_sentence("add a unit loop to {0}"),
+    "Parallel": _fill_sentence("parallel {0}"),
+    "Vectorize": _fill_sentence("vectorize {0}"),
+    "Unroll": _fill_sentence("unroll {0}"),
+    "Bind": _fill_sentence("bind {0} to {a}"),
+    "CacheRead": _describe_cache_step,
+    "CacheWrite": _describe_cache_step,
+    "ReadAt": _describe_cache_step,
+    "WriteAt": _describe_cache_step,
+    "ReIndex": _fill_sentence("{0}: index buffer {a} as the loops do"),
+    "ComputeAt": _fill_sentence("compute {0} at {1}"),
+    "ReverseComputeAt": _fill_sentence("compute {0} at {1}"),
+    "ComputeInline": _fill_sentence("inline {0}"),
+    "ReverseComputeInline": _fill_sentence("inline {0} into its producer"),
+    "DecomposeReduction": _fill_sentence("start the sum of {0} at {1}"),
+    "RFactor": _fill_sentence("sum {0} in parts, axis {a}"),
+    "PadEinsum": _fill_sentence("pad {0} to multiples of {a}"),
+    "Blockize": _fill_sentence("make {0} a block"),
+    "Tensorize": _fill_sentence("compute {0} by {a}"),
+    "SetScope": _fill_sentence("{0}: buffer {a} in {b}"),
+    "StorageAlign": _fill_sentence("{0}: align buffer {a}, axis {b}, by {c} + {d}"),
+    "TransformLayout": _describe_layout,
+    "TransformBlockLayout": _fill_sentence("{0}: loops {a}"),
+    "Annotate": _fill_sentence("annotate {0}: {a} = {1}"),
+    "Unannotate": _fill_sentence("take annotation {a} from {0}"),
 }  # fmt: skip

@@ -10,10 +10,10 @@ import tvm
 
 from autopipe import extensions
 from autopipe.artifacts.tuning import BestRecord, TuningResult
-from autopipe.compiler.labels.op_info import carried, described
+from autopipe.compiler.labels.op_info import annotate_workload, read_op_info
 from autopipe.compiler.module_io import load_module, save_json, save_module
 from autopipe.compiler.target import machine
-from autopipe.compiler.tasks import task_of, workload
+from autopipe.compiler.tasks import make_task, make_workload
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.config.tuning import Tuning
 from autopipe.environment.facet import Facet
@@ -27,9 +27,9 @@ from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.policy import Policy
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.tasks.task import Task
-from autopipe.tuning.run import tune
+from autopipe.tuning.run import tune_tasks
 from autopipe.tuning.setup import TuningPlan
 
 _ANSWERING: Final = 0.05
@@ -42,28 +42,30 @@ _LEAST: Final = 0.01
 """Seconds that are as good as none."""
 
 
-def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:
+def tune_workload(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:
     """Tune `module.json` of a folder and return the record, and how each contender did.
 
     It is only why tuning ended where that was before anything was measured.
     """
     end = monotonic() + (argument["seconds"] or math.inf)
-    ctx = context(argument, emit)
+    ctx = make_context(argument, emit)
     for name in ("tasks", "tasks/workloads", "out"):
         (ctx.work / name).mkdir()
     loops = load_module(ctx.work / "module.json")
-    task = _task(loops, ctx.inputs["tasks"])
-    extensions.check()
+    task = _write_task(loops, ctx.inputs["tasks"])
+    extensions.check_extensions()
     machine.check(ctx.facts[Facet.TARGET])
     rule = Rule.model_validate_json(argument["rule"])
-    tuning = _in_time(Tuning.model_validate_json(argument["tuning"]), end - monotonic())
+    tuning = _limit_budget(Tuning.model_validate_json(argument["tuning"]), end - monotonic())
     policy = Policy((rule,), Schedules().fallback)
     fast = argument["fast_algorithms"]
-    tune(TuningPlan(tuning, policy, "round_robin", fast), ctx)
-    return _outcome(task, ctx, Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=fast), end)
+    tune_tasks(TuningPlan(tuning, policy, "round_robin", fast), ctx)
+    return _read_outcome(
+        task, ctx, Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=fast), end
+    )
 
 
-def _in_time(tuning: Tuning, seconds: float) -> Tuning:
+def _limit_budget(tuning: Tuning, seconds: float) -> Tuning:
     """Return section `tuning` with a budget that ends before an answer is due."""
     if math.isinf(seconds):
         return tuning
@@ -71,7 +73,7 @@ def _in_time(tuning: Tuning, seconds: float) -> Tuning:
     return tuning.model_copy(update={"budget": tuning.budget.model_copy(update={"time": time})})
 
 
-def context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> Context:
+def make_context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> Context:
     """Return what a request is as the context of a stage: a folder of its own, and the facts."""
     folder = Path(argument["folder"])
     return Context(
@@ -84,12 +86,12 @@ def context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> Conte
     )
 
 
-def _task(loops: tvm.IRModule, folder: Path) -> Task:
+def _write_task(loops: tvm.IRModule, folder: Path) -> Task:
     """Write the artifact of stage `tasks` for one workload. Raises ModelError."""
     function = loops["main"]
-    alone = workload(function)
+    alone = make_workload(function)
     name = str((function.attrs or {}).get("global_symbol", "main"))
-    task = task_of(0, alone, [name], carried(function)).model_copy(update={"share": 1.0})
+    task = make_task(0, alone, [name], read_op_info(function)).model_copy(update={"share": 1.0})
     if any(-1 in tensor.shape for tensor in (*task.inputs, *task.outputs)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
     save_json([task.model_dump(mode="json")], folder / "tasks.json")
@@ -97,21 +99,23 @@ def _task(loops: tvm.IRModule, folder: Path) -> Task:
     return task
 
 
-def _outcome(task: Task, ctx: Context, conditions: Conditions, end: float) -> dict[str, object]:
+def _read_outcome(
+    task: Task, ctx: Context, conditions: Conditions, end: float
+) -> dict[str, object]:
     """Make the best schedule again."""
     tuned = TuningResult.read(ctx.out)
     if not tuned.records:
         return {"ended": tuned.report.ended}
     record, row = tuned.records[task.workload], tuned.tasks[task.workload]
-    verdict = _judged(suspect(task, record, ctx, conditions), ctx, conditions, end)
+    verdict = _check_winner(make_suspect(task, record, ctx, conditions), ctx, conditions, end)
     contenders = [contender.document() for contender in row.contenders]
     return {
-        **found(task, record, row.seconds, verdict),
+        **describe_winner(task, record, row.seconds, verdict),
         "contenders": contenders, "ended": tuned.report.ended,
     }  # fmt: skip
 
 
-def found(
+def describe_winner(
     task: Task, record: Record | BestRecord, seconds: float | None, verdict: Verdict
 ) -> dict[str, object]:
     """Return what is known of a winner, as `Scheduled` has it."""
@@ -123,18 +127,18 @@ def found(
     }  # fmt: skip
 
 
-def suspect(
+def make_suspect(
     task: Task, record: Record | BestRecord, ctx: Context, conditions: Conditions
 ) -> Suspect:
     """Make a schedule again. Raises StageError if it does not fit any more."""
     loops = load_module(ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json")
-    loops = described(loops, task.info)
-    made = replay(loops, record.implementation, record.schedule, conditions)
+    loops = annotate_workload(loops, task.info)
+    made = replay_schedule(loops, record.implementation, record.schedule, conditions)
     maker = record.engine, record.implementation, record.schedule
     return Suspect(task.name, *maker, loops, made)
 
 
-def _judged(suspect: Suspect, ctx: Context, conditions: Conditions, end: float) -> Verdict:
+def _check_winner(suspect: Suspect, ctx: Context, conditions: Conditions, end: float) -> Verdict:
     """Return what tuning found of the winner, or why it could not be checked."""
     failures = Failures.of(ctx, conditions, "tune", "fallback")
     inspector = Inspector.of(

@@ -85,5 +85,5 @@ def _make_suspect(state: TaskState, proposal: Proposal, maker: Maker) -> Suspect
     task = state.task.name
     scheduled = maker.replay(task, *proposal)
     return Suspect(
-        task, *proposal.by, proposal.schedule, module_io.from_json(state.text), scheduled
+        task, *proposal.by, proposal.schedule, module_io.parse_json(state.text), scheduled
     )

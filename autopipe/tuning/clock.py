@@ -7,7 +7,7 @@ from typing import Final
 from autopipe.measure.caches import LARGEST
 from autopipe.measure.measurement import Surroundings
 from autopipe.tasks.task import Task
-from autopipe.tasks.weights import weights_in_all, weights_of
+from autopipe.tasks.weights import count_call_weight_bytes, count_weight_bytes
 
 _FAR: Final = 64 << 20
 """Bytes of models of which a cache may still have something; larger ones touch `LARGEST`. A third-
@@ -18,7 +18,7 @@ times those behind 512 MiB."""
 _SMALLEST: Final = 1 << 20
 
 
-def touched_by(tasks: Iterable[Task]) -> int:
+def estimate_touched_bytes(tasks: Iterable[Task]) -> int:
     """Return how many bytes a model touches in one run, in the nearest power of two.
 
     It is 1 MiB at least, and 512 MiB for all from 91 MiB on: so models share what they have
@@ -30,21 +30,21 @@ def touched_by(tasks: Iterable[Task]) -> int:
     cache that has room for them.
     """
     found = list(tasks)
-    largest = max((task.bytes - weights_of(task) for task in found), default=0)
-    total = weights_in_all(found) + largest
+    largest = max((task.bytes - count_call_weight_bytes(task) for task in found), default=0)
+    total = count_weight_bytes(found) + largest
     size = _SMALLEST
     while size * math.sqrt(2) < total:
         size *= 2
     return size if size <= _FAR else LARGEST
 
 
-def surroundings(task: Task, size: int) -> Surroundings:
+def describe_surroundings(task: Task, size: int) -> Surroundings:
     """Return how a model that touches so many bytes calls the kernel of a task."""
     inputs = range(len(task.inputs))
     weights = tuple(at for at in inputs if at in task.weights)
     return Surroundings(size, tuple(at for at in inputs if at not in weights), weights)
 
 
-def clock_of(size: int) -> str | None:
+def name_clock(size: int) -> str | None:
     """Return the name of the clock in a model that touches so many bytes; null for a loop."""
     return f"model, {size >> 20} MiB" if size else None

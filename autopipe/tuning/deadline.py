@@ -58,13 +58,13 @@ class Deadline:
             deadline.in_model = _LONGEST if time is None else _IN_MODEL * time
         if time is not None:
             deadline.end = monotonic() + (1 - _CLOSING) * time - elapsed
-            deadline._keep(_START * time)
+            deadline._reserve_settling(_START * time)
         return deadline
 
     def keep_back(self, budget: Budget, first_round: float) -> None:
         """End the search in time, after a first round of so many seconds."""
         if budget.time is not None:
-            self._keep(min(_SETTLING * first_round, _MOST_SETTLING * budget.time))
+            self._reserve_settling(min(_SETTLING * first_round, _MOST_SETTLING * budget.time))
 
     def limit_search(self, budget: Budget) -> Budget:
         """Return the budget of the search: without what is kept for later steps."""
@@ -81,6 +81,6 @@ class Deadline:
         """Return what was left out, an entry a kind of work."""
         return tuple(f"{what} ({count})" for what, count in sorted(self.left_out.items()) if count)
 
-    def _keep(self, settling: float) -> None:
+    def _reserve_settling(self, settling: float) -> None:
         self.settling = settling
         self.kept = self.in_model + settling

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
-from autopipe.records.record import Record, agree
+from autopipe.records.record import Record, is_steady
 from autopipe.schedules.policy import Contender
 
 Place = Literal["trial", "repeat", "in_model", "package", "check"]
@@ -69,4 +69,4 @@ class TaskEvidence:
     @property
     def is_unsteady(self) -> bool:
         """Whether its times differ so much that something else must have run beside it."""
-        return bool(self.times) and not agree(self.times)
+        return bool(self.times) and not is_steady(self.times)

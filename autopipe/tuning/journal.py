@@ -126,7 +126,7 @@ class Journal:
 
     def write(self, state: TaskState, proposal: Proposal, result: Measurement) -> None:
         """Put a trial on the disk, with the time it took from the budget."""
-        self._add(state, {proposal: result}, self.session.name)
+        self._store_results(state, {proposal: result}, self.session.name)
         self.session.trials += 1
         self.session.save(durably=False)  # the store has counted it durably
         self.rows(state, self._last.get(state.task.workload, 0))
@@ -139,7 +139,7 @@ class Journal:
         self.evidence(state)
         since = self._last.get(state.task.workload, 0)
         timed = {proposal: result for proposal, result in results.items() if result.error is None}
-        self._add(state, timed, self._run_off)
+        self._store_results(state, timed, self._run_off)
         rows = self.store.rows(state.task.workload, state.text, self.platform, since)
         self._append_series(state, rows)
 
@@ -166,11 +166,13 @@ class Journal:
         self.append(state, *(_to_evidence(row, series) for row in own))
         self._last[name] = max(self._last.get(name, 0), *(row.id for row in rows), 0)
 
-    def _add(self, state: TaskState, results: Mapping[Proposal, Measurement], session: str) -> None:
-        records = self._records(state, results, session)
+    def _store_results(
+        self, state: TaskState, results: Mapping[Proposal, Measurement], session: str
+    ) -> None:
+        records = self._build_records(state, results, session)
         self.store.add(self.platform, state.text, records, WorkloadInfo.of(state.task))
 
-    def _records(
+    def _build_records(
         self, state: TaskState, results: Mapping[Proposal, Measurement], session: str
     ) -> list[Record]:
         return [
@@ -200,13 +202,13 @@ def open_journal(
     with RecordStore.open(
         ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))
     ) as store:
-        _count(session, store, ctx)
+        _recount_trials(session, store, ctx)
         own = device is ctx.facts[Facet.DEVICE]
         elsewhere = None if own else dict(device)
         yield Journal(store, platform, session, clock, elsewhere)
 
 
-def _count(session: Session, store: RecordStore, ctx: Context) -> None:
+def _recount_trials(session: Session, store: RecordStore, ctx: Context) -> None:
     """Have the store say how far the session has come, and warn where it has lost trials."""
     noted = session.trials
     session.trials = sum(tally.trials for tally in store.trials(session.name).values())

@@ -17,38 +17,38 @@ from autopipe.safety.inspection import Inspector
 from autopipe.safety.verdict import Finding
 from autopipe.schedules.conditions import Conditions
 from autopipe.tasks.task import Task, read_tasks
-from autopipe.tuning.alone import context, found, suspect
+from autopipe.tuning.alone import describe_winner, make_context, make_suspect
 from autopipe.tuning.trials import LATE
 
 _LIKELY: Final = 3
 """Records whose schedules are made again to see whether they are right."""
 
 
-def rescued(argument: Mapping[str, Any]) -> dict[str, object] | None:
+def recover_outcome(argument: Mapping[str, Any]) -> dict[str, object] | None:
     """Return the outcome of a tuning that was ended: the fastest that is known to be right.
 
     None if nothing is. It is asked of what was timed first, and of the fastest: no others are
     checked before a search ends.
     """
-    ctx = context(argument, lambda _: None)
+    ctx = make_context(argument, lambda _: None)
     if not (ctx.work / SESSION).exists():
         return None
     (task,) = read_tasks(ctx.inputs["tasks"])
     conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=argument["fast_algorithms"])
     inspector = Inspector.of(ctx, Failures.of(ctx, conditions, "tune", "fallback"))
-    rows = _timed(task, ctx)
+    rows = _list_timed_records(task, ctx)
     searched = Rule.model_validate_json(argument["rule"]).engines
     first = [row for row in rows if row.engine not in searched]
     for row in sorted({*first, *rows[:_LIKELY]}, key=rows.index):
-        made = suspect(task, row, ctx, conditions)
+        made = make_suspect(task, row, ctx, conditions)
         verdict = inspector.recall(made)
         if verdict is not None and verdict.finding is Finding.RIGHT:
-            outcome = found(task, row, row.median, verdict)
-            return {**outcome, "contenders": _contenders(rows), "ended": LATE}
+            outcome = describe_winner(task, row, row.median, verdict)
+            return {**outcome, "contenders": _summarize_contenders(rows), "ended": LATE}
     return None
 
 
-def _timed(task: Task, ctx: Context) -> list[Record]:
+def _list_timed_records(task: Task, ctx: Context) -> list[Record]:
     """Return what is on the disk of a task, the fastest first."""
     platform = Platform.of(*(ctx.facts[f] for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
     text = (ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json").read_text("utf-8")
@@ -58,7 +58,7 @@ def _timed(task: Task, ctx: Context) -> list[Record]:
     return sorted(timed, key=lambda record: (record.cut, record.median))
 
 
-def _contenders(records: Sequence[Record]) -> list[dict[str, object]]:
+def _summarize_contenders(records: Sequence[Record]) -> list[dict[str, object]]:
     """Return how contenders did, the fastest first, by what is on the disk."""
     best = {(r.engine, r.implementation): r.median for r in reversed(records)}
     trials = [record for record in records if not record.session.endswith(RUN_OFF)]

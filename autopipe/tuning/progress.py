@@ -53,14 +53,14 @@ class ProgressReporter:
                 trials=trials,
                 failed=sum(state.failed for state in self._states),
                 budget=self._budget,
-                latency=latency(self._states),
+                latency=compute_latency(self._states),
                 rate=rate,
-                remaining=self._remaining(self._budget - trials, rate),
+                remaining=self._estimate_remaining(self._budget - trials, rate),
                 workers=self._workers(),
             )
         )
 
-    def _remaining(self, trials: int, rate: float) -> float | None:
+    def _estimate_remaining(self, trials: int, rate: float) -> float | None:
         """Return the seconds until the trials or the time are spent; null if that is unknown.
 
         They include those that are kept for later steps: the time left is that of the stage.
@@ -70,7 +70,7 @@ class ProgressReporter:
         return max(0.0, seconds) if seconds < math.inf else None
 
 
-def latency(states: Sequence[TaskState]) -> float | None:
+def compute_latency(states: Sequence[TaskState]) -> float | None:
     """Return the seconds of all tasks in one inference; None until each has a schedule."""
     total = sum(state.task.calls * state.best for state in states)
     return total if total < math.inf else None

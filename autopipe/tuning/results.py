@@ -22,11 +22,11 @@ from autopipe.records.session import RUN_OFF
 from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.shares import Proof, Shares, is_searched
-from autopipe.tasks.shares import shares as shares_of
+from autopipe.tasks.shares import compute_shares as shares_of
 from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.finals.compare import Decided
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.progress import latency
+from autopipe.tuning.progress import compute_latency
 from autopipe.tuning.search.worth import SearchWorth
 from autopipe.tuning.task_state import TaskState
 
@@ -68,20 +68,22 @@ class Results:
         winners = {name: won for name, won in self._winners.items() if won is not None}
         if not winners and any(state.trials for state in self._states):
             self._journal.session.forget()  # or the next run would find its budget spent
-            raise StageError(f"no candidate of any task could be measured: {self._last_error()}")
+            raise StageError(
+                f"no candidate of any task could be measured: {self._find_last_error()}"
+            )
         headroom = self.list_headroom(ended)
         report = TuningReport(
             ended=ended,
             seconds=self._journal.session.elapsed,
             session=self._journal.session.name,
-            shares=self._proven().named(),
-            tasks=tuple(map(self._tuned, self._states)),
-            **_played(self._reports),
+            shares=self._compute_shares().named(),
+            tasks=tuple(map(self._build_tuned_task, self._states)),
+            **_to_report_fields(self._reports),
             **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
             **({"left_out": self.left_out} if self.left_out else {}),
             **({"headroom": headroom} if headroom else {}),
         )
-        records = {name: self._record(name, winner) for name, winner in winners.items()}
+        records = {name: self._build_record(name, winner) for name, winner in winners.items()}
         TuningResult(report, records).write(folder)
 
     def list_headroom(self, ended: str) -> tuple[TaskHeadroom, ...]:
@@ -113,21 +115,22 @@ class Results:
         """Return one line for people."""
         trials = sum(state.trials for state in self._states)
         failed = sum(state.failed for state in self._states)
-        total = latency(self._states)
+        total = compute_latency(self._states)
         speed = f", {total * 1e3:.2f} ms in all" if total is not None else ""
-        speed += "".join(map(_told, self._reports))
+        speed += "".join(map(_describe_finals, self._reports))
         if not self._states:
             return "no task to tune"
         return (
-            f"{trials} trials ({failed} failed){self._untimed()}; {self._proven().told()}{speed};"
+            f"{trials} trials ({failed} failed){self._format_left_out()}; "
+            f"{self._compute_shares().told()}{speed};"
             f" {ended}{self._failures.told()}"
         )
 
-    def _untimed(self) -> str:
+    def _format_left_out(self) -> str:
         """Return the part of a summary about work that there was no time for."""
         return f", no time for {', '.join(self.left_out)}" if self.left_out else ""
 
-    def _proven(self) -> Shares:
+    def _compute_shares(self) -> Shares:
         """Return how much of the time was searched, measured and steady, all of it here."""
         proofs = {}
         for state in self._states:
@@ -139,7 +142,7 @@ class Results:
                 proofs[state.task.workload] = proof
         return shares_of((state.task for state in self._states), proofs)
 
-    def _record(self, workload: str, winner: TaskEvidence) -> BestRecord:
+    def _build_record(self, workload: str, winner: TaskEvidence) -> BestRecord:
         trials = {state.task.workload: state.trials for state in self._states}
         journal = self._journal
         clock = {"clock": journal.clock} if journal.clock else {}
@@ -153,9 +156,9 @@ class Results:
         settings = self._open_settings.get(workload)
         return best.model_copy(update={"open_settings": settings}) if settings else best
 
-    def _tuned(self, state: TaskState) -> TunedTask:
+    def _build_tuned_task(self, state: TaskState) -> TunedTask:
         winner = self._winners[state.task.workload]
-        ranked = self._ranked(state)
+        ranked = self._rank_contenders(state)
         own = winner.median if winner else math.inf
         by = winner.proposal.by if winner else None
         others = [result.seconds for other, result in ranked.items() if other != by]
@@ -167,11 +170,11 @@ class Results:
             implementation=by and by.implementation, seconds=winner and winner.median,
             stopped=state.stopped, rule=state.bandit.position, share=state.share,
             failures=tuple(self._failures.listed.get(state.task.name, ())),
-            contenders=tuple(ranked.values()), over_next=_factor(others, own),
-            over_start=_factor(starts, own), **({"final": final} if final else {}),
+            contenders=tuple(ranked.values()), over_next=_compute_slowdown(others, own),
+            over_start=_compute_slowdown(starts, own), **({"final": final} if final else {}),
         )  # fmt: skip
 
-    def _ranked(self, state: TaskState) -> dict[Contender, ContenderResult]:
+    def _rank_contenders(self, state: TaskState) -> dict[Contender, ContenderResult]:
         """Return how each contender did, the fastest first."""
         out = {by: entry.out for by, entry in state.bandit.arms.items()}
         rows = self._journal.rows(state)
@@ -185,9 +188,9 @@ class Results:
         for repeat in reversed(self._journal.repeats(state)):
             found[repeat.proposal.by]["best"] = repeat.median
         ranked = sorted(found, key=lambda by: (found[by]["best"], by))
-        return {by: _result(by, found[by], out.get(by)) for by in ranked}
+        return {by: _build_result(by, found[by], out.get(by)) for by in ranked}
 
-    def _last_error(self) -> str:
+    def _find_last_error(self) -> str:
         for state in self._states:
             task = state.task
             rows = self._journal.store.rows(task.workload, state.text, self._journal.platform)
@@ -197,14 +200,14 @@ class Results:
         return "no reason given"
 
 
-def _played(reports: tuple[FinalsReport, ...]) -> dict[str, Any]:
+def _to_report_fields(reports: tuple[FinalsReport, ...]) -> dict[str, Any]:
     """Return the reports of finals, as fields of `tuning.json`."""
     if any(report.sizes for report in reports):
         return {"sized_finals": reports}
     return {"finals": reports[0]} if reports else {}
 
 
-def _told(finals: FinalsReport) -> str:
+def _describe_finals(finals: FinalsReport) -> str:
     """Say what was decided inside the model, and that its kernels come to the time of the whole."""
     sizes = ", ".join(f"{name} {size}" for name, size in finals.sizes.items())
     at = f" at {sizes}" if sizes else ""
@@ -221,7 +224,7 @@ def _told(finals: FinalsReport) -> str:
     return part
 
 
-def _result(by: Contender, tally: Mapping[str, float], out: str | None) -> ContenderResult:
+def _build_result(by: Contender, tally: Mapping[str, float], out: str | None) -> ContenderResult:
     best = tally["best"]
     return ContenderResult(
         engine=by.engine, implementation=by.implementation, trials=int(tally["trials"]),
@@ -229,7 +232,7 @@ def _result(by: Contender, tally: Mapping[str, float], out: str | None) -> Conte
     )  # fmt: skip
 
 
-def _factor(others: Iterable[float | None], own: float) -> float | None:
+def _compute_slowdown(others: Iterable[float | None], own: float) -> float | None:
     """Return how many times slower the fastest of the others is; null if none has a time."""
     factor = min((other for other in others if other is not None), default=math.inf) / own
     return factor if math.isfinite(factor) else None

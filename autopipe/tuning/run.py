@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from autopipe.environment.environment import version
+from autopipe.environment.environment import find_version
 from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Progress, TuningHeadroom, Warn
 from autopipe.pipeline.stage import Context
@@ -29,18 +29,18 @@ _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
 
 
-def tune(plan: TuningPlan, ctx: Context) -> str:
+def tune_tasks(plan: TuningPlan, ctx: Context) -> str:
     """Tune the kept tasks of `ctx.inputs["tasks"]`; return one line for people.
 
     Writes `records.jsonl` and `tuning.json`. Raises SetupError if a package is missing, StoreError,
     and StageError if not a single candidate could be measured.
     """
     for package in _NEEDED:
-        version(package)
+        find_version(package)
     with open_setup(plan, ctx) as setup:
         tasks, checks, deadline = setup.tasks, setup.checks, setup.deadline
         journal = checks.journal
-        states, worth = _prepare(setup)
+        states, worth = _prepare_states(setup)
         earlier = _report_earlier(states, setup)
         measure_seeds(setup.open_trials(states), checks.maker)
         progress = setup.report_progress(states)
@@ -65,10 +65,14 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
         settings = pick_settings(families, journal)
         results = Results(worth, journal, checks.failures, settings, compared)
         results.left_out = deadline.told()
-        return _write(results, journal, ctx, ended) + earlier + _report_unsteady(states, journal)
+        return (
+            _write_artifact(results, journal, ctx, ended)
+            + earlier
+            + _report_unsteady(states, journal)
+        )
 
 
-def _prepare(setup: Setup) -> tuple[list[TaskState], SearchWorth]:
+def _prepare_states(setup: Setup) -> tuple[list[TaskState], SearchWorth]:
     """Measure what needs no search; return the tasks by their measured shares of the time.
 
     Rules may go by a share. Those in which a search can gain too little are set aside.
@@ -104,7 +108,7 @@ def _count_left_out(states: Sequence[TaskState], trials: Trials, setup: Setup) -
         left_out[TASKS] = sum(not state.trials for state in states)
 
 
-def _write(results: Results, journal: Journal, ctx: Context, ended: str) -> str:
+def _write_artifact(results: Results, journal: Journal, ctx: Context, ended: str) -> str:
     """Write the artifact; return what it comes to."""
     results.write(ctx.out, ended)
     if headroom := results.list_headroom(ended):

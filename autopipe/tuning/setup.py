@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import tvm
 
-from autopipe.backends import of_target
+from autopipe.backends import find_backend
 from autopipe.compiler import module_io
-from autopipe.compiler.labels.op_info import described
+from autopipe.compiler.labels.op_info import annotate_workload
 from autopipe.config.tasks import Judge
 from autopipe.config.tuning import Reach, Tuning
 from autopipe.environment.facet import Facet
@@ -27,9 +27,9 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.policy import Policy
 from autopipe.tasks.task import Task, read_tasks
-from autopipe.tasks.weights import weights_in_all
+from autopipe.tasks.weights import count_weight_bytes
 from autopipe.tuning.check_schedules import Checks
-from autopipe.tuning.clock import clock_of, touched_by
+from autopipe.tuning.clock import estimate_touched_bytes, name_clock
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.finals.sized_models import can_run
 from autopipe.tuning.journal import open_journal
@@ -87,7 +87,8 @@ class ModelTasks:
         tuned = [task for task in every if task.dropped is None]
         texts = {task.name: _read_workload(folder, task) for task in tuned}
         modules = {
-            task.name: described(module_io.from_json(texts[task.name]), task.info) for task in tuned
+            task.name: annotate_workload(module_io.parse_json(texts[task.name]), task.info)
+            for task in tuned
         }
         return cls(every=every, texts=texts, modules=modules, folder=folder, lowered=lowered)
 
@@ -165,7 +166,7 @@ def open_setup(plan: TuningPlan, ctx: Context) -> Iterator[Setup]:
     touched = _count_touched(plan, ctx, tasks.every)
     target = ctx.facts[Facet.TARGET]
     conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
-    conditions = conditions.within(weights_in_all(tasks.every))
+    conditions = conditions.within(count_weight_bytes(tasks.every))
     turn = Turn(lambda text: ctx.emit(Warn(stage="tune", message=text)))
     wanted = Wanted(
         conditions, ctx.facts, plan.tuning.measure, plan.reach, turn, touched, ctx.emit, plan.linker
@@ -173,7 +174,7 @@ def open_setup(plan: TuningPlan, ctx: Context) -> Iterator[Setup]:
     budget = plan.tuning.budget
     with (
         closing(open_runner(wanted)) as runner,
-        open_journal(ctx, budget.trials, clock_of(touched), runner.device) as journal,
+        open_journal(ctx, budget.trials, name_clock(touched), runner.device) as journal,
     ):
         journal.session.started = plan.begun
         in_model = tasks.lowered is not None
@@ -214,15 +215,15 @@ def _open_inspector(
 
 def _count_touched(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> int:
     """Return the bytes that the model touches between two calls, 0 to time in a loop."""
-    on_device = not of_target(ctx.facts[Facet.TARGET]).runs_on_host
+    on_device = not find_backend(ctx.facts[Facet.TARGET]).runs_on_host
     measure = plan.tuning.measure
     loop = on_device or measure.clock == "loop" or measure.runner == "rpc"
-    return 0 if loop else touched_by(every)
+    return 0 if loop else estimate_touched_bytes(every)
 
 
 def _find_lowered(plan: TuningPlan, ctx: Context) -> Path | None:
     """Return the lowered model, if it runs on the processor of this machine."""
-    on_device = not of_target(ctx.facts[Facet.TARGET]).runs_on_host
+    on_device = not find_backend(ctx.facts[Facet.TARGET]).runs_on_host
     tuning = plan.tuning
     wanted = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST
     elsewhere = tuning.measure.runner != "local"

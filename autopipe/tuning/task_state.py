@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import tvm
 
-from autopipe.schedules.policy import PLAIN, SERIAL, Contender, allows
+from autopipe.schedules.policy import PLAIN, SERIAL, Contender, is_allowed
 from autopipe.tasks.task import Task
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.search.bandit import Bandit
@@ -80,10 +80,10 @@ class TaskState:
         searched = by.engine in rule.engines and by.implementation in known
         if by in PLAIN:
             return self.admits_plain
-        return (searched and allows(rule, *by)) or by in self.starts
+        return (searched and is_allowed(rule, *by)) or by in self.starts
 
     @property
     def admits_plain(self) -> bool:
         """Whether plain loops may win: not where a rule wants something else."""
         rule = self.bandit.rule
-        return rule.select == "best" and allows(rule, *SERIAL)
+        return rule.select == "best" and is_allowed(rule, *SERIAL)

@@ -12,8 +12,8 @@ from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.measure.turn import TurnTimeout
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.replay import replay
-from autopipe.tuning.clock import surroundings
+from autopipe.schedules.replay import replay_schedule
+from autopipe.tuning.clock import describe_surroundings
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.runners.runner import Measurer
@@ -87,24 +87,28 @@ class Trials:
 
         Where several are measured at a time, that begins at once.
         """
-        return self._begin([(state, proposal) for proposal in proposals], state.best, rivals=True)
+        return self._start_measuring(
+            [(state, proposal) for proposal in proposals], state.best, rivals=True
+        )
 
     def finish(self, underway: "Underway") -> list[tuple[Proposal, Measurement]]:
         """Wait for all of them; fewer come back where the time ends before.
 
         Returns what was measured in the order of the proposals.
         """
-        found = self._finish(underway)
+        found = self._collect_measurements(underway)
         return [(underway.proposals[place][1], found[place]) for place in sorted(found)]
 
     def each(self, proposals: Sequence[tuple[TaskState, Proposal]]) -> None:
         """Measure schedules of several tasks, as far as the budget goes."""
         while proposals and self.left() > 0 and not self.late():
             count = min(max(_TOGETHER, 2 * self.width), self.left())
-            self._finish(self._begin(proposals[:count], math.inf, rivals=False))
+            self._collect_measurements(
+                self._start_measuring(proposals[:count], math.inf, rivals=False)
+            )
             proposals = proposals[count:]
 
-    def _begin(
+    def _start_measuring(
         self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
     ) -> "Underway":
         candidates = [self.candidate(*proposal) for proposal in proposals]
@@ -121,7 +125,7 @@ class Trials:
         timed = self.measurer.measure(candidates, best, rivals=rivals, until=until)
         return Underway(proposals, timed, written)
 
-    def _finish(self, underway: "Underway") -> dict[int, Measurement]:
+    def _collect_measurements(self, underway: "Underway") -> dict[int, Measurement]:
         """Return what was measured, by place: first come, first written."""
         found: dict[int, Measurement] = {}
         with closing(underway.measurements) as measurements, suppress(TurnTimeout):
@@ -140,6 +144,6 @@ class Trials:
     def candidate(self, state: TaskState, proposal: Proposal) -> Repeatable:
         """Return what makes a schedule of a task in the child that builds it."""
         by, schedule = proposal
-        make = partial(replay, state.module, by.implementation, schedule, self.conditions)
-        called = surroundings(state.task, self.touched) if self.touched else None
+        make = partial(replay_schedule, state.module, by.implementation, schedule, self.conditions)
+        called = describe_surroundings(state.task, self.touched) if self.touched else None
         return Repeatable(state.task.name, by.implementation, schedule, make, called, state.module)

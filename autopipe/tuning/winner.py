@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from autopipe.benchmarking.interval import Interval, paired
+from autopipe.benchmarking.interval import Interval, estimate_paired_ratio
 from autopipe.tuning.evidence import Place, Proposal, TaskEvidence
 
 HARDLY: Final = 1.02
@@ -75,7 +75,7 @@ def rank_trials(
     first = next((engine for engine in engines if engine in has_time), None)
     if first is not None:
         timed = [one for one in timed if one.proposal.by.engine == first]
-    return sorted(timed, key=_rank)
+    return sorted(timed, key=_compute_sort_key)
 
 
 def rank_repeats(
@@ -91,10 +91,10 @@ def compare_in_model(
     evidence: Iterable[TaskEvidence], challenger: Proposal, incumbent: Proposal, sure: float
 ) -> Interval | None:
     """Return what a challenger takes by what the incumbent takes inside the model."""
-    return _compare(evidence, "in_model", challenger, incumbent, sure)
+    return _compare_rounds(evidence, "in_model", challenger, incumbent, sure)
 
 
-def beats_in_model(
+def is_faster_in_model(
     evidence: Iterable[TaskEvidence], challenger: Proposal, incumbent: Proposal
 ) -> bool:
     """Tell whether a kernel is likely to be faster inside the model, by enough for a change."""
@@ -109,8 +109,8 @@ def pick_in_model(
     known = list(evidence)
     faster = {}
     for one in challengers:
-        whole = _compare(known, "package", one, incumbent, SURE)
-        if beats_in_model(known, one, incumbent) and whole is not None and whole.high < 1.0:
+        whole = _compare_rounds(known, "package", one, incumbent, SURE)
+        if is_faster_in_model(known, one, incumbent) and whole is not None and whole.high < 1.0:
             ratio = compare_in_model(known, one, incumbent, LIKELY)
             faster[one] = ratio.ratio if ratio else math.inf
     return min(faster, key=lambda one: (faster[one], one), default=incumbent)
@@ -135,7 +135,7 @@ def _place_in_model(
     return list(dict.fromkeys((*held, *found)))
 
 
-def _compare(
+def _compare_rounds(
     evidence: Iterable[TaskEvidence], place: Place, one: Proposal, other: Proposal, sure: float
 ) -> Interval | None:
     """Return the ratio of two schedules over all rounds in which both were timed."""
@@ -145,8 +145,12 @@ def _compare(
             times[known.proposal][known.series] = known.times
     both = sorted(times[one].keys() & times[other].keys())
     pairs = [pair for at in both for pair in zip(times[one][at], times[other][at], strict=True)]
-    return paired([new for new, _ in pairs], [old for _, old in pairs], sure) if pairs else None
+    return (
+        estimate_paired_ratio([new for new, _ in pairs], [old for _, old in pairs], sure)
+        if pairs
+        else None
+    )
 
 
-def _rank(one: TaskEvidence) -> tuple[bool, float, float, Proposal]:
+def _compute_sort_key(one: TaskEvidence) -> tuple[bool, float, float, Proposal]:
     return one.coarse, one.median, math.inf if one.row is None else one.row, one.proposal

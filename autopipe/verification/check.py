@@ -16,21 +16,21 @@ from autopipe.errors import ConfigError, StageError, WrongBuildError
 from autopipe.pipeline.counted import Watch
 from autopipe.verification import doubts, reference
 from autopipe.verification.case_source import Batch, CaseSource
-from autopipe.verification.compare import check_names, magnitude
+from autopipe.verification.compare import check_names, compute_rms
 from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.inputs import Case
-from autopipe.verification.judge import CaseJudge, key_of
+from autopipe.verification.judge import CaseJudge, to_size_key
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.reference import Expected
 from autopipe.verification.rounding import Rounding
-from autopipe.verification.second_opinion import ComparedCase, resolve
+from autopipe.verification.second_opinion import ComparedCase, resolve_disagreements
 from autopipe.verification.worst import describe_worst, find_worst
 
 _Compare = Callable[[CaseJudge, Case, ReferenceAnswer], CheckedCase]
 """Compares the build with what the reference answered to a case."""
 
 
-def verify(  # noqa: PLR0913 -- what is compared, with what, and how
+def verify_build(  # noqa: PLR0913 -- what is compared, with what, and how
     model: ContainedBuild,
     imported: Path,
     options: Verify,
@@ -53,18 +53,18 @@ def verify(  # noqa: PLR0913 -- what is compared, with what, and how
     checker = _Checker.of(model, imported, options, work)
     batches = checker.source.batches(given or {})
     found = []
-    for one in _counted(map(checker.checked, batches), checker.source, watch):
+    for one in _count_batches(map(checker.checked, batches), checker.source, watch):
         found.append(one)
         if one.failure is not None:
             break
-    result = _summarize(found, rounded=checker.rounding is not None)
+    result = _summarize_batches(found, rounded=checker.rounding is not None)
     if result.failure is not None:
         tell_failure(result)
         raise WrongBuildError(result.failure)
     return result
 
 
-def _summarize(found: "Sequence[_BatchResult]", *, rounded: bool) -> Verification:
+def _summarize_batches(found: "Sequence[_BatchResult]", *, rounded: bool) -> Verification:
     """Join the results of all batches."""
     expected = found[0].expected
     warnings = Counter(warning for one in found for warning in one.warnings)
@@ -91,34 +91,34 @@ def find_wrong_case(  # noqa: PLR0913 -- what is compared, with what, and how
     *,
     name: str | None = None,
 ) -> tuple[Case, CheckedCase]:
-    """Return the worst case that `verify` finds wrong; the nearest to being wrong if none is.
+    """Return the worst case that `verify_build` finds wrong; the nearest to being wrong if none is.
 
     With a `name`, only cases of that name count; ConfigError where there is none. Raises as
-    `verify`, but not WrongBuildError.
+    `verify_build`, but not WrongBuildError.
     """
     checker = _Checker.of(model, imported, options, work)
     if name is not None:
         checker.source.find_case(given or {}, name)
     nearest: tuple[Case, CheckedCase] | None = None
     for batch in checker.source.batches(given or {}):
-        part = batch if name is None else _of_name(batch, name)
+        part = batch if name is None else _select_by_name(batch, name)
         for group in checker.compared(part) if part else ():
             named = [pair for pair in group if name in {None, pair[0].name}]
             worst = find_worst([checked for _, checked in named])
             if worst is not None:
                 return next(pair for pair in named if pair[1] is worst)
-            nearest = max([*([nearest] if nearest else []), *named], key=_used, default=None)
+            nearest = max([*([nearest] if nearest else []), *named], key=_rate_error, default=None)
     if nearest is None:
         raise ConfigError(f"case {name!r} is not compared: the model promises nothing of it")
     return nearest
 
 
-def _used(compared: tuple[Case, CheckedCase]) -> float:
+def _rate_error(compared: tuple[Case, CheckedCase]) -> float:
     """Return the largest part of the allowed error that an output of a case uses."""
     return max((output.used or 0.0 for output in compared[1].outputs), default=0.0)
 
 
-def _of_name(batch: Batch, name: str) -> Batch | None:
+def _select_by_name(batch: Batch, name: str) -> Batch | None:
     """Return the cases of a name after the first of a batch, which tells magnitudes of outputs.
 
     None where there is none of the name.
@@ -129,7 +129,7 @@ def _of_name(batch: Batch, name: str) -> Batch | None:
     return Batch(drawn, special, batch.real) if wanted else None
 
 
-def _counted(
+def _count_batches(
     found: Iterable["_BatchResult"], source: CaseSource, watch: Watch | None
 ) -> Iterator["_BatchResult"]:
     """Yield the result of each batch, and count the sizes; of a single one, its inputs."""
@@ -191,8 +191,8 @@ class _Checker:
 
     @classmethod
     def of(cls, model: ContainedBuild, imported: Path, options: Verify, work: Path) -> Self:
-        """Return the checker of a build. Raises as `verify` where there is no reference."""
-        engines = reference.choose(options.reference, imported)
+        """Return the checker of a build. Raises as `verify_build` where there is no reference."""
+        engines = reference.choose_engines(options.reference, imported)
         plain = Oracle(imported, engines, work)
         rounds = bool(model.rounded or model.short)
         rounding = Rounding.of(model, imported, plain, options, work) if rounds else None
@@ -203,19 +203,21 @@ class _Checker:
 
     def checked(self, batch: Batch) -> _BatchResult:
         """Compare all cases of a batch; special ones only where no other one fails."""
-        found = self._drawn(batch)
+        found = self._check_drawn_cases(batch)
         drawn, known, checked, expected = found.drawn, found.known, found.checked, found.expected
         if failure := describe_worst(checked):
             return _BatchResult(checked, (), tuple(found.warnings), expected, failure=failure)
-        apart, answers = self._special(batch, found)
+        apart, answers = self._check_special_cases(batch, found)
         pairs = zip(apart, answers, strict=True)
         failure = describe_worst([case for case, of in pairs if found.judge.binds(case, of)])
         special = batch.special
         warnings = found.warnings
-        warnings += doubts.of_cases(checked, known, expected, complete=bool(special))
-        warnings += doubts.of_references((*checked, *apart), [*known[: len(drawn)], *answers])
+        warnings += doubts.list_case_doubts(checked, known, expected, complete=bool(special))
+        warnings += doubts.list_reference_doubts(
+            (*checked, *apart), [*known[: len(drawn)], *answers]
+        )
         by = self.rounding.moved_by(drawn, known) if self.rounding else 0.0
-        warnings += doubts.of_crashes(apart)
+        warnings += doubts.list_crash_doubts(apart)
         return _BatchResult(checked, apart, tuple(warnings), expected, by, failure)
 
     def compared(self, batch: Batch) -> Iterator[list[tuple[Case, CheckedCase]]]:
@@ -223,48 +225,48 @@ class _Checker:
 
         Drawn ones first; then, if they are asked for, special ones.
         """
-        found = self._drawn(batch)
+        found = self._check_drawn_cases(batch)
         yield list(zip(found.drawn, found.checked, strict=True))
-        apart, answers = self._special(batch, found)
+        apart, answers = self._check_special_cases(batch, found)
         compared = zip(batch.special, apart, answers, strict=True)
         yield [(case, one) for case, one, answer in compared if found.judge.binds(case, answer)]
 
-    def _drawn(self, batch: Batch) -> _DrawnResult:
+    def _check_drawn_cases(self, batch: Batch) -> _DrawnResult:
         drawn = list(batch.drawn)
         known, expected = self.oracle.ask([*drawn, *batch.special])
         check_names([port.name for port in self.model.signature.outputs], expected.outputs)
-        warnings = list(self._redrawn(batch, drawn, known))
-        typical = _typical(drawn, known)
+        warnings = list(self._redraw_non_finite(batch, drawn, known))
+        typical = _compute_typical_scales(drawn, known)
         steps = self.promises.rounds_to_steps or (
             self.rounding is not None and self.rounding.inside
         )
         judge = CaseJudge(self.model, self.oracle, self.options, self.promises, typical, steps)
         report = count_steps("inputs compared", len(drawn) + len(batch.special))
         pairs = report_each(report, zip(drawn, known, strict=False))
-        checked = self._compared(judge, CaseJudge.checked, expected.engine, pairs)
+        checked = self._compare_cases(judge, CaseJudge.checked, expected.engine, pairs)
         return _DrawnResult(drawn, known, expected, judge, checked, warnings, report)
 
-    def _special(
+    def _check_special_cases(
         self, batch: Batch, found: _DrawnResult
     ) -> tuple[tuple[CheckedCase, ...], list[ReferenceAnswer]]:
         """Compare the special cases of a batch; return what that showed, and the answers."""
-        answers = self._propagated(batch.special, found.known[len(found.drawn) :])
+        answers = self._replace_lost_nan(batch.special, found.known[len(found.drawn) :])
         asked = zip(batch.special, answers, strict=True)
         pairs = report_each(found.report, asked, len(found.drawn))
         main = found.expected.engine
-        return self._compared(found.judge, CaseJudge.special, main, pairs), answers
+        return self._compare_cases(found.judge, CaseJudge.special, main, pairs), answers
 
-    def _propagated(
+    def _replace_lost_nan(
         self, special: Sequence[Case], answers: Sequence[ReferenceAnswer]
     ) -> list[ReferenceAnswer]:
         """Return the answers of special cases, that of `plain` where other references lose NaN."""
         lost = self.promises.needs_strict_nan(self.model.signature.device)
         return [
-            self._plain(case) if lost and case.name == NAN else answer
+            self._ask_plain_reference(case) if lost and case.name == NAN else answer
             for case, answer in zip(special, answers, strict=True)
         ]
 
-    def _plain(self, case: Case) -> ReferenceAnswer:
+    def _ask_plain_reference(self, case: Case) -> ReferenceAnswer:
         oracle = Oracle(self.imported, (reference.PLAIN,), self.work)
         try:
             return oracle.ask([case])[0][0]
@@ -273,7 +275,7 @@ class _Checker:
             answer.refusal = str(error)
             return answer
 
-    def _compared(
+    def _compare_cases(
         self,
         judge: CaseJudge,
         compare_with: _Compare,
@@ -283,7 +285,9 @@ class _Checker:
         """Compare cases, with other references where the build has to agree and does not."""
         comparisons = [
             ComparedCase(
-                case, answer, _named(_timed(compare_with, judge, case, answer), answer, main)
+                case,
+                answer,
+                _name_reference(_time_comparison(compare_with, judge, case, answer), answer, main),
             )
             for case, answer in known
         ]
@@ -294,16 +298,16 @@ class _Checker:
             if one.answer.engine != reference.PLAIN
             and (not is_special or judge.binds(one.case, one.answer))
         ]
-        resolve(
+        resolve_disagreements(
             self.oracle,
             binding,
-            lambda other, case, answer: _timed(
+            lambda other, case, answer: _time_comparison(
                 compare_with, replace(judge, oracle=other), case, answer
             ),
         )
         return tuple(one.checked for one in comparisons)
 
-    def _redrawn(
+    def _redraw_non_finite(
         self, batch: Batch, drawn: list[Case], known: list[ReferenceAnswer]
     ) -> Iterator[str]:
         """Put other inputs in the place of those on which the reference is not finite."""
@@ -318,7 +322,7 @@ class _Checker:
                 yield f"case {case.name!r} has numbers {other.name}: {why}"
 
 
-def _timed(
+def _time_comparison(
     compare_with: _Compare, judge: CaseJudge, case: Case, answer: ReferenceAnswer
 ) -> CheckedCase:
     """Return a compared case with the time that this took."""
@@ -327,20 +331,20 @@ def _timed(
     return checked.model_copy(update={"seconds": round(time.perf_counter() - begin, 6)})
 
 
-def _named(checked: CheckedCase, answer: ReferenceAnswer, main: str) -> CheckedCase:
+def _name_reference(checked: CheckedCase, answer: ReferenceAnswer, main: str) -> CheckedCase:
     """Return a compared case with the name of its reference, where that is not the main one."""
     if answer.engine == main or checked.skipped:
         return checked
     return checked.model_copy(update={"reference": answer.engine})
 
 
-def _typical(
+def _compute_typical_scales(
     drawn: Sequence[Case], known: Sequence[ReferenceAnswer]
 ) -> dict[Hashable, dict[str, float]]:
     found: dict[Hashable, dict[str, float]] = {}
     for case, answer in zip(drawn, known, strict=False):
         if not case.edge:
-            scales = found.setdefault(key_of(case), {})
+            scales = found.setdefault(to_size_key(case), {})
             for name, array in answer.items():
-                scales[name] = max(magnitude(array), scales.get(name, 0.0))
+                scales[name] = max(compute_rms(array), scales.get(name, 0.0))
     return found

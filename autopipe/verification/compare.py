@@ -51,7 +51,7 @@ _UNDETERMINED = 1 / 8
 is 1e-7, and a long sum inside of a model is off by hundreds of them."""
 
 
-def tolerance(
+def compute_tolerance(
     dtype: np.dtype,
     magnitude: float,
     rtol: float | None,
@@ -69,7 +69,7 @@ def tolerance(
     )
 
 
-def widened(allowed: Tolerance, reference: np.ndarray, nudged: np.ndarray) -> Tolerance:
+def widen_tolerance(allowed: Tolerance, reference: np.ndarray, nudged: np.ndarray) -> Tolerance:
     """Return the tolerance, wider where the reference itself wavers on inputs a rounding away.
 
     Far outside what a model is made for, a softmax may have to tell numbers apart that differ by
@@ -84,7 +84,7 @@ def widened(allowed: Tolerance, reference: np.ndarray, nudged: np.ndarray) -> To
     return Tolerance(rtol=allowed.rtol, atol=allowed.atol + _WAVERING * float(wavers))
 
 
-def undetermined(reference: np.ndarray, nudged: np.ndarray) -> float | None:
+def measure_noise_share(reference: np.ndarray, nudged: np.ndarray) -> float | None:
     """Return by which part of itself a rounding of the inputs moves an output that is noise.
 
     A HuBERT without biases normalizes what a constant leaves, which is rounding errors, four times
@@ -92,19 +92,19 @@ def undetermined(reference: np.ndarray, nudged: np.ndarray) -> float | None:
     """
     if reference.dtype.kind != "f" or reference.shape != nudged.shape:
         return None
-    size = magnitude(reference)
+    size = compute_rms(reference)
     with np.errstate(all="ignore"):
-        share = magnitude(reference - nudged) / size if size else 0.0
+        share = compute_rms(reference - nudged) / size if size else 0.0
     return share if share > _UNDETERMINED else None
 
 
-def noisy(allowed: Tolerance, reference: np.ndarray) -> Tolerance:
+def compute_noise_tolerance(allowed: Tolerance, reference: np.ndarray) -> Tolerance:
     """Return the tolerance of an output that is noise: that it is as large as the reference's."""
     peak = float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0))
     return Tolerance(rtol=allowed.rtol, atol=allowed.atol + _WAVERING * peak)
 
 
-def coarse(allowed: Tolerance, floor: float) -> Tolerance:
+def coarsen_tolerance(allowed: Tolerance, floor: float) -> Tolerance:
     """Return the tolerance, no finer than an absolute error."""
     return Tolerance(rtol=allowed.rtol, atol=max(allowed.atol, floor))
 
@@ -115,10 +115,10 @@ def coarsen_to_floor(allowed: Tolerance, floor: float, scale: float) -> Toleranc
     A `floor` comes from a file of *import*, which may be forged: it counts up to a part of `scale`,
     the magnitude of the output.
     """
-    return coarse(allowed, min(floor, max(_LARGEST_FLOOR * scale, _SATURATION)))
+    return coarsen_tolerance(allowed, min(floor, max(_LARGEST_FLOOR * scale, _SATURATION)))
 
 
-def magnitude(array: np.ndarray) -> float:
+def compute_rms(array: np.ndarray) -> float:
     """Return the root mean square of the finite elements, 0 if there are none."""
     values = np.abs(array.astype(np.float64).ravel())
     values = values[np.isfinite(values)]
@@ -126,7 +126,7 @@ def magnitude(array: np.ndarray) -> float:
     return peak * float(np.sqrt(np.mean((values / peak) ** 2))) if peak else 0.0
 
 
-def where_defined(
+def fill_undefined_outputs(
     given: Iterable[np.ndarray], ours: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return outputs as the reference has them where ONNX does not define them.
@@ -173,7 +173,7 @@ def check_shapes(ports: Sequence[Port], sizes: Sizes, outputs: Mapping[str, np.n
             )
 
 
-def compare(
+def compare_outputs(
     output: str, ours: np.ndarray, reference: np.ndarray, allowed: Tolerance
 ) -> OutputComparison:
     """Compare one output with its reference."""
@@ -185,11 +185,14 @@ def compare(
             failure = f"its {what} is {mine}, the reference's is {theirs}"
             return OutputComparison(output=output, tolerance=allowed, failure=failure)
     for owner, array, other in (("the build", ours, reference), ("the reference", reference, ours)):
-        strange = ~np.isfinite(array) & ~_alike(array, other)
+        strange = ~np.isfinite(array) & ~_compare_with_nan(array, other)
         if strange.any():
-            failure = f"{_count(strange)} of {owner} are not finite, first {_at(array, strange)}"
-            failure += f" against {other[_first(strange)]}"
-            first = _first(strange)
+            failure = (
+                f"{_format_bad_count(strange)} of {owner} are not finite, first "
+                f"{_format_first_bad(array, strange)}"
+            )
+            failure += f" against {other[_find_first_index(strange)]}"
+            first = _find_first_index(strange)
             return OutputComparison(
                 output=output, tolerance=allowed, failure=failure, first_bad=first
             )
@@ -200,22 +203,27 @@ def compare(
     return _compare_exact(output, ours, reference)
 
 
-def lifeless(output: str, reference: np.ndarray, allowed: Tolerance) -> OutputComparison | None:
+def find_non_finite_failure(
+    output: str, reference: np.ndarray, allowed: Tolerance
+) -> OutputComparison | None:
     """Return the failure of an output whose reference holds nothing to compare, if it does."""
     if not reference.size or np.isfinite(reference).any():
         return None
     strange = np.ones(reference.shape, bool)
-    found = f"{_count(strange)} of the reference are not finite, first {_at(reference, strange)}"
+    found = (
+        f"{_format_bad_count(strange)} of the reference are not finite, first "
+        f"{_format_first_bad(reference, strange)}"
+    )
     found += ", however inputs are drawn (model.inputs.NAME.value says what one always is)"
     return OutputComparison(output=output, tolerance=allowed, failure=found)
 
 
-def _alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _compare_with_nan(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     both: np.ndarray = (one == other) | (np.isnan(one) & np.isnan(other))
     return both
 
 
-def constant(outputs: Iterable[np.ndarray]) -> str | None:
+def explain_constant_output(outputs: Iterable[np.ndarray]) -> str | None:
     """Return why these results of one output, for different inputs, prove nothing; or None."""
     first: np.ndarray | None = None
     uniform = same = True
@@ -234,14 +242,14 @@ def _compare_exact(output: str, ours: np.ndarray, reference: np.ndarray) -> Outp
     bad = ours != reference
     if not bad.any():
         return OutputComparison(output=output, tolerance=EXACT, max_abs=0.0, max_rel=0.0, used=0.0)
-    unequal = f"{_count(bad)} differ where {reference.dtype} must be equal"
+    unequal = f"{_format_bad_count(bad)} differ where {reference.dtype} must be equal"
     largest = max(abs(int(a) - int(b)) for a, b in zip(ours[bad], reference[bad], strict=True))
     return OutputComparison(
         output=output,
         tolerance=EXACT,
-        failure=f"{unequal}, {_both(ours, reference, bad)}",
+        failure=f"{unequal}, {_format_bad_pair(ours, reference, bad)}",
         max_abs=float(largest),
-        first_bad=_first(bad),
+        first_bad=_find_first_index(bad),
     )
 
 
@@ -258,9 +266,9 @@ def _compare_floats(
     result = OutputComparison(
         output=output,
         tolerance=allowed,
-        max_abs=_finite(error.max(initial=0.0)),
-        max_rel=_finite(relative.max(initial=0.0)),
-        used=_finite(used.max(initial=0.0)),
+        max_abs=_to_finite(error.max(initial=0.0)),
+        max_rel=_to_finite(relative.max(initial=0.0)),
+        used=_to_finite(used.max(initial=0.0)),
     )
     if not bad.any():
         return result
@@ -268,15 +276,16 @@ def _compare_floats(
         enough_atol = (error * _ROUNDING - allowed.rtol * size)[bad].max()
         enough_rtol = ((error * _ROUNDING - allowed.atol) / size)[bad].max()
     update = {
-        "failure": f"{_count(bad)} differ too much, {_both(ours, reference, bad)}",
-        "first_bad": _first(bad),
-        "enough_atol": _advisable(float(enough_atol)),
-        "enough_rtol": _advisable(float(enough_rtol)),
+        "failure": f"{_format_bad_count(bad)} differ too much, "
+        f"{_format_bad_pair(ours, reference, bad)}",
+        "first_bad": _find_first_index(bad),
+        "enough_atol": _round_up_to_two_digits(float(enough_atol)),
+        "enough_rtol": _round_up_to_two_digits(float(enough_rtol)),
     }
     return result.model_copy(update=update)
 
 
-def _advisable(value: float) -> float | None:
+def _round_up_to_two_digits(value: float) -> float | None:
     """Return the next number of two digits, or None beyond what a pipeline file may say."""
     if not 0 < value < _LARGEST:
         return None
@@ -284,22 +293,22 @@ def _advisable(value: float) -> float | None:
     return float(f"{np.ceil(value / step * _ROUNDING) * step:.6g}")
 
 
-def _finite(value: np.floating) -> float | None:
+def _to_finite(value: np.floating) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _first(bad: np.ndarray) -> tuple[int, ...]:
+def _find_first_index(bad: np.ndarray) -> tuple[int, ...]:
     return tuple(int(index) for index in np.unravel_index(int(bad.argmax()), bad.shape))
 
 
-def _count(bad: np.ndarray) -> str:
+def _format_bad_count(bad: np.ndarray) -> str:
     return f"{int(bad.sum())} of {bad.size} values"
 
 
-def _at(array: np.ndarray, bad: np.ndarray) -> str:
-    index = _first(bad)
+def _format_first_bad(array: np.ndarray, bad: np.ndarray) -> str:
+    index = _find_first_index(bad)
     return f"{array[index]} at {list(index)}"
 
 
-def _both(ours: np.ndarray, reference: np.ndarray, bad: np.ndarray) -> str:
-    return f"first {_at(ours, bad)}, expected {reference[_first(bad)]}"
+def _format_bad_pair(ours: np.ndarray, reference: np.ndarray, bad: np.ndarray) -> str:
+    return f"first {_format_first_bad(ours, bad)}, expected {reference[_find_first_index(bad)]}"

@@ -46,7 +46,7 @@ class ContainedBuild:
         self.target = target
         self._library = library
         self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
-        self._child = Child(self._begin, seconds=SECONDS + _LOADING, bounded=False)
+        self._child = Child(self._load_in_child, seconds=SECONDS + _LOADING, bounded=False)
 
     def __call__(
         self, inputs: Mapping[str, np.ndarray], *, generic: bool = False
@@ -66,7 +66,7 @@ class ContainedBuild:
             raise StageError(refusal)
         return dict(load_file(self._outputs))
 
-    def _begin(self) -> Handler:
+    def _load_in_child(self) -> Handler:
         """Load the build in the child; return what runs it and returns why it could not.
 
         All of that happens in a thread of its own: TVM's pool belongs to the thread that calls it,
@@ -104,9 +104,9 @@ def _compare_written(
     model: "LoadedModel", inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> None:
     """Raise a StageError unless kernels write the same outputs to memory of the caller."""
-    from autopipe.compiler.library.runtime import aligned
+    from autopipe.compiler.library.runtime import allocate_aligned
 
-    written = {name: aligned(array.shape, array.dtype) for name, array in outputs.items()}
+    written = {name: allocate_aligned(array.shape, array.dtype) for name, array in outputs.items()}
     model(inputs, outputs=written)
     for name, array in written.items():
         if array.tobytes() != outputs[name].tobytes():

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from autopipe.artifacts.verification import CheckedCase
-from autopipe.verification.compare import constant
+from autopipe.verification.compare import explain_constant_output
 from autopipe.verification.oracle import ReferenceAnswer
 from autopipe.verification.reference import Expected
 
 
-def of_cases(
+def list_case_doubts(
     checked: Sequence[CheckedCase],
     known: Sequence[ReferenceAnswer],
     expected: Expected,
@@ -25,22 +25,22 @@ def of_cases(
         if told:
             why = "as many of the reference's own are with inputs moved by a hair"
             yield f"{case.told}: {max(told)} rows are others, or in another order; {why}"
-        yield from _noise(case)
+        yield from _list_noisy_outputs(case)
     kept = [answer for case, answer in zip(checked, known, strict=False) if not case.skipped]
     for name in expected.outputs if complete else ():
-        reason = constant(answer[name] for answer in kept)
+        reason = explain_constant_output(answer[name] for answer in kept)
         if reason:
             yield f"output {name!r} of the reference {reason}: comparing it proves nothing"
 
 
-def of_crashes(special: Sequence[CheckedCase]) -> Iterator[str]:
+def list_crash_doubts(special: Sequence[CheckedCase]) -> Iterator[str]:
     """Yield which special cases a build did not survive."""
     for case in special:
         if case.crashed:
             yield f"case {case.name!r}: {case.outputs[0].failure}; never give it such numbers"
 
 
-def of_references(
+def list_reference_doubts(
     checked: Sequence[CheckedCase], known: Sequence[ReferenceAnswer]
 ) -> Iterator[str]:
     """Yield which references contradict each other, and with which one the build agrees."""
@@ -53,7 +53,7 @@ def of_references(
         yield f"the reference {first} differs on {', '.join(names)}: {agrees}"
 
 
-def _noise(case: CheckedCase) -> Iterator[str]:
+def _list_noisy_outputs(case: CheckedCase) -> Iterator[str]:
     """Yield which outputs of an edge case tell next to nothing."""
     for output in case.outputs:
         if output.undetermined:

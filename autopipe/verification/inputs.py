@@ -59,14 +59,16 @@ def cases(
     a thousandth.
     """
     for index in range(count):
-        arrays = draw(ports, limits, (seed, index))
+        arrays = draw_inputs(ports, limits, (seed, index))
         yield Case(f"random-{index}", edge=False, arrays=arrays, sizes=sizes)
-    base = draw(ports, limits, (seed, count))
+    base = draw_inputs(ports, limits, (seed, count))
     edges = ["zeros", "ones", "large"]
     if any(array.dtype.kind == "f" for array in base.values()):
         edges += ["small", "negative"]
     for edge in edges:
-        arrays = {name: _edge(edge, array, limits.get(name)) for name, array in base.items()}
+        arrays = {
+            name: _make_edge_array(edge, array, limits.get(name)) for name, array in base.items()
+        }
         yield Case(edge, edge=True, arrays=arrays, sizes=sizes)
 
 
@@ -89,7 +91,7 @@ def nudged(case: Case, seed: int, share: float = 0.0) -> Case:
     return replace(case, name=f"{case.name}, nudged", arrays=arrays)
 
 
-def redrawn(
+def redraw_case(
     case: Case, ports: Sequence[Port], limits: Mapping[str, int], seed: tuple[int, ...]
 ) -> Iterator[Case]:
     """Yield other inputs for a case on which the reference is not finite, such as positive ones.
@@ -97,7 +99,7 @@ def redrawn(
     Each is named after how its floats are drawn.
     """
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-    base = draw(ports, limits, seed)
+    base = draw_inputs(ports, limits, seed)
     for how, drawn in _OTHERWISE.items():
         arrays = {
             name: np.asarray(drawn(generator, array.shape), array.dtype)
@@ -108,7 +110,7 @@ def redrawn(
         yield replace(case, name=how, arrays=arrays)
 
 
-def specials(
+def list_special_cases(
     ports: Sequence[Port], limits: Mapping[str, int], *, seed: int, sizes: Sizes = _NO_SIZES
 ) -> Iterator[Case]:
     """Yield cases with a few special elements in each float input, and one of signed integers.
@@ -116,10 +118,10 @@ def specials(
     `tiny` has zeros of both signs and denormal numbers, `huge` the largest there are, `infinite`
     and `nan` what they say. Zero is no signed integer: nothing divides by it.
     """
-    base = draw(ports, limits, (seed, len(_SPECIAL)))
+    base = draw_inputs(ports, limits, (seed, len(_SPECIAL)))
     if any(array.dtype.kind == "f" for array in base.values()):
         for name, values in _SPECIAL.items():
-            arrays = {port: _sprinkled(array, values, seed) for port, array in base.items()}
+            arrays = {port: _insert_values(array, values, seed) for port, array in base.items()}
             yield Case(name, edge=True, arrays=arrays, sizes=sizes)
     signed = {
         name: np.where(array % 2 == 0, array + 1, -array)
@@ -130,7 +132,7 @@ def specials(
         yield Case("signed", edge=True, arrays=base | signed, sizes=sizes)
 
 
-def _sprinkled(
+def _insert_values(
     array: np.ndarray, values: Callable[[np.finfo[Any]], list[float]], seed: int
 ) -> np.ndarray:
     """Return a copy with the values at random places, each at least once if there is room."""
@@ -146,25 +148,25 @@ def _sprinkled(
     return changed
 
 
-def _tiny(info: np.finfo[Any]) -> list[float]:
+def _list_tiny_values(info: np.finfo[Any]) -> list[float]:
     least, below = float(info.smallest_normal), float(info.smallest_subnormal)
     return [0.0, -0.0, least, -least, below, -below]
 
 
-def _huge(info: np.finfo[Any]) -> list[float]:
+def _list_huge_values(info: np.finfo[Any]) -> list[float]:
     most = float(info.max)
     return [most, -most, most / 4, -most / 4]
 
 
 _SPECIAL: Mapping[str, Callable[[np.finfo[Any]], list[float]]] = {
-    "tiny": _tiny,
-    "huge": _huge,
+    "tiny": _list_tiny_values,
+    "huge": _list_huge_values,
     "infinite": lambda _: [np.inf, -np.inf],
     "nan": lambda _: [np.nan],
 }
 
 
-def draw(
+def draw_inputs(
     ports: Sequence[Port], limits: Mapping[str, int], seed: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
     """Return random arrays for the ports; the same seed gives the same arrays."""
@@ -175,13 +177,13 @@ def draw(
         if dtype.kind == "f":
             array = np.asarray(generator.standard_normal(port.shape), dtype)
         else:
-            bounds = _bounds(dtype, limits.get(port.name))
+            bounds = _choose_integer_bounds(dtype, limits.get(port.name))
             array = np.asarray(generator.integers(*bounds, port.shape), dtype)
         arrays[port.name] = array
     return arrays
 
 
-def _bounds(dtype: np.dtype, limit: int | None) -> tuple[int, int]:
+def _choose_integer_bounds(dtype: np.dtype, limit: int | None) -> tuple[int, int]:
     if dtype.kind == "b":
         return 0, 2
     if limit is not None:
@@ -191,12 +193,12 @@ def _bounds(dtype: np.dtype, limit: int | None) -> tuple[int, int]:
     return 0, ARBITRARY_INTEGERS
 
 
-def _edge(edge: str, array: np.ndarray, limit: int | None) -> np.ndarray:
+def _make_edge_array(edge: str, array: np.ndarray, limit: int | None) -> np.ndarray:
     if edge in {"zeros", "ones"}:
         return np.full_like(array, edge == "ones" and limit != 1)
     if array.dtype.kind == "f":
         changed = -np.abs(array) if edge == "negative" else array * _FACTORS[edge]
         return np.asarray(changed, array.dtype)
     if edge == "large":
-        return np.full_like(array, _bounds(array.dtype, limit)[1] - 1)
+        return np.full_like(array, _choose_integer_bounds(array.dtype, limit)[1] - 1)
     return array

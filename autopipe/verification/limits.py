@@ -12,14 +12,14 @@ from autopipe.artifacts.signature import Port
 from autopipe.errors import AutopipeError
 from autopipe.store import arrays
 from autopipe.verification import reference
-from autopipe.verification.inputs import ARBITRARY_INTEGERS, draw
+from autopipe.verification.inputs import ARBITRARY_INTEGERS, draw_inputs
 from autopipe.verification.reference import MODEL, RUNTIMES
 
 _BOUNDS: Final = tuple(ARBITRARY_INTEGERS >> halvings for halvings in range(8))
 _INTEGERS: Final = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
 
 
-def input_limits(model: Path, ports: Sequence[Port]) -> dict[str, int]:
+def find_input_limits(model: Path, ports: Sequence[Port]) -> dict[str, int]:
     """Return, by input name, an exclusive upper bound of its values; not all inputs have one.
 
     `model` is the artifact of *import*, which states the inputs that are indices. Other integers,
@@ -30,7 +30,9 @@ def input_limits(model: Path, ports: Sequence[Port]) -> dict[str, int]:
     if not free or not (model / MODEL).exists():
         return limits
     with TemporaryDirectory() as work:
-        tried = {bound: _tried(Path(work), ports, limits, free, bound) for bound in _BOUNDS}
+        tried = {
+            bound: _write_trial_inputs(Path(work), ports, limits, free, bound) for bound in _BOUNDS
+        }
         files = [file for pair in tried.values() for file in pair]
         try:
             refused = reference.expect(RUNTIMES, model, files, files).refused
@@ -46,7 +48,7 @@ def input_limits(model: Path, ports: Sequence[Port]) -> dict[str, int]:
     return limits | {port.name: taken[0] for port in free}
 
 
-def _tried(
+def _write_trial_inputs(
     folder: Path,
     ports: Sequence[Port],
     limits: Mapping[str, int],
@@ -54,7 +56,7 @@ def _tried(
     bound: int,
 ) -> tuple[Path, Path]:
     """Write inputs whose free integers stay below a bound: drawn ones, and the largest ones."""
-    drawn = draw(ports, {**limits, **{port.name: bound for port in free}}, (bound,))
+    drawn = draw_inputs(ports, {**limits, **{port.name: bound for port in free}}, (bound,))
     largest = {port.name: np.full_like(drawn[port.name], bound - 1) for port in free}
     files = (folder / f"{bound}.safetensors", folder / f"{bound}-largest.safetensors")
     arrays.save(drawn, files[0])

@@ -17,14 +17,14 @@ _MOST: Final = 2**30
 """Bytes of weights; a protobuf holds no more than twice as many."""
 
 
-def with_moved_weights(imported: Path, folder: Path, seed: int, share: float) -> bool:
+def write_moved_weights(imported: Path, folder: Path, seed: int, share: float) -> bool:
     """Write the reference of an artifact of *import* into a folder, its float weights moved.
 
     Each is moved by a share of itself, up or down. Numbers that stand in the graph stay: they may
     be sizes. Return whether there were any weights to move, and not too many.
     """
     if not (imported / MODEL).exists():
-        return _plain_moved(imported, folder, seed, share)
+        return _write_plain_moved(imported, folder, seed, share)
     import onnx
     from onnx import numpy_helper
 
@@ -41,14 +41,14 @@ def with_moved_weights(imported: Path, folder: Path, seed: int, share: float) ->
     floats = False
     for tensor, array in zip(outside, arrays, strict=True):
         floats |= array.dtype.kind == "f"
-        values = _moved(array, generator, share)
+        values = _perturb_weights(array, generator, share)
         tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
     folder.mkdir(exist_ok=True)
     onnx.save(model, folder / MODEL)
     return floats
 
 
-def _plain_moved(imported: Path, folder: Path, seed: int, share: float) -> bool:
+def _write_plain_moved(imported: Path, folder: Path, seed: int, share: float) -> bool:
     """Do the same for what the reference `plain` runs."""
     from autopipe.compiler import module_io
 
@@ -59,12 +59,12 @@ def _plain_moved(imported: Path, folder: Path, seed: int, share: float) -> bool:
     for name in (MODULE, ImportedModel.FILE):
         shutil.copyfile(imported / name, folder / name)
     generator = np.random.Generator(np.random.PCG64(seed))
-    moved = {name: _moved(array, generator, share) for name, array in arrays.items()}
+    moved = {name: _perturb_weights(array, generator, share) for name, array in arrays.items()}
     module_io.save_weights(moved, folder / WEIGHTS)
     return any(array.dtype.kind == "f" for array in arrays.values())
 
 
-def _moved(array: np.ndarray, generator: np.random.Generator, share: float) -> np.ndarray:
+def _perturb_weights(array: np.ndarray, generator: np.random.Generator, share: float) -> np.ndarray:
     """Return an array of floats with each moved by a share of itself; any other as it is."""
     if array.dtype.kind != "f":
         return array

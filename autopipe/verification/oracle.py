@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
-from autopipe.config.dimension import with_sizes
+from autopipe.config.dimension import append_sizes
 from autopipe.errors import AutopipeError, ModelError
 from autopipe.store import arrays
 from autopipe.verification import reference
 from autopipe.verification.inputs import Case
-from autopipe.verification.moved import with_moved_weights
+from autopipe.verification.moved import write_moved_weights
 from autopipe.verification.reference import Expected
 
 
@@ -50,12 +50,12 @@ class Oracle:
         sized = [path for case, path in pairs if case.sizes]
         expected = reference.expect(self.engines, model or self._imported, paths, optional, sized)
         self.engines = tuple(one for one in self.engines if one not in expected.failed)
-        answers = [_answer(file, expected) for file in expected.files]
+        answers = [_read_answer(file, expected) for file in expected.files]
         for path in (*paths, *expected.files):
             path.unlink(missing_ok=True)
         for case, answer in zip(wanted, answers, strict=True):
             if answer.refusal is not None and not case.edge:
-                engine = with_sizes(expected.engine, case.sizes)
+                engine = append_sizes(expected.engine, case.sizes)
                 raise ModelError(
                     f"{engine} can not run the model: {answer.refusal}; "
                     "model.dimensions has to leave such sizes out, by min, max or multiple"
@@ -83,28 +83,28 @@ class Oracle:
         self, drawn: Iterator[Case], answer: ReferenceAnswer
     ) -> tuple[Case, ReferenceAnswer] | None:
         """Return the one of other inputs on which most is finite; None if that is no more."""
-        if finite_share(answer) == 1:
+        if compute_finite_share(answer) == 1:
             return None
         others = list(drawn)
-        found = max(zip(others, self.ask(others)[0], strict=True), key=_usefulness)
-        return found if _usefulness(found) > finite_share(answer) else None
+        found = max(zip(others, self.ask(others)[0], strict=True), key=_measure_usefulness)
+        return found if _measure_usefulness(found) > compute_finite_share(answer) else None
 
     def moved(self, case: Case, seeds: Sequence[int], share: float) -> Iterator[ReferenceAnswer]:
         """Yield what the reference computes for a case with its weights moved, seed by seed."""
         optional = Case(case.name, edge=True, arrays=case.arrays)
         for seed in seeds:
             folder = self._work / f"moved-{seed}"
-            if folder.exists() or with_moved_weights(self._imported, folder, seed, share):
+            if folder.exists() or write_moved_weights(self._imported, folder, seed, share):
                 yield from self.ask([optional], folder)[0]
 
 
-def finite_share(answer: ReferenceAnswer) -> float:
+def compute_finite_share(answer: ReferenceAnswer) -> float:
     """Return which part of the outputs is finite, from 0 to 1."""
     shares = [float(np.isfinite(array).mean()) for array in answer.values() if array.size]
     return sum(shares) / len(shares) if shares else 1.0
 
 
-def _answer(file: Path, expected: Expected) -> ReferenceAnswer:
+def _read_answer(file: Path, expected: Expected) -> ReferenceAnswer:
     answer = ReferenceAnswer()
     answer.refusal = expected.refused.get(file)
     answer.engine = expected.engines.get(file, expected.engine)
@@ -114,5 +114,5 @@ def _answer(file: Path, expected: Expected) -> ReferenceAnswer:
     return answer
 
 
-def _usefulness(drawn: tuple[Case, ReferenceAnswer]) -> float:
-    return finite_share(drawn[1])
+def _measure_usefulness(drawn: tuple[Case, ReferenceAnswer]) -> float:
+    return compute_finite_share(drawn[1])

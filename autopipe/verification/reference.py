@@ -79,10 +79,10 @@ class Expected:
     @property
     def version(self) -> str:
         """Return the version of the engine."""
-        return version_of(self.engine)
+        return find_version(self.engine)
 
 
-def version_of(engine: str) -> str:
+def find_version(engine: str) -> str:
     """Return the version of the package of an engine."""
     return version(_PACKAGES[engine])
 
@@ -90,7 +90,7 @@ def version_of(engine: str) -> str:
 _Run = Callable[[dict[str, np.ndarray]], Sequence[object]]
 
 
-def choose(wanted: str, model: Path) -> tuple[str, ...]:
+def choose_engines(wanted: str, model: Path) -> tuple[str, ...]:
     """Return the engines to try, in order, for `onnxruntime`, `onnx`, `plain` or `auto`.
 
     `model` is the artifact of *import*. Raises SetupError where none is installed, since a build
@@ -210,7 +210,7 @@ def _ask(engine: str, model: Path, files: Mapping[Path, Path]) -> call.Answer:
         "cases": [(str(case), str(file)) for case, file in files.items()],
     }  # fmt: skip
     try:
-        return call.call(_PROGRAMS.get(engine, __name__), request)
+        return call.run_module(_PROGRAMS.get(engine, __name__), request)
     except StageError as error:
         if _LATE not in str(error):
             raise
@@ -220,28 +220,28 @@ def _ask(engine: str, model: Path, files: Mapping[Path, Path]) -> call.Answer:
         ) from None
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _answer_request(request: call.Answer) -> call.Answer:
     from safetensors.numpy import load_file
 
     refused: dict[str, str] = {}
     try:
-        names, run = _start(request["engine"], str(Path(request["model"], MODEL)))
+        names, run = _start_engine(request["engine"], str(Path(request["model"], MODEL)))
         for case, file in request["cases"]:
             try:
-                with _bounded(request.get("seconds", SECONDS)):
+                with _exit_after(request.get("seconds", SECONDS)):
                     results = run(load_file(case))
             except Exception as error:  # noqa: BLE001 - the runtimes' errors have no base in common
                 refused[case] = _first_line(error)
                 continue
             outputs = zip(names, results, strict=True)
-            arrays.save({name: _array(name, value) for name, value in outputs}, Path(file))
+            arrays.save({name: _check_array(name, value) for name, value in outputs}, Path(file))
     except Exception as error:
         raise StageError(_first_line(error)) from error
     return {"outputs": names, "refused": refused}
 
 
 @contextmanager
-def _bounded(seconds: float) -> Iterator[None]:
+def _exit_after(seconds: float) -> Iterator[None]:
     """End this process if what is inside takes longer: a runtime can not be interrupted."""
 
     def give_up() -> None:
@@ -261,9 +261,9 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _start(engine: str, model: str) -> tuple[list[str], _Run]:
+def _start_engine(engine: str, model: str) -> tuple[list[str], _Run]:
     if engine not in RUNTIMES:
-        return _onnx(model)
+        return _start_onnx_evaluator(model)
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
@@ -271,12 +271,12 @@ def _start(engine: str, model: str) -> tuple[list[str], _Run]:
     options.add_session_config_entry(*EXACT_BYTES)
     if engine == RUNTIMES[1]:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = _open(onnxruntime, Path(model), options)
+    session = _open_onnx_session(onnxruntime, Path(model), options)
     names = [output.name for output in session.get_outputs()]
     return names, lambda inputs: session.run(names, inputs)
 
 
-def _open(onnxruntime: ModuleType, model: Path, options: object) -> "InferenceSession":
+def _open_onnx_session(onnxruntime: ModuleType, model: Path, options: object) -> "InferenceSession":
     """Return a session of the model as its author wrote it, or of `model` where that is refused."""
     providers = ["CPUExecutionProvider"]
     original = model.with_name(ORIGINAL)
@@ -288,18 +288,18 @@ def _open(onnxruntime: ModuleType, model: Path, options: object) -> "InferenceSe
     return onnxruntime.InferenceSession(str(model), options, providers=providers)
 
 
-def _onnx(model: str) -> tuple[list[str], _Run]:
+def _start_onnx_evaluator(model: str) -> tuple[list[str], _Run]:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(model)
     return evaluator.output_names, lambda inputs: list(evaluator.run(None, inputs))
 
 
-def _array(name: str, value: object) -> np.ndarray:
+def _check_array(name: str, value: object) -> np.ndarray:
     if not isinstance(value, np.ndarray | np.generic):
         raise StageError(f"output {name!r} is a {type(value).__name__}, not a tensor")
     return np.asarray(value, order="C")
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_answer_request)

@@ -55,7 +55,7 @@ class Rounding:
         inside = build.short is not None
         engines: Sequence[str] = (PLAIN,)
         if inside:
-            _plain_rounded(build.rounded, imported, folder)
+            _write_rounded_plain(build.rounded, imported, folder)
             _round_products(build, folder)
         else:
             engines = round_weights(build.rounded, imported, folder, original.engines)
@@ -70,7 +70,7 @@ class Rounding:
                  if not case.edge]  # fmt: skip
         known, _ = self.original.ask([case for case, _ in usual])
         found = [
-            (_distance(answer[name], array), name, case)
+            (_compute_distance(answer[name], array), name, case)
             for (case, answer), original in zip(usual, known, strict=True)
             for name, array in original.items()
             if array.dtype.kind == "f"
@@ -96,13 +96,13 @@ def round_weights(
     names: Collection[str], imported: Path, folder: Path, engines: Sequence[str]
 ) -> Sequence[str]:
     """Write the reference whose named weights are rounded; return which of the engines run it."""
-    if _onnx_rounded(names, imported, folder):
+    if _write_rounded_onnx(names, imported, folder):
         return engines
-    _plain_rounded(names, imported, folder)
+    _write_rounded_plain(names, imported, folder)
     return (PLAIN,)
 
 
-def _onnx_rounded(names: Collection[str], imported: Path, folder: Path) -> bool:
+def _write_rounded_onnx(names: Collection[str], imported: Path, folder: Path) -> bool:
     """Write the ONNX reference with rounded weights; return whether it has all of them.
 
     What the file says of its weights is believed only where they lie in the file beside it.
@@ -139,18 +139,18 @@ def _round_products(build: ContainedBuild, folder: Path) -> None:
     Of the build only that it rounds is believed, not what.
     """
     from autopipe.compiler import lowering, module_io
-    from autopipe.compiler.target.target import tvm_target
+    from autopipe.compiler.target.target import make_target
 
     rounding = lowering.round_products_as_built(
         module_io.load_module(folder / MODULE),
         ImportedModel.read(folder).arguments,
-        tvm_target(build.target),
+        make_target(build.target),
         channels_last=build.short == SHORT[1],
     )
     module_io.save_module(rounding, folder / MODULE)
 
 
-def _plain_rounded(names: Collection[str], imported: Path, folder: Path) -> None:
+def _write_rounded_plain(names: Collection[str], imported: Path, folder: Path) -> None:
     """Write what the reference `plain` runs, with rounded weights."""
     from autopipe.compiler import module_io
 
@@ -163,7 +163,7 @@ def _plain_rounded(names: Collection[str], imported: Path, folder: Path) -> None
     module_io.save_weights(weights, folder / WEIGHTS)
 
 
-def _distance(rounded: np.ndarray, original: np.ndarray) -> float:
+def _compute_distance(rounded: np.ndarray, original: np.ndarray) -> float:
     """Return the norm of the difference where both are finite, relative to the original's."""
     finite = np.isfinite(rounded) & np.isfinite(original)
     ours, theirs = (array[finite].astype(np.float64) for array in (rounded, original))

@@ -23,7 +23,9 @@ _MOST: Final = 2**28
 Outputs = Mapping[str, np.ndarray]
 
 
-def of(outputs: Outputs, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+def drop_unit_batch_axes(
+    outputs: Outputs, shapes: Mapping[str, Sequence[int]]
+) -> dict[str, np.ndarray]:
     """Return outputs whose first axes count rows: a batch that is always one is left away.
 
     `shapes` are those of the model, -1 where a size is known only when it runs.
@@ -37,7 +39,7 @@ def of(outputs: Outputs, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.nd
     return found
 
 
-def elsewhere(
+def count_unmatched_rows(
     ours: Outputs, theirs: Outputs, names: Sequence[str], allowed: Mapping[str, Tolerance]
 ) -> int | None:
     """Return how many rows of some outputs are not the same in the same order.
@@ -57,11 +59,11 @@ def elsewhere(
     same = np.ones((mine, wanted), bool)
     for a, b, tolerance in pairs:
         width = math.prod(b.shape[1:])
-        same &= _same(a.reshape(mine, width), b.reshape(wanted, width), tolerance)
-    return max(mine, wanted) - _common(same)
+        same &= _match_rows(a.reshape(mine, width), b.reshape(wanted, width), tolerance)
+    return max(mine, wanted) - _count_common_rows(same)
 
 
-def of_same_length(outputs: Outputs) -> Iterator[list[str]]:
+def group_by_row_count(outputs: Outputs) -> Iterator[list[str]]:
     """Yield the names of outputs that have as many rows as each other."""
     lengths: dict[int, list[str]] = {}
     for name, array in outputs.items():
@@ -70,7 +72,7 @@ def of_same_length(outputs: Outputs) -> Iterator[list[str]]:
     yield from lengths.values()
 
 
-def _same(ours: np.ndarray, theirs: np.ndarray, allowed: Tolerance) -> np.ndarray:
+def _match_rows(ours: np.ndarray, theirs: np.ndarray, allowed: Tolerance) -> np.ndarray:
     """Return which rows agree with which: [ours, theirs]."""
     found = np.empty((len(ours), len(theirs)), bool)
     wide = theirs.astype(np.float64)
@@ -82,7 +84,7 @@ def _same(ours: np.ndarray, theirs: np.ndarray, allowed: Tolerance) -> np.ndarra
     return found
 
 
-def _common(same: np.ndarray) -> int:
+def _count_common_rows(same: np.ndarray) -> int:
     """Return the length of the longest part that two sequences of rows have in the same order."""
     best = np.zeros(same.shape[1] + 1, np.int64)
     for row in same:

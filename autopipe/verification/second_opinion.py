@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autopipe.artifacts.verification import CaseOutcome, CheckedCase
-from autopipe.verification.compare import compare, magnitude, tolerance
+from autopipe.verification.compare import compare_outputs, compute_rms, compute_tolerance
 from autopipe.verification.inputs import Case
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 
@@ -34,18 +34,20 @@ class ComparedCase:
         return self.checked.outcome == CaseOutcome.FAILED and not self.checked.crashed
 
 
-def resolve(oracle: Oracle, comparisons: Sequence[ComparedCase], again: Compare) -> None:
+def resolve_disagreements(
+    oracle: Oracle, comparisons: Sequence[ComparedCase], again: Compare
+) -> None:
     """Compare what differs with the other references; a build has to agree with one of them.
 
     `oracle` has all references, `again` compares with one of them.
     """
     for other in oracle.others():
-        _ask(other, [one for one in comparisons if one.failed], again)
+        _ask_reference(other, [one for one in comparisons if one.failed], again)
     contradicted = [one for one in comparisons if one.failed and one.contradicted]
-    _ask(oracle.plain(), contradicted, again)
+    _ask_reference(oracle.plain(), contradicted, again)
 
 
-def _ask(other: Oracle, comparisons: Sequence[ComparedCase], again: Compare) -> None:
+def _ask_reference(other: Oracle, comparisons: Sequence[ComparedCase], again: Compare) -> None:
     waiting = [one for one in comparisons if one.answer.engine not in other.engines]
     if not waiting:
         return
@@ -56,15 +58,15 @@ def _ask(other: Oracle, comparisons: Sequence[ComparedCase], again: Compare) -> 
         checked = again(other, one.case, answer)
         if checked.outcome == CaseOutcome.PASSED:
             one.checked = checked.model_copy(update={"reference": answer.engine})
-        one.contradicted |= _differ(one.answer, answer)
+        one.contradicted |= _is_contradiction(one.answer, answer)
 
 
-def _differ(one: ReferenceAnswer, other: ReferenceAnswer) -> bool:
+def _is_contradiction(one: ReferenceAnswer, other: ReferenceAnswer) -> bool:
     """Tell whether two references contradict each other, by more than rounding."""
     return any(
-        compare(
+        compare_outputs(
             name, other[name], array,
-            tolerance(array.dtype, magnitude(array), None, None, edge=True),
+            compute_tolerance(array.dtype, compute_rms(array), None, None, edge=True),
         ).failure
         for name, array in one.items()
     )  # fmt: skip

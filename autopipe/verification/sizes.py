@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from autopipe.config.dimension import Dimension, Sizes, likely
+from autopipe.config.dimension import Dimension, Sizes, list_likely_sizes
 
 _MOST: Final = 20
 """Sizes that are tried, about."""
@@ -15,7 +15,7 @@ _TILES: Final = (8, 16)
 _MULTIPLES: Final = 4
 
 
-def tried(dimensions: Mapping[str, Dimension], seed: int) -> tuple[Sizes, ...]:
+def choose_trial_sizes(dimensions: Mapping[str, Dimension], seed: int) -> tuple[Sizes, ...]:
     """Return sizes that are not likely, each once; the same seed gives the same.
 
     First the ends of all ranges, each with each where these are few; then sizes at the boundaries
@@ -23,17 +23,20 @@ def tried(dimensions: Mapping[str, Dimension], seed: int) -> tuple[Sizes, ...]:
     are the tails, and they cost little.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
-    found = _ends(dimensions)
-    near = {name: generator.permutation(_near(one)) for name, one in dimensions.items()}
+    found = _list_end_sizes(dimensions)
+    near = {
+        name: generator.permutation(_list_tile_boundary_sizes(one))
+        for name, one in dimensions.items()
+    }
     for place in range(max(map(len, near.values()))):
         found.append({name: int(sizes[place % len(sizes)]) for name, sizes in near.items()})
-    wanted = [_key(sizes) for sizes in likely(dimensions)]
-    kept = _distinct(found, wanted)[: _MOST - _RANDOM]
-    drawn = [_drawn(dimensions, generator) for _ in range(_RANDOM)]
-    return tuple(_distinct([*kept, *drawn], wanted))
+    wanted = [_to_sizes_key(sizes) for sizes in list_likely_sizes(dimensions)]
+    kept = _select_new_sizes(found, wanted)[: _MOST - _RANDOM]
+    drawn = [_draw_sizes(dimensions, generator) for _ in range(_RANDOM)]
+    return tuple(_select_new_sizes([*kept, *drawn], wanted))
 
 
-def _ends(dimensions: Mapping[str, Dimension]) -> list[Sizes]:
+def _list_end_sizes(dimensions: Mapping[str, Dimension]) -> list[Sizes]:
     """Return all smallest and all largest sizes, and each at its other end alone."""
     first = {name: one.first for name, one in dimensions.items()}
     last = {name: one.last for name, one in dimensions.items()}
@@ -43,7 +46,7 @@ def _ends(dimensions: Mapping[str, Dimension]) -> list[Sizes]:
     return found
 
 
-def _near(dimension: Dimension) -> list[int]:
+def _list_tile_boundary_sizes(dimension: Dimension) -> list[int]:
     """Return sizes at boundaries of tiles and a step off, counted as they are or in multiples."""
     step, found = dimension.multiple, set[int]()
     powers = {2**power for power in range(dimension.last.bit_length())}
@@ -54,7 +57,7 @@ def _near(dimension: Dimension) -> list[int]:
     return sorted(size for size in found if dimension.refusal(size) is None)
 
 
-def _drawn(dimensions: Mapping[str, Dimension], generator: np.random.Generator) -> Sizes:
+def _draw_sizes(dimensions: Mapping[str, Dimension], generator: np.random.Generator) -> Sizes:
     found = {}
     for name, one in dimensions.items():
         low, high = one.first // one.multiple, one.last // one.multiple
@@ -63,10 +66,14 @@ def _drawn(dimensions: Mapping[str, Dimension], generator: np.random.Generator) 
     return found
 
 
-def _distinct(found: Sequence[Sizes], known: Sequence[tuple[int, ...]]) -> list[Sizes]:
+def _select_new_sizes(found: Sequence[Sizes], known: Sequence[tuple[int, ...]]) -> list[Sizes]:
     """Return sizes in order, those once that are several times there, without known ones."""
-    return [sizes for key, sizes in {_key(one): one for one in found}.items() if key not in known]
+    return [
+        sizes
+        for key, sizes in {_to_sizes_key(one): one for one in found}.items()
+        if key not in known
+    ]
 
 
-def _key(sizes: Sizes) -> tuple[int, ...]:
+def _to_sizes_key(sizes: Sizes) -> tuple[int, ...]:
     return tuple(sizes.values())

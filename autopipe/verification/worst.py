@@ -9,16 +9,16 @@ from autopipe.artifacts.verification import CheckedCase, OutputComparison
 
 def find_worst(checked: Sequence[CheckedCase]) -> CheckedCase | None:
     """Return the case with the largest error of those that fail; None if none fails."""
-    failed = _failures(checked)
-    return max(failed, key=_absolute_error)[0] if failed else None
+    failed = _list_failures(checked)
+    return max(failed, key=_read_absolute_error)[0] if failed else None
 
 
 def describe_worst(checked: Sequence[CheckedCase]) -> str | None:
     """Describe the largest error of the cases that fail; None if none fails."""
-    failed = _failures(checked)
+    failed = _list_failures(checked)
     if not failed:
         return None
-    case, worst = max(failed, key=_absolute_error)
+    case, worst = max(failed, key=_read_absolute_error)
     message = f"output {worst.output!r} is wrong on {case.told}: {worst.failure}"
     if worst.max_abs is not None:
         message += f"; largest error {worst.max_abs:.3g}"
@@ -26,18 +26,18 @@ def describe_worst(checked: Sequence[CheckedCase]) -> str | None:
         message += f", allowed rtol {worst.tolerance.rtol:.3g} and atol {worst.tolerance.atol:.3g}"
     if len(failed) > 1:
         message += f"; {len(failed)} comparisons fail in all"
-    return f"{message}; {_advice([output for _, output in failed])}"
+    return f"{message}; {_suggest_tolerance([output for _, output in failed])}"
 
 
-def _failures(checked: Sequence[CheckedCase]) -> list[tuple[CheckedCase, OutputComparison]]:
+def _list_failures(checked: Sequence[CheckedCase]) -> list[tuple[CheckedCase, OutputComparison]]:
     return [(case, output) for case in checked for output in case.outputs if output.failure]
 
 
-def _absolute_error(failed: tuple[CheckedCase, OutputComparison]) -> float:
+def _read_absolute_error(failed: tuple[CheckedCase, OutputComparison]) -> float:
     return failed[1].max_abs or np.inf
 
 
-def _advice(failed: Sequence[OutputComparison]) -> str:
+def _suggest_tolerance(failed: Sequence[OutputComparison]) -> str:
     """Say which one number would let all of them pass."""
     settings = []
     for name, values in (

@@ -14,7 +14,12 @@ from lenet import lenet
 from tvm import relax, te, tirx
 
 import autopipe
-from autopipe.compiler.gradient.expressions import parts, rebuilt, replaced, tensor_read
+from autopipe.compiler.gradient.expressions import (
+    find_read_tensor,
+    list_operands,
+    rewrite_expression,
+    substitute_variables,
+)
 
 BATCH = 64
 
@@ -51,21 +56,23 @@ def alone(tensor: te.Tensor) -> tirx.PrimFunc:
     given = [te.placeholder(one.shape, str(one.dtype), f"in{at}") for at, one in enumerate(read)]
 
     def taken(part: Any) -> Any:  # noqa: ANN401 - TVM's expressions
-        source = tensor_read(part)
+        source = find_read_tensor(part)
         if source is None:
             return None
         (at,) = (at for at, one in enumerate(read) if one.same_as(source))
-        return given[at](*(rebuilt(index, taken) for index in parts(part)))
+        return given[at](*(rewrite_expression(index, taken) for index in list_operands(part)))
 
     def value(*at: Any) -> Any:  # noqa: ANN401 - TVM's expressions
         names = {axis.var: here for axis, here in zip(tensor.op.axis, at, strict=True)}
         (body,) = tensor.op.body
         if not isinstance(body, tirx.Reduce):
-            return replaced(rebuilt(body, taken), names)
+            return substitute_variables(rewrite_expression(body, taken), names)
         axes = [te.reduce_axis(axis.dom, axis.var.name) for axis in body.axis]
         names |= {old.var: new.var for old, new in zip(body.axis, axes, strict=True)}
         reduce = te.max if isinstance(body.combiner.result[0], tirx.Max) else te.sum
-        return reduce(replaced(rebuilt(body.source[0], taken), names), axis=axes)
+        return reduce(
+            substitute_variables(rewrite_expression(body.source[0], taken), names), axis=axes
+        )
 
     out = te.compute(tensor.shape, value, name="out")
     return te.create_prim_func([*given, out])

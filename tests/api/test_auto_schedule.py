@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import te, topi
 
 from autopipe import auto_schedule, hardware, load_scheduled
-from autopipe.api.hardware import conditions
+from autopipe.api.hardware import build_conditions
 from autopipe.api.scheduled import ContenderSummary, Scheduled
 from autopipe.compiler.graph import elementary
 from autopipe.config.target import Target
@@ -19,7 +19,7 @@ from autopipe.errors import ConfigError, ModelError, StoreError, TargetError
 from autopipe.measure import build
 from autopipe.pipeline.isolate import Late
 from autopipe.schedules.policy import LOOPS, PLAIN
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from tests.stages.small_tuning import matmul
 from tests.support import here, kept
 
@@ -52,7 +52,7 @@ def test_the_winner_is_the_fastest_and_computes_the_same(found):
     assert found.unchecked is None
     assert found.flops == 2 * 48**3
     target = here.target()
-    assert tvm_ffi.structural_equal(found.module, elementary.expand(found.module))
+    assert tvm_ffi.structural_equal(found.module, elementary.expand_functions(found.module))
     built = tvm.tirx.build(found.module, target)
     left, right = (np.random.default_rng(i).random((48, 48), "float32") for i in (0, 1))
     out = tvm.runtime.tensor(np.zeros((48, 48), "float32"))
@@ -62,11 +62,11 @@ def test_the_winner_is_the_fastest_and_computes_the_same(found):
 
 def test_what_is_returned_is_what_was_timed(found):
     """So whoever compiles it has the speed that was reported: `build` makes the trials."""
-    for_what = conditions(found.target, fast_algorithms=True)
+    for_what = build_conditions(found.target, fast_algorithms=True)
     timed = build.without_weights(
-        replay(found.workload, found.implementation, found.schedule, for_what)
+        replay_schedule(found.workload, found.implementation, found.schedule, for_what)
     )
-    assert tvm_ffi.structural_equal(elementary.expand(timed), found.module)
+    assert tvm_ffi.structural_equal(elementary.expand_functions(timed), found.module)
 
 
 def test_a_plain_program_needs_no_main_guard_and_leaves_nothing_behind(tmp_path):
@@ -171,7 +171,7 @@ def test_a_prefix_sum_is_scheduled_and_kept(tmp_path):
 
 def test_what_only_our_builds_compile_is_not_scheduled():
     target = Target(mcpu="sapphirerapids", num_cores=2)
-    features = conditions(target, fast_algorithms=True).hardware.features
+    features = build_conditions(target, fast_algorithms=True).hardware.features
     assert not {"avx512bf16", "amx-tile"} & features
 
 

@@ -19,7 +19,7 @@ from autopipe.pipeline.events import (
 )
 from autopipe.processes.interrupt import Interrupted
 from autopipe.report.builds import list_builds
-from autopipe.report.wording import wording
+from autopipe.report.wording import describe_event
 from tests.report.reports import measurement
 
 TEXT = "version: 1\nname: {name}\nmodel: {{path: model.onnx}}\nverify: null\n"
@@ -228,7 +228,7 @@ def test_the_table_says_what_became_of_each_in_eighty_columns(
     ]  # fmt: skip
     assert rows[1].split() == ["net-b", "native", "failed", "(6)", "2", "s"]
     assert max(map(len, [header, *rows])) <= 80
-    assert wording(end) == "4 builds in 8 s: 2 done, 2 failed (exit code 6)"
+    assert describe_event(end) == "4 builds in 8 s: 2 done, 2 failed (exit code 6)"
 
 
 def test_a_column_that_has_nothing_to_say_is_left_out(four: tuple[PlannedBuild, ...]) -> None:

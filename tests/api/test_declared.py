@@ -6,11 +6,11 @@ import tvm
 from tvm import te, tirx, topi
 
 from autopipe import auto_schedule
-from autopipe.api.compute import declared
+from autopipe.api.compute import to_declared_module
 from autopipe.compiler.graph import weights
 from autopipe.compiler.loops.zero_based_axes import begin_at_zero
 from autopipe.errors import ModelError
-from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.engines.fallback import choose_fallback
 from autopipe.schedules.templates.serve import serve
 from tests.schedules.tasks import CONDITIONS
 from tests.support.table import each_row
@@ -89,8 +89,8 @@ def test_weights_are_packed_in_a_call_only_where_they_are_used_often(rows, steps
     x, w = te.placeholder((rows, steps), name="x"), te.placeholder((24, steps), name="w")
     function = te.create_prim_func([x, w, topi.nn.dense(x, w)])
     free = function.with_attr("layout_free_buffers", [1])
-    assert len(weights.free(declared(free)["main"])) == packs
-    planned = fall(("static",), declared(free), CONDITIONS).planned
+    assert len(weights.list_weights(to_declared_module(free)["main"])) == packs
+    planned = choose_fallback(("static",), to_declared_module(free), CONDITIONS).planned
     assert planned is not None
     assert ("packed" in planned.module.script()) == packs
 
@@ -98,7 +98,9 @@ def test_weights_are_packed_in_a_call_only_where_they_are_used_often(rows, steps
 def test_what_a_transpose_reads_once_keeps_its_free_layout():
     x, w = te.placeholder((30, 40), name="x"), te.placeholder((24, 40), name="w")
     function = te.create_prim_func([x, w, topi.matmul(x, topi.transpose(w))])
-    assert weights.free(declared(function.with_attr("layout_free_buffers", [1]))["main"])
+    assert weights.list_weights(
+        to_declared_module(function.with_attr("layout_free_buffers", [1]))["main"]
+    )
 
 
 def test_what_has_one_step_reduces_nothing():
@@ -107,11 +109,11 @@ def test_what_has_one_step_reduces_nothing():
     twice = te.compute(
         shape, lambda n, c, i, j: te.sum(x[n, c, i // 2 - d, j // 2 - r] / 4.0, axis=[d, r])
     )
-    found = declared([x, twice])["main"]
+    found = to_declared_module([x, twice])["main"]
     assert "init" not in found.script()
-    kept = declared([x, topi.sum(x, axis=3)])["main"]
+    kept = to_declared_module([x, topi.sum(x, axis=3)])["main"]
     assert "init" in kept.script()
-    of_two = declared([x, topi.argmax(topi.reshape(x, (6272, 1)), axis=1)])["main"]
+    of_two = to_declared_module([x, topi.argmax(topi.reshape(x, (6272, 1)), axis=1)])["main"]
     assert "init" in of_two.script(), "which has two results"
 
 
@@ -119,7 +121,7 @@ def test_templates_are_for_axes_that_begin_at_zero():
     shifted = tvm.IRModule({"main": te.create_prim_func(total((6, 9), 3, 9))})
     assert not begin_at_zero(shifted["main"])
     assert serve(shifted, CONDITIONS.hardware) is None
-    assert begin_at_zero(declared(shifted)["main"])
+    assert begin_at_zero(to_declared_module(shifted)["main"])
 
 
 def extern(name):
@@ -150,9 +152,9 @@ def main(xs: T.handle, y: T.Buffer((4, 8), "float32")):
 )
 def test_what_would_not_be_computed_is_refused_with_what_to_pass(compute, said):
     with pytest.raises(ModelError, match=said):
-        declared(compute())
+        to_declared_module(compute())
 
 
 def test_sorts_of_tvm_s_runtime_are_no_foreign_code():
     x = tensor(3, 20)
-    assert declared([x, topi.sort(x, axis=1)])
+    assert to_declared_module([x, topi.sort(x, axis=1)])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autopipe.api.doctor import Diagnosis, diagnose
+from autopipe.api.doctor import Diagnosis, diagnose_machine
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.cuda import Gpu
 from autopipe.errors import SetupError
@@ -38,7 +38,7 @@ class Broken(Zygote):
     ],
 )
 def test_what_does_not_work_says_what_to_do(failure: Exception, shown: str) -> None:
-    findings = {finding.what: finding for finding in diagnose(Broken(failure))}
+    findings = {finding.what: finding for finding in diagnose_machine(Broken(failure))}
     assert str(findings["tvm-ffi"]) == (
         f"fail  tvm-ffi       {shown} - "
         "pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1"
@@ -72,7 +72,7 @@ def test_the_row_of_cuda_says_what_there_is(monkeypatch, gpu, compiler, said) ->
     monkeypatch.setattr(cuda_runtime, "load", lambda: None)
     monkeypatch.setattr("tvm.runtime.Device.exist", False)
     try:
-        found = tvm_probe.cuda({}, lambda _: None)
+        found = tvm_probe.check_cuda({}, lambda _: None)
     except SetupError as error:
         found = str(error)
     assert said in found
@@ -90,11 +90,11 @@ def test_a_quota_below_the_cores_is_a_warning(
     quota = tmp_path / "cpu.max"
     monkeypatch.setattr(doctor, "QUOTA", quota)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
-    assert doctor.threads().state == "ok"
+    assert doctor.diagnose_threads().state == "ok"
     quota.write_text("max 100000\n")
-    assert doctor.threads().state == "ok"
+    assert doctor.diagnose_threads().state == "ok"
     quota.write_text("150000 100000\n")
-    assert str(doctor.threads()) == (
+    assert str(doctor.diagnose_threads()) == (
         "warn  threads       4 cores, but time for 1.5 only - set target.num_cores to 1"
     )
 
@@ -116,7 +116,7 @@ def test_the_linker_and_the_tracker_of_a_pipeline_are_tried() -> None:
     }  # fmt: skip
     pipeline = Pipeline.model_validate(document)
     broken = Broken(SetupError("target.linker: nonesuch-gcc is not on the PATH"))
-    findings = {finding.what: finding for finding in diagnose(broken, pipeline)}
+    findings = {finding.what: finding for finding in diagnose_machine(broken, pipeline)}
     assert "is not on the PATH - name a compiler that links" in str(findings["target"])
     assert findings["devices"].state == "fail"
     assert "no RPC tracker answers at 127.0.0.1:1" in str(findings["devices"])

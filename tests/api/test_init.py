@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from autopipe.api.init import draft_pipeline, init
+from autopipe.api.init import draft_pipeline, write_pipeline_file
 from autopipe.config.dimension import Dimension
 from autopipe.config.load import load
 from autopipe.config.model import Input, Weights
-from autopipe.config.paths import model_path
+from autopipe.config.paths import find_model_path
 from autopipe.errors import ConfigError, ModelError
 from autopipe.stages.import_model import ImportStage
 from tests.compiler.frontends.models import dense, ints, model, node, save, tensor, value
@@ -15,7 +15,7 @@ from tests.support.table import each_row
 
 
 def written(path, output, *shapes):
-    init(str(path), output, shapes=shapes)
+    write_pipeline_file(str(path), output, shapes=shapes)
     return load(output)
 
 
@@ -53,7 +53,7 @@ def test_a_file_that_runs(tmp_path):
     assert pipeline.model.weights == Weights()
     assert pipeline.layout == {"conv2d": ("NHWC", "HWIO")}
     assert "# assumed: the batch, dimension 0 (batch?  evil: 1), is 1" in output.read_text()
-    assert model_path(pipeline.model, tmp_path).samefile(path)
+    assert find_model_path(pipeline.model, tmp_path).samefile(path)
     out = tmp_path / "out"
     assert ImportStage.of(pipeline, tmp_path).sources()["model"].samefile(path)
     assert not out.exists()
@@ -160,7 +160,7 @@ def test_what_is_given_for_a_name_holds_wherever_it_stands(tmp_path):
 def test_a_shape_that_does_not_fit_is_refused(tmp_path, shape, says):
     path = save(images("batch", 3, "side", "side"), tmp_path)
     with pytest.raises(ConfigError) as refused:
-        init(str(path), tmp_path / "x.yaml", shapes=[shape])
+        write_pipeline_file(str(path), tmp_path / "x.yaml", shapes=[shape])
     assert says in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
     assert not (tmp_path / "x.yaml").exists()
@@ -172,9 +172,9 @@ def test_a_shape_is_given_once_and_to_somebody(tmp_path):
     )
     path = str(save(made, tmp_path))
     with pytest.raises(ConfigError, match="is given twice"):
-        init(path, tmp_path / "x.yaml", shapes=["a=1", "a=1"])
+        write_pipeline_file(path, tmp_path / "x.yaml", shapes=["a=1", "a=1"])
     with pytest.raises(ConfigError, match="write NAME=4; the inputs are `a`, `b`"):
-        init(path, tmp_path / "x.yaml", shapes=["4"])
+        write_pipeline_file(path, tmp_path / "x.yaml", shapes=["4"])
 
 
 def test_sizes_that_do_not_fit_each_other_are_told_at_once(tmp_path):
@@ -224,17 +224,17 @@ def test_a_model_that_can_not_be_used_has_no_pipeline(tmp_path):
 def test_the_file_is_called_after_the_model_and_never_overwritten_unasked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save(dense(), tmp_path, "my model.onnx")
-    assert str(init("my model.onnx").path) == "my-model.yaml"
+    assert str(write_pipeline_file("my model.onnx").path) == "my-model.yaml"
     (tmp_path / "my-model.yaml").write_text("mine")
     with pytest.raises(ConfigError, match=r"my-model\.yaml: is there already; say --overwrite"):
-        init("my model.onnx")
+        write_pipeline_file("my model.onnx")
     assert (tmp_path / "my-model.yaml").read_text() == "mine"
-    init("my model.onnx", overwrite=True)
+    write_pipeline_file("my model.onnx", overwrite=True)
     assert load(tmp_path / "my-model.yaml").name == "my-model"
 
 
 def test_a_model_in_a_package_keeps_its_way_there(tmp_path):
-    found = init(
+    found = write_pipeline_file(
         "pkg:onnx/backend/test/data/light/light_squeezenet.onnx", tmp_path / "x.yaml"
     ).path.read_text()
     assert 'path: "pkg:onnx/backend/test/data/light/light_squeezenet.onnx"' in found
@@ -262,7 +262,9 @@ def test_the_budget_grows_with_the_layers_that_differ(tmp_path):
 
 def opened(made, folder, *shapes):
     output = folder / "open.yaml"
-    init(str(save(made, folder)), output, shapes=shapes, open_sizes=True, overwrite=True)
+    write_pipeline_file(
+        str(save(made, folder)), output, shapes=shapes, open_sizes=True, overwrite=True
+    )
     return load(output).model
 
 
@@ -340,7 +342,7 @@ def test_only_sizes_that_a_runtime_takes_are_proposed(tmp_path):
 def test_a_dimension_that_is_closed_is_told_with_the_reason(tmp_path):
     inputs = [value("x", ["rows", "length"]), value("w", [4, "length"])]
     made = model([node("MatMul", ["x", "w"])], inputs, [value("y", None)], [])
-    starter = init(str(save(made, tmp_path)), tmp_path / "x.yaml", open_sizes=True)
+    starter = write_pipeline_file(str(save(made, tmp_path)), tmp_path / "x.yaml", open_sizes=True)
     assert starter.inputs["x"].shape == (None, 4)
     assert starter.closed.keys() == {"length"}
     assert starter.closed["length"].startswith("length is 4 here: at 5, ")

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from autopipe.api.machine_report import compare_numbers, measure_here
-from autopipe.environment.machines import MACHINES, machine_of
+from autopipe.environment.machines import MACHINES, find_machine
 from autopipe.errors import SetupError
 from autopipe.measure.machine_numbers import Number
 
-ROW = machine_of("znver4", "x86_64")
+ROW = find_machine("znver4", "x86_64")
 
 
 def report(*numbers: Number, row=ROW):
@@ -47,7 +47,7 @@ def test_what_was_not_measured_says_why_and_is_not_off() -> None:
 
 
 def test_a_processor_without_a_row_is_derived() -> None:
-    row = machine_of("nonesuch", "x86_64", {"avx"})
+    row = find_machine("nonesuch", "x86_64", {"avx"})
     assert next(report(row=row).lines()) == "znver4: derived as x86-64: no row names it"
     named = replace(ROW, family="own")
     assert next(report(row=named).lines()) == "znver4: row own"

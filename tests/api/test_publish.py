@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.api.publish import publish
+from autopipe.api.publish import publish_package
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_what_a_link_leads_to_stays_as_it_is(tmp_path: Path, artifact: Path, nam
     precious.write_text("gold")
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / name).symlink_to(precious)
-    target = publish(artifact, tmp_path / "dist")
+    target = publish_package(artifact, tmp_path / "dist")
     assert (target.read_text(), target.is_symlink()) == ("new", False)
     assert precious.read_text() == "gold"
     assert [path.name for path in (tmp_path / "dist").iterdir()] == ["demo.tar"]
@@ -34,5 +34,5 @@ def test_what_a_killed_run_left_is_no_hindrance(tmp_path: Path, artifact: Path) 
     left = tmp_path / "dist" / ".demo.tar.part"
     left.mkdir(parents=True)
     (left / "not even a file").touch()
-    assert publish(artifact, tmp_path / "dist").read_text() == "new"
+    assert publish_package(artifact, tmp_path / "dist").read_text() == "new"
     assert [path.name for path in (tmp_path / "dist").iterdir()] == ["demo.tar"]

@@ -11,8 +11,8 @@ import pytest
 
 from autopipe.api import reports
 from autopipe.errors import StoreError
-from autopipe.report.document import load
-from autopipe.report.html.page import html
+from autopipe.report.document import read_report
+from autopipe.report.html.page import build_page
 from tests.cli.test_app import environment, hanging
 from tests.support import driver, forked
 
@@ -56,7 +56,7 @@ def test_a_run_leaves_its_reports(cli: Cli, file: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     report = reported(tmp_path)
     page = (tmp_path / "page.html").read_text()
-    assert page == html(load(tmp_path / "report.json"))
+    assert page == build_page(read_report(tmp_path / "report.json"))
     assert (report["pipeline"], report["exit_code"], report["outcome"]) == ("demo", 0, "finished")
     assert states(report) == [(name, "finished") for name in ("import", "tasks", "package")]
     package = report["package"]

@@ -7,8 +7,8 @@ import tvm
 from tvm import te, tirx, topi
 
 from autopipe import auto_schedule, hardware, load_scheduled
-from autopipe.api.compute import declared
-from autopipe.api.hardware import conditions
+from autopipe.api.compute import to_declared_module
+from autopipe.api.hardware import build_conditions
 from autopipe.measure.check import checked
 
 CASES: dict[str, Any] = {}
@@ -177,8 +177,8 @@ def rows_that_are_chosen_at_run_time():
 def test_what_a_stranger_declares_is_computed_and_kept(name, tmp_path):
     target = hardware(num_cores=2)
     found = auto_schedule(CASES[name](), target=target)
-    where = conditions(target, fast_algorithms=True).target
-    checked(declared(CASES[name]()), found.module, where)
+    where = build_conditions(target, fast_algorithms=True).target
+    checked(to_declared_module(CASES[name]()), found.module, where)
     found.save(tmp_path / "kept.json")
     again = load_scheduled(tmp_path / "kept.json", CASES[name]())
     tvm.ir.assert_structural_equal(again.module, found.module)

@@ -9,11 +9,11 @@ import tvm_ffi
 from tvm import te
 
 import autopipe
-from autopipe.api.task_script import Loops, file_name, reproducer
-from autopipe.compiler.tasks import workload
+from autopipe.api.task_script import Loops, format_file_name, write_task_script
+from autopipe.compiler.tasks import make_workload
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.target import Target
-from autopipe.environment.environment import resolve
+from autopipe.environment.environment import resolve_target
 from autopipe.errors import ModelError
 from autopipe.pipeline.events import TuningProgress, Warn
 from autopipe.tasks.op_info import OpInfo
@@ -23,19 +23,21 @@ PIPELINE = Pipeline.model_validate({
     "version": 1, "name": "demo", "model": {"path": "m.onnx"},
     "target": {"num_cores": 2, "mattr": ["-avx512f"]}, "numerics": {"fast_algorithms": False},
 })  # fmt: skip
-TARGET = resolve(PIPELINE.target, {"mcpu": "znver4", "mtriple": "x86_64-linux", "lacks": "amx"})
+TARGET = resolve_target(
+    PIPELINE.target, {"mcpu": "znver4", "mtriple": "x86_64-linux", "lacks": "amx"}
+)
 
 
 @pytest.fixture(scope="module")
 def module():
     x = te.placeholder((16,), "float32", name="x")
     out = te.compute((16,), lambda i: x[i] * tvm.tirx.const(1 / 3, "float32"), name="scaled")
-    return workload(te.create_prim_func([x, out])).module
+    return make_workload(te.create_prim_func([x, out])).module
 
 
 def text(module, *, exact=True, **changes):
     loops = Loops(module.script(show_meta=False), exact, tvm.ir.save_json(module))
-    return reproducer(task(3, **changes), loops, PIPELINE, TARGET)
+    return write_task_script(task(3, **changes), loops, PIPELINE, TARGET)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_those_may_search_whom_the_pipeline_lets(module, tmp_path, rules, engine
     })  # fmt: skip
     loops = Loops(module.script(), exact=True, json="")
     path = tmp_path / "script.py"
-    path.write_text(reproducer(task(), loops, pipeline, TARGET))
+    path.write_text(write_task_script(task(), loops, pipeline, TARGET))
     there = runpy.run_path(str(path))
     assert there["ENGINES"] == engines
     assert OpInfo.model_validate(there["INFO"]) == CONV
@@ -72,7 +74,7 @@ def test_a_symbolic_dimension_is_left_as_it_is(tmp_path):
     n = te.var("n")
     x = te.placeholder((n, 8), "float32", name="x")
     out = te.compute((n, 8), lambda i, j: x[i, j] + 1.0, name="out")
-    dynamic = workload(te.create_prim_func([x, out])).module
+    dynamic = make_workload(te.create_prim_func([x, out])).module
     path = tmp_path / "script.py"
     path.write_text(text(dynamic))
     assert tvm_ffi.structural_equal(runpy.run_path(str(path))["Module"], dynamic)
@@ -110,12 +112,15 @@ def test_the_target_is_what_the_pipeline_compiles_for(module, tmp_path, stated):
     here, elsewhere = (
         {"mcpu": mcpu, "mtriple": f"{mcpu}-linux", "lacks": ""} for mcpu in ("znver4", "other")
     )
-    facts = resolve(pipeline.target, here)
+    facts = resolve_target(pipeline.target, here)
     loops = Loops(module.script(), exact=True, json="")
     path = tmp_path / "script.py"
-    path.write_text(reproducer(task(), loops, pipeline, facts))
+    path.write_text(write_task_script(task(), loops, pipeline, facts))
     there = runpy.run_path(str(path))["TARGET"]
-    assert resolve(Target.model_validate(there), here if "arch" in there else elsewhere) == facts
+    assert (
+        resolve_target(Target.model_validate(there), here if "arch" in there else elsewhere)
+        == facts
+    )
 
 
 def test_a_task_that_can_not_be_tuned_ends_in_one_line(module, tmp_path, monkeypatch):
@@ -144,7 +149,7 @@ def test_the_header_says_what_it_is(module):
 def test_names_stay_in_comments_and_file_names_in_their_folder(module):
     wild = "x\nimport os\u2028os.abort()\r../../" + "y" * 300
     named = task(1, name=wild)
-    assert file_name(named) == f"001-x_import_os_os_abort_{'y' * 59}.py"
+    assert format_file_name(named) == f"001-x_import_os_os_abort_{'y' * 59}.py"
     body = ast.parse(text(module, name=wild, dropped=wild)).body
     assert [n.name for node in body if isinstance(node, ast.Import) for n in node.names] == [
         "argparse", "sys", "autopipe",

@@ -1,4 +1,4 @@
-from autopipe.benchmarking.at_sizes import timed_sizes
+from autopipe.benchmarking.at_sizes import choose_timed_sizes
 from autopipe.config.dimension import Dimension
 from tests.support.table import each_row
 
@@ -19,4 +19,4 @@ HEIGHT = Dimension(min=32, max=1920, multiple=32, likely=(640,))
     ],
 )
 def test_likely_sizes_come_first_then_a_middle_and_a_large_one(dimensions, sizes):
-    assert [tuple(one.values()) for one in timed_sizes(dimensions)] == sizes
+    assert [tuple(one.values()) for one in choose_timed_sizes(dimensions)] == sizes

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from autopipe.benchmarking.baseline import Baseline, load
+from autopipe.benchmarking.baseline import Baseline, read_baseline
 from autopipe.errors import ConfigError
 
 BASELINE = Baseline(
@@ -43,7 +43,7 @@ def file(tmp_path):
 
 def test_it_is_canonical_and_knows_no_date(file):
     assert BASELINE.text() == TEXT
-    assert load(file, "demo").text() == TEXT
+    assert read_baseline(file, "demo").text() == TEXT
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_damage_has_a_line(file, old, new, line, said):
     assert TEXT.count(old) == 1
     file.write_text(TEXT.replace(old, new))
     with pytest.raises(ConfigError) as caught:
-        load(file, "demo")
+        read_baseline(file, "demo")
     first = str(caught.value).splitlines()[0]
     assert first.startswith(f"{file}:{line}:") or (not said and f"{file}:" in first), first
     assert said in str(caught.value)
@@ -83,23 +83,23 @@ def test_damage_has_a_line(file, old, new, line, said):
 def test_what_is_cut_short_is_refused(file, cut):
     file.write_text(TEXT[:cut])
     with pytest.raises(ConfigError, match=r"demo\.baseline\.json:\d+:\d+: "):
-        load(file, "demo")
+        read_baseline(file, "demo")
 
 
 def test_what_is_no_text_is_refused(file):
     file.write_bytes(b"{\n\xff")
     with pytest.raises(ConfigError, match=r"demo\.baseline\.json:2: not UTF-8"):
-        load(file, "demo")
+        read_baseline(file, "demo")
 
 
 def test_a_missing_one_says_how_it_is_made(file):
     with pytest.raises(ConfigError, match="`autopipe baseline write` makes it from the report"):
-        load(file.with_name("other.json"), "demo")
+        read_baseline(file.with_name("other.json"), "demo")
 
 
 def test_the_times_of_another_pipeline_are_refused(file):
     with pytest.raises(ConfigError, match="times of pipeline 'demo', not of 'other'"):
-        load(file, "other")
+        read_baseline(file, "other")
 
 
 def test_json_of_any_kind_is_refused_or_read(file):
@@ -107,4 +107,4 @@ def test_json_of_any_kind_is_refused_or_read(file):
     for value in values:
         file.write_text(json.dumps(value))
         with pytest.raises(ConfigError):
-            load(file, "demo")
+            read_baseline(file, "demo")

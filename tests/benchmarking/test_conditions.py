@@ -9,7 +9,7 @@ import pytest
 
 from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.benchmarking import conditions
-from autopipe.benchmarking.conditions import Glance, disturbance, glance
+from autopipe.benchmarking.conditions import Glance, disturbance, read_counters
 from tests.support.table import each_row
 
 STAT = """\
@@ -43,7 +43,7 @@ def stat(tmp_path):
     [({0}, 1.63, 0.8), ({0, 1}, 3.63, 0.9), ({1, 12}, 16.7, 0.1)],
 )
 def test_only_the_processors_that_a_contender_may_use_count(stat, cpus, busy, stolen):
-    found = glance(cpus, stat(STAT))
+    found = read_counters(cpus, stat(STAT))
     assert found.busy == pytest.approx(busy)
     assert found.stolen == pytest.approx(stolen)
 
@@ -54,15 +54,15 @@ def test_only_the_processors_that_a_contender_may_use_count(stat, cpus, busy, st
      STAT.replace("4000", "many"), "cpu0\ncpu1\n", "\udcff", "processor 0\n"],
 )  # fmt: skip
 def test_where_the_file_says_nothing_nothing_is_claimed(stat, text):
-    found = glance({0, 1}, stat(text)).until(glance({0, 1}, stat(text)), 2)
+    found = read_counters({0, 1}, stat(text)).until(read_counters({0, 1}, stat(text)), 2)
     assert (found.others, found.stolen) == (None, None)
     assert disturbance(found, 2) is None
 
 
 def test_a_file_that_is_not_there_and_counters_that_stand_still_say_nothing(stat, tmp_path):
-    assert glance({0}, tmp_path / "nothing").busy is None
+    assert read_counters({0}, tmp_path / "nothing").busy is None
     path = stat(STAT)
-    assert glance({0, 1}, path).until(glance({0, 1}, path), 2).others is None
+    assert read_counters({0, 1}, path).until(read_counters({0, 1}, path), 2).others is None
 
 
 def test_what_is_left_of_the_busy_time_is_of_others():
@@ -129,9 +129,9 @@ def test_programs_that_burn_are_seen():
         for each in burners:
             assert each.stdout is not None
             each.stdout.readline()
-        before = glance(cpus)
+        before = read_counters(cpus)
         time.sleep(1.0)
-        found = before.until(glance(cpus), len(cpus))
+        found = before.until(read_counters(cpus), len(cpus))
     finally:
         for each in burners:
             each.kill()

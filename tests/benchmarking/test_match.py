@@ -12,10 +12,10 @@ from autopipe.artifacts.benchmark import (
     TimedContender,
 )
 from autopipe.benchmarking import match, rivals
-from autopipe.benchmarking.contender import Timed, outputs
-from autopipe.benchmarking.gate import hold, measurement
-from autopipe.benchmarking.latency import compared, summed
-from autopipe.benchmarking.match import BenchmarkSetup, play
+from autopipe.benchmarking.contender import Timed, find_outputs_path
+from autopipe.benchmarking.gate import build_report, require_gates
+from autopipe.benchmarking.latency import compare_latencies, summarize_rounds
+from autopipe.benchmarking.match import BenchmarkSetup, time_contenders
 from autopipe.compiler.step_counter import count_with
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.gates import Gates
@@ -48,7 +48,7 @@ class Stopwatch:
     def __call__(self, name, path, inputs, options, threads):
         self.turns.append(name)
         made = np.array(self.outputs.get(name, [1.0, 2.0]), np.float32)
-        save_file({"0": made}, outputs(name, inputs))
+        save_file({"0": made}, find_outputs_path(name, inputs))
         found = self.seconds[name]
         if isinstance(found, Exception):
             raise found
@@ -67,7 +67,7 @@ def played(monkeypatch, tmp_path):
         inputs = tmp_path / "inputs"
         table = BenchmarkSetup(contenders, inputs, Benchmark(**options))
         with count_with(stopwatch.count):
-            return play(table, threads)
+            return time_contenders(table, threads)
 
     return start
 
@@ -78,7 +78,7 @@ def gates(limit):
 
 def held(found, gates):
     """What is to be warned about."""
-    return list(hold(measurement(found, gates, None, {}).gates))
+    return list(require_gates(build_report(found, gates, None, {}).gates))
 
 
 def test_contenders_take_turns_in_alternating_order(played):
@@ -110,14 +110,14 @@ def test_the_gpu_is_written_down(monkeypatch):
     monkeypatch.setattr(match, "time_contender", lambda *_: Timed([0.1], "1", conditions()))
     for gpu in ("NVIDIA Fake", None):
         table = BenchmarkSetup(CONTENDERS, Path("inputs"), Benchmark(), gpu)
-        assert match.play(table, 1).machine.gpu == gpu
+        assert match.time_contenders(table, 1).machine.gpu == gpu
 
 
 def test_a_rival_that_is_not_installed_is_skipped(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     monkeypatch.setattr(rivals, "find_spec", lambda name: None)
     table = BenchmarkSetup(CONTENDERS, tmp_path / "inputs", Benchmark())
-    found = play(table, threads=1)
+    found = time_contenders(table, threads=1)
     assert found.skipped == {
         "onnxruntime": "it is not installed: pip install 'autopipe[onnxruntime]'"
     }
@@ -222,7 +222,7 @@ def test_the_ratio_that_is_printed_follows_from_the_times_that_are_printed(times
     """Also where rounds say otherwise: a median of ratios is not a ratio of medians."""
     rounds = ((1, 1, 4), (4, 0.8, 1))
     ours, theirs = (
-        summed([[each * factor] for factor in factors])
+        summarize_rounds([[each * factor] for factor in factors])
         for each, factors in zip(times, rounds, strict=True)
     )
     found = played_with(ours, theirs)
@@ -240,7 +240,7 @@ def played_with(ours, theirs):
         threads=2, warmup=1, repeat=2,
         ours=TimedContender(name="autopipe", version="1", latency=ours),
         rivals=(TimedContender(name="onnxruntime", version="1", latency=theirs),),
-        comparisons={"onnxruntime": compared(ours, theirs)}, skipped={},
+        comparisons={"onnxruntime": compare_latencies(ours, theirs)}, skipped={},
     )  # fmt: skip
 
 
@@ -248,7 +248,9 @@ def test_a_rival_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     contenders = {**CONTENDERS, "onnxruntime": tmp_path / "reference.onnx"}
     table = BenchmarkSetup(contenders, tmp_path / "inputs", Benchmark())
-    assert play(table, 1).skipped == {"onnxruntime": "it runs ONNX models, and this is none"}
+    assert time_contenders(table, 1).skipped == {
+        "onnxruntime": "it runs ONNX models, and this is none"
+    }
 
 
 ALL = ("onnxruntime", "openvino", "mnn")

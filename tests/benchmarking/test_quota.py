@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.benchmarking.quota import quota
+from autopipe.benchmarking.quota import read_cpu_quota
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def limits(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         (tmp_path / "groups").write_text(groups)
-        return quota(tmp_path / "groups", tmp_path / "root")
+        return read_cpu_quota(tmp_path / "groups", tmp_path / "root")
 
     return made
 
@@ -43,4 +43,4 @@ def test_the_smallest_limit_counts(limits, groups, files, found):
 
 
 def test_where_there_are_no_groups_there_is_no_limit(tmp_path):
-    assert quota(tmp_path / "nothing", tmp_path) is None
+    assert read_cpu_quota(tmp_path / "nothing", tmp_path) is None

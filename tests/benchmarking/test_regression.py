@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.interval import Interval
-from autopipe.benchmarking.regression import judged, regression
+from autopipe.benchmarking.regression import check_regression, judge_intervals
 from autopipe.config.gates import Regression
 from tests.support.table import each_row
 
@@ -43,11 +43,11 @@ def interval(low, high):
     ],
 )
 def test_all_must_say_slower_and_none_may_contradict_as_fast(intervals, outcome):
-    assert judged([interval(*each) for each in intervals], 1.05) == outcome
+    assert judge_intervals([interval(*each) for each in intervals], 1.05) == outcome
 
 
 def test_a_build_that_is_as_fast_passes():
-    found = regression(baseline(), baseline(), GATE)
+    found = check_regression(baseline(), baseline(), GATE)
     assert found.outcome == "passed"
     assert found.found.startswith("1 (0.978 to 1.02) times the baseline's time; 1 (")
     assert found.found.endswith(
@@ -56,32 +56,32 @@ def test_a_build_that_is_as_fast_passes():
 
 
 def test_a_build_that_is_slower_fails():
-    found = regression(baseline(scaled(1.2)), baseline(), GATE)
+    found = check_regression(baseline(scaled(1.2)), baseline(), GATE)
     assert (found.gate, found.outcome) == ("gates.regression", "failed")
 
 
 @pytest.mark.fault("E9")
 def test_a_slow_day_of_the_machine_is_no_regression():
     slow = baseline(scaled(1.5), scaled(3.0))
-    found = regression(slow, baseline(), GATE)
+    found = check_regression(slow, baseline(), GATE)
     assert (found.outcome, "1.5 (" in found.found) == ("inconclusive", True)
 
 
 def test_on_another_machine_only_the_ratio_counts():
     other = {"device": {"cpu": "y", "cores": 4}}
-    same = regression(baseline(scaled(3.0), scaled(6.0), **other), baseline(), GATE)
+    same = check_regression(baseline(scaled(3.0), scaled(6.0), **other), baseline(), GATE)
     assert same.outcome == "passed"
     assert "time is not compared: another machine (cores, cpu)" in same.found
-    slower = regression(baseline(scaled(3.0), scaled(5.0), **other), baseline(), GATE)
+    slower = check_regression(baseline(scaled(3.0), scaled(5.0), **other), baseline(), GATE)
     assert slower.outcome == "failed"
     assert "times the baseline's time;" not in slower.found
 
 
 def test_another_version_of_the_rival_is_another_rival():
-    found = regression(baseline(scaled(1.2), version="2.0"), baseline(), GATE)
+    found = check_regression(baseline(scaled(1.2), version="2.0"), baseline(), GATE)
     assert found.outcome == "failed"
     assert "relative to onnxruntime is not compared: onnxruntime is 2.0, and was 1.0" in found.found
-    found = regression(baseline(scaled(1.2)), baseline(theirs=None), GATE)
+    found = check_regression(baseline(scaled(1.2)), baseline(theirs=None), GATE)
     assert (found.outcome, "and was not timed" in found.found) == ("failed", True)
 
 
@@ -94,29 +94,29 @@ def test_another_version_of_the_rival_is_another_rival():
 def test_beside_other_programs_only_the_ratio_to_a_rival_counts(now, before, who):
     for factor, outcome in ((1.0, "passed"), (2.0, "failed")):
         times = baseline(scaled(factor), disturbed=now), baseline(disturbed=before)
-        found = regression(*times, GATE)
+        found = check_regression(*times, GATE)
         assert found.outcome == outcome
         assert f"time is not compared: other programs disturbed when {who} was" in found.found
     alone = baseline(theirs=None, disturbed=now), baseline(theirs=None, disturbed=before)
-    assert regression(*alone, GATE).outcome == "inconclusive"
+    assert check_regression(*alone, GATE).outcome == "inconclusive"
     strict = GATE.model_copy(update={"on_inconclusive": "fail"})
-    assert regression(*alone, strict).outcome == "failed"
+    assert check_regression(*alone, strict).outcome == "failed"
 
 
 def test_nothing_to_compare_is_inconclusive():
     other = baseline(theirs=None, device={"cpu": "y"})
-    assert regression(other, baseline(), GATE).outcome == "inconclusive"
-    found = regression(baseline(threads=4), baseline(), GATE)
+    assert check_regression(other, baseline(), GATE).outcome == "inconclusive"
+    found = check_regression(baseline(threads=4), baseline(), GATE)
     assert found.outcome == "inconclusive"
     assert found.found.endswith("threads were 2, and are 4; nothing is left to compare")
-    found = regression(baseline((1.0,), (2.0,)), baseline(), GATE)
+    found = check_regression(baseline((1.0,), (2.0,)), baseline(), GATE)
     assert (found.outcome, "a single round has no spread" in found.found) == ("inconclusive", True)
 
 
 def test_who_wants_certainty_fails_what_is_inconclusive():
     strict = GATE.model_copy(update={"on_inconclusive": "fail"})
-    assert regression(baseline(threads=4), baseline(), strict).outcome == "failed"
-    assert regression(baseline(), baseline(), strict).outcome == "passed"
+    assert check_regression(baseline(threads=4), baseline(), strict).outcome == "failed"
+    assert check_regression(baseline(), baseline(), strict).outcome == "passed"
 
 
 def outcomes(*, slowdown=1.0, noise=0.02, drift=0.0, rounds=5, rival=True, count=500):
@@ -132,7 +132,7 @@ def outcomes(*, slowdown=1.0, noise=0.02, drift=0.0, rounds=5, rival=True, count
         return baseline(ours, theirs if rival else None)
 
     found = Counter(
-        str(regression(timed(slowdown), timed(1.0), GATE).outcome) for _ in range(count)
+        str(check_regression(timed(slowdown), timed(1.0), GATE).outcome) for _ in range(count)
     )
     return {outcome: found[outcome] / count for outcome in ("passed", "failed", "inconclusive")}
 

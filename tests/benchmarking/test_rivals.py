@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.benchmarking.contender import outputs, time_contender
+from autopipe.benchmarking.contender import find_outputs_path, time_contender
 from autopipe.benchmarking.rivals import RIVALS
 from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
@@ -54,7 +54,7 @@ def test_a_rival_runs_a_model_with_its_inputs_and_gives_its_outputs_in_order(nam
     found = time_contender(name, model, inputs, QUICK, 1)
     assert len(found.seconds) >= 2
     assert found.version[0].isdigit()
-    made = arrays_of(outputs(name, inputs))
+    made = arrays_of(find_outputs_path(name, inputs))
     np.testing.assert_allclose(made["0"], (x @ WEIGHT)[[1, 0]], rtol=1e-5)
     np.testing.assert_allclose(made["1"], np.maximum(x @ WEIGHT, 0), rtol=1e-5)
 

@@ -10,7 +10,7 @@ from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model_nodes import PACKED, LibraryNodes, NodeMap
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build
-from autopipe.compiler.target.target import tvm_target
+from autopipe.compiler.target.target import make_target
 from autopipe.schedules.model_weights import ModelWeights
 
 
@@ -48,7 +48,7 @@ def plant(target, folder, kernel, change, *, lowered=False):
         module_io.save_module(module, artifacts["lower"] / "module.json")
     library = BuiltLibrary.read(artifacts["build"])
     bodies = {} if lowered else {kernel: tvm.IRModule({"main": wrong})}
-    made = build.build(module, bodies, tvm_target(library.target))
+    made = build.build_library(module, bodies, make_target(library.target))
     build.export(made, artifacts["build"] / "lib.so")
     weights = ModelWeights(artifacts["import"], artifacts["optimize"], 1).pack(made.packing)
     names = [f"w{at}" for at in range(len(weights))]

@@ -12,7 +12,7 @@ from autopipe.api import flow
 from autopipe.api.bisect import bisect_build, find_bisect_target
 from autopipe.bisection.bisection import Bisection, Cause
 from autopipe.bisection.call_folder import ACTUAL, EXPECTED
-from autopipe.bisection.table import verdict
+from autopipe.bisection.table import format_verdict
 from autopipe.cli.app import build_app
 from autopipe.errors import ConfigError, GateError, StoreError
 from autopipe.profiling.profile import Peaks
@@ -107,7 +107,7 @@ def test_a_wrong_schedule_is_found_by_its_node_and_seen_again(target, tmp_path, 
     found, off = first(made)
     assert found.nodes == ("Conv of c", "Relu of d")
     assert off.max_abs == pytest.approx(0.25, abs=1e-3)
-    assert "(Conv of c, Relu of d)" in verdict(made)
+    assert "(Conv of c, Relu of d)" in format_verdict(made)
     others = [call for at, call in enumerate(made.calls) if at != made.first]
     assert all(call.plain and call.plain.agrees for call in others), "each is judged alone"
     again = repeat(tmp_path / "to")
@@ -137,7 +137,7 @@ def test_a_kernel_that_crashes_is_found_with_its_inputs(target, tmp_path):
     made = bisect_build(wrong, case="zeros", to=tmp_path / "to")
     assert (made.case, made.cause) == ("zeros", Cause.CRASH)
     assert first(made)[0].nodes == ("Conv of c", "Relu of d")
-    assert "does not return" in verdict(made)
+    assert "does not return" in format_verdict(made)
     assert sorted(stored(tmp_path / "to" / "inputs.npz")) == ["0", "1"]
     assert repeat(tmp_path / "to").returncode < 0
 

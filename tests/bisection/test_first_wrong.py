@@ -9,10 +9,10 @@ from autopipe.api.bisect import find_bisect_target
 from autopipe.artifacts.model_nodes import KernelCall
 from autopipe.bisection.bisection import BisectedCall, Bisection, CallDifference, Cause
 from autopipe.bisection.call_values import GraphValues
-from autopipe.bisection.differences import measure, measure_value
+from autopipe.bisection.differences import measure_difference, measure_value
 from autopipe.bisection.first_wrong import find_first
-from autopipe.bisection.slow_kernels import rank_by_bound, slow_lines
-from autopipe.bisection.table import bisection_lines, verdict
+from autopipe.bisection.slow_kernels import list_slow_lines, rank_by_bound
+from autopipe.bisection.table import format_verdict, list_bisection_lines
 from autopipe.errors import ConfigError
 from tests.profiling.test_profile import profiled
 from tests.support.table import each_row
@@ -83,7 +83,7 @@ def test_a_value_in_an_order_that_no_layout_has_is_not_compared():
 )
 def test_what_is_not_finite_has_to_be_the_same(found, agrees, largest):
     expected = np.array([1.0, np.nan, np.inf], "float32")
-    difference = measure([expected], [np.array(found, "float32")])
+    difference = measure_difference([expected], [np.array(found, "float32")])
     assert (difference.agrees, difference.max_abs) == (agrees, largest)
 
 
@@ -111,7 +111,7 @@ def test_a_table_shows_the_neighbours_of_the_first():
     calls = [call(kernel=f"conv{at}") for at in range(20)]
     calls[9] = call(WRONG, WRONG, kernel="conv9")
     made = bisection(calls=calls, first=9, cause=Cause.LOOPS, runtime="onnxruntime")
-    lines = list(bisection_lines(made))
+    lines = list(list_bisection_lines(made))
     assert lines[0].startswith("case random-0 with n = 3, lib.so: 20 kernel calls, 20 compared")
     shown = [line.split()[-2] for line in lines if line.endswith("c\\x1b")]
     assert shown == [f"conv{at}:" for at in range(6, 13)]
@@ -121,14 +121,14 @@ def test_a_table_shows_the_neighbours_of_the_first():
         "!0.25",
         "!0.25",
     ]
-    assert "largest error 0.5, 0.25 of the largest" in verdict(made)
-    assert "scheduled by static on direct" in verdict(made)
+    assert "largest error 0.5, 0.25 of the largest" in format_verdict(made)
+    assert "scheduled by static on direct" in format_verdict(made)
 
 
 def test_wrong_outputs_without_a_wrong_kernel_are_no_agreement():
     assert not bisection(wrong=("y: off",)).agrees
-    assert "wrong: 1 output, though each kernel" in verdict(bisection(wrong=("y: off",)))
-    assert verdict(bisection()) == "none leaves: each kernel computes what it should"
+    assert "wrong: 1 output, though each kernel" in format_verdict(bisection(wrong=("y: off",)))
+    assert format_verdict(bisection()) == "none leaves: each kernel computes what it should"
 
 
 def test_kernels_are_ranked_by_what_they_lose():
@@ -137,12 +137,12 @@ def test_kernels_are_ranked_by_what_they_lose():
         ("add", 2), ("conv", 0), ("conv", 1),
     ]  # fmt: skip
     assert [one.seconds - one.wanted for one in made.kernels] == pytest.approx([8e-7, 0, -4e-6])
-    assert "kernel add (sum\\x1b) loses most: 0.8 us a run" in list(slow_lines(made))[-1]
+    assert "kernel add (sum\\x1b) loses most: 0.8 us a run" in list(list_slow_lines(made))[-1]
 
 
 def test_no_kernel_is_named_where_none_loses():
     made = rank_by_bound(profiled(), frozenset({"conv"}), "random-0")
-    assert list(slow_lines(made))[-1].startswith("none loses time against its bound")
+    assert list(list_slow_lines(made))[-1].startswith("none loses time against its bound")
 
 
 def test_a_package_is_not_bisected(tmp_path):

@@ -82,7 +82,7 @@ def test_the_rule_of_the_task_says_which_fallback(chosen, workload):
 
 def test_an_implementation_that_is_not_allowed_is_not_chosen(chosen, workload, monkeypatch):
     other = SimpleNamespace(NAME="other", FAST=False, rewrite=lambda w: w, gain=lambda *_: 2.0)
-    monkeypatch.setattr(implementations, "rewrites", lambda: (other,))
+    monkeypatch.setattr(implementations, "load_implementations", lambda: (other,))
     assert chosen(workload)[0].implementation == "other"
     policy = Policy((Rule(implementations=("direct",)),), ("static", "default"))
     assert chosen(workload, policy=policy)[0].implementation == "direct"

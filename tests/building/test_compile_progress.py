@@ -9,7 +9,7 @@ from autopipe.building.prepared_checks import PreparedChecks
 from autopipe.pipeline import counted
 from autopipe.pipeline.counted import Watch
 from autopipe.processes.contained import Child
-from autopipe.processes.link import ready
+from autopipe.processes.link import wait_for_readable
 from tests.building.test_prepared_checks import Recording, suspects
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -26,7 +26,7 @@ def test_kernels_and_plain_loops_are_counted(tmp_path, emitted):
     with PreparedChecks(Recording(), tmp_path / "plain") as checks:
         checks.prepare(made[0])
         checks.start()
-        ready([child.link for child, _ in checks._running], 60.0)  # it is done before
+        wait_for_readable([child.link for child, _ in checks._running], 60.0)  # it is done before
         for suspect in made[1:]:
             checks.prepare(suspect)
         checks.start()

@@ -6,7 +6,7 @@ import tvm
 
 from autopipe.building.prepared_checks import PreparedChecks
 from autopipe.measure.build import split_weights
-from autopipe.measure.cases import arguments
+from autopipe.measure.cases import make_case_arguments
 from autopipe.measure.plain_code import (
     PlainKernel,
     PlainSource,
@@ -109,7 +109,7 @@ def test_linked_plain_loops_are_those_of_their_workload(tmp_path, packs):
         assert (linked.packing is None) is (not packs)
         results = []
         for functions in (linked, alone):
-            given = arguments(source.workload, "random", 0)
+            given = make_case_arguments(source.workload, "random", 0)
             tensors = [tvm.runtime.tensor(array) for array in given]
             functions.loops(*tensors)
             results.append(tensors[-1].numpy())

@@ -40,7 +40,7 @@ def cli(tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def locks(tmp_path):
     for name, lock in (("old.lock", LOCK), ("new.lock", OTHER)):
-        (tmp_path / name).write_text(text.write(lock))
+        (tmp_path / name).write_text(text.format_lock(lock))
     return "old.lock", "new.lock"
 
 

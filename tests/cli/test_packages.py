@@ -38,7 +38,7 @@ def lock(tmp_path):
             artifacts={name.replace("_", "."): digest for name, digest in artifacts.items()},
         )  # fmt: skip
         path = tmp_path / "demo.lock"
-        path.write_text(text.write(value))
+        path.write_text(text.format_lock(value))
         return path.name
 
     return write
@@ -142,8 +142,8 @@ def test_a_hostile_name_does_not_reach_the_terminal(cli, package):
 
 def test_neither_tvm_nor_numpy_nor_the_library_is_loaded(package):
     code = (
-        "import sys; from pathlib import Path; from autopipe.packaging.examine import examine;"
-        "import autopipe.cli.app; examine(Path(sys.argv[1]));"
+        "import sys; from pathlib import Path; from autopipe.packaging.examine import examine_package;"
+        "import autopipe.cli.app; examine_package(Path(sys.argv[1]));"
         "print({'tvm', 'tvm_ffi', 'numpy', 'cyclonedx', 'onnx'} & sys.modules.keys())"
     )
     command = [sys.executable, "-c", code, str(package)]

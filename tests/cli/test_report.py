@@ -55,7 +55,7 @@ def cells(made, kernel):
 
 
 def test_a_lock_is_a_page(cli, tmp_path):
-    (tmp_path / "demo.lock").write_text(text.write(LOCK))
+    (tmp_path / "demo.lock").write_text(text.format_lock(LOCK))
     assert cli("demo.lock").out == "wrote demo.html\n"
     made = page(tmp_path, "demo.html")
     assert "From a lock: " in made.text
@@ -74,9 +74,9 @@ def test_records_beside_a_lock_tell_of_traces_and_failures(cli, tmp_path):
         tuning_report(tuned_task(1, searched, failed=2, share=0.25)),
         {searched: best_record(searched, schedule='[[["Split", ["b0"], [4], ["l1"]]], []]')},
     )
-    lines = records.write(tuned)
+    lines = records.format_records(tuned)
     lock = LOCK.model_copy(update={"records": sha256(lines.encode()).hexdigest()})
-    (tmp_path / "demo.lock").write_text(text.write(lock))
+    (tmp_path / "demo.lock").write_text(text.format_lock(lock))
     (tmp_path / "demo.records.jsonl").write_text(lines)
     cli("demo.lock", "-o", "deep/page.html")
     made = page(tmp_path, "deep/page.html")
@@ -126,21 +126,21 @@ def test_nodes_of_a_package_are_told_where_all_calls_are_known(tmp_path):
 
 
 def test_a_report_is_the_page_that_its_run_would_write(cli, tmp_path):
-    from autopipe.report.html.page import html
+    from autopipe.report.html.page import build_page
 
     (tmp_path / "run.json").write_text(full().text())
     (tmp_path / "all.json").write_text(as_json(full("one"), full("two")))
     cli("run.json")
     cli("all.json")
-    assert (tmp_path / "run.html").read_text() == html(full())
-    assert (tmp_path / "all.html").read_text() == html(full("one"), full("two"))
+    assert (tmp_path / "run.html").read_text() == build_page(full())
+    assert (tmp_path / "all.html").read_text() == build_page(full("one"), full("two"))
 
 
 @pytest.mark.fault("E11")
 def test_what_is_no_build_is_refused_and_nothing_is_written(cli, tmp_path):
     (tmp_path / "x.txt").write_text("x")
     (tmp_path / "x.json").write_text('{"version": 2}')
-    (tmp_path / "demo.lock").write_text(text.write(LOCK))
+    (tmp_path / "demo.lock").write_text(text.format_lock(LOCK))
     package = packages.make(tmp_path / "made")
     package.write_bytes(package.read_bytes()[:2000])
     before = sorted(tmp_path.rglob("*"))
@@ -155,7 +155,7 @@ def test_what_is_no_build_is_refused_and_nothing_is_written(cli, tmp_path):
 
 
 def test_a_page_imports_nothing_heavy(tmp_path):
-    (tmp_path / "demo.lock").write_text(text.write(LOCK))
+    (tmp_path / "demo.lock").write_text(text.format_lock(LOCK))
     out = tmp_path / "a.html"
     for path in (tmp_path / "demo.lock", packages.make(tmp_path / "made")):
         arguments = [sys.executable, "-c", IMPORTED, "report", path, "-o", out]

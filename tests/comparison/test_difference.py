@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from autopipe.comparison.build import Time, flat
-from autopipe.comparison.difference import Left, compare
-from autopipe.comparison.timing import TimingVerdict, judge
+from autopipe.comparison.build import Time, flatten_document
+from autopipe.comparison.difference import Left, compare_builds
+from autopipe.comparison.timing import TimingVerdict, judge_times
 from autopipe.comparison.values import ABSENT, Change
 from autopipe.lock.recognize import FileKind
 from tests.comparison.builds import build, latency, task
@@ -15,7 +15,7 @@ from tests.support.table import each_row
 
 def test_values_are_named_by_their_way():
     nested = {"a": {"b": 1, "c": {}}, "d": [1, 2], "e": [{"f": None}, {"f": [3]}], "g": {"h.i": 4}}
-    assert dict(flat(nested)) == {
+    assert dict(flatten_document(nested)) == {
         "a.b": 1, "a.c": {}, "d": [1, 2], "e.0.f": None, "e.1.f": [3], "g.h.i": 4,
     }  # fmt: skip
 
@@ -23,7 +23,7 @@ def test_values_are_named_by_their_way():
 def test_each_field_that_differs_is_named_with_both_values():
     old = build({"configuration": {"same": 1, "gone": 2, "other": 3, "flag": True}})
     new = build({"configuration": {"same": 1, "come": None, "other": [3], "flag": 1}})
-    found = compare(old, new)
+    found = compare_builds(old, new)
     assert found.facts["configuration"] == (
         Change("come", ABSENT, None), Change(name="flag", old=True, new=1),
         Change("gone", 2, ABSENT), Change("other", 3, [3]),
@@ -34,7 +34,7 @@ def test_each_field_that_differs_is_named_with_both_values():
 def test_what_a_file_does_not_say_is_not_compared():
     old = build({"size": {"lib.so": 1}})
     new = build({"accuracy": {"verification": "x"}}, (task(),), latency=latency(1))
-    found = compare(old, new)
+    found = compare_builds(old, new)
     assert (found.facts, found.tasks, found.latency) == ({}, None, None)
     assert found.same
     assert found.left["size"] is Left.OLD
@@ -68,7 +68,7 @@ def test_files_of_two_kinds_are_compared_in_what_both_say():
         tuple(type(each)(each.name, each.workload, package, each.time) for each in new.tasks or ()),
         kind=FileKind.PACKAGE,
     )
-    found = compare(old, new)
+    found = compare_builds(old, new)
     assert {topic: [change.name for change in each] for topic, each in found.facts.items()} == {
         "configuration": ["layout", "layout.conv2d"],
         "target": ["mcpu"],
@@ -83,9 +83,9 @@ def test_a_package_does_not_say_which_knobs_a_task_has():
     plain = task()
     decisions = {name: value for name, value in plain.decisions.items() if name != "schedule"}
     same = type(plain)(plain.name, plain.workload, decisions, plain.time)
-    found = compare(build(tasks=(same,)), build(tasks=(same,)))
+    found = compare_builds(build(tasks=(same,)), build(tasks=(same,)))
     assert found.left["knobs"] is Left.NEITHER
-    assert "knobs" not in compare(build(tasks=(plain,)), build(tasks=(plain,))).left
+    assert "knobs" not in compare_builds(build(tasks=(plain,)), build(tasks=(plain,))).left
 
 
 @each_row(
@@ -102,27 +102,27 @@ def test_a_package_does_not_say_which_knobs_a_task_has():
     ],
 )
 def test_only_spreads_apart_are_a_claim(old, new, verdict):
-    assert judge(old, new, elsewhere=False) is verdict
-    assert judge(old, new, elsewhere=True) is TimingVerdict.ELSEWHERE
+    assert judge_times(old, new, elsewhere=False) is verdict
+    assert judge_times(old, new, elsewhere=True) is TimingVerdict.ELSEWHERE
     assert verdict.conclusive == (verdict in {TimingVerdict.FASTER, TimingVerdict.SLOWER})
 
 
 def verdicts(old, new):
-    return {row.contender: row.verdict for row in compare(old, new).latency or ()}
+    return {row.contender: row.verdict for row in compare_builds(old, new).latency or ()}
 
 
 def test_the_build_comes_first_and_is_judged_by_its_spread():
-    faster = compare(build(latency=latency(3)), build(latency=latency(1)))
+    faster = compare_builds(build(latency=latency(3)), build(latency=latency(1)))
     assert [row.contender for row in faster.latency or ()] == ["autopipe", "onnxruntime"]
     assert verdicts(faster.old, faster.new) == {
         "autopipe": TimingVerdict.FASTER, "onnxruntime": TimingVerdict.NOISE,
     }  # fmt: skip
     assert not faster.same
-    assert compare(build(latency=latency(3)), build(latency=latency(2.9))).same
+    assert compare_builds(build(latency=latency(3)), build(latency=latency(2.9))).same
 
 
 def test_a_machine_on_which_the_rival_moved_too_proves_nothing():
-    found = compare(build(latency=latency(3, rival=6)), build(latency=latency(1, rival=2)))
+    found = compare_builds(build(latency=latency(3, rival=6)), build(latency=latency(1, rival=2)))
     assert {row.verdict for row in found.latency or ()} == {TimingVerdict.UNSTEADY}
     assert found.same
 
@@ -137,7 +137,7 @@ def test_a_rival_of_another_version_may_move():
 def test_times_of_two_machines_are_not_judged():
     old = build(None, (task(seconds=3),), latency=latency(3), machine={"cpu": "a"})
     new = build(None, (task(seconds=1),), latency=latency(1), machine={"cpu": "b"})
-    found = compare(old, new)
+    found = compare_builds(old, new)
     assert {row.verdict for row in found.latency or ()} == {TimingVerdict.ELSEWHERE}
     assert [each.verdict for each in found.tasks or ()] == [TimingVerdict.ELSEWHERE]
     assert found.same
@@ -151,7 +151,7 @@ def test_times_of_a_busy_machine_are_not_judged(which):
         name: replace(each, disturbed=True) for name, each in (builds[which].latency or {}).items()
     }
     builds[which] = replace(builds[which], latency=busy)
-    found = compare(*builds)
+    found = compare_builds(*builds)
     assert {row.verdict for row in found.latency or ()} == {TimingVerdict.DISTURBED}
     assert not any(row.verdict.conclusive for row in found.latency or ())
 
@@ -162,8 +162,8 @@ def test_the_same_library_is_no_slower(name):
         build({"artifacts": {name: "x", "other": other}}, latency=latency(seconds))
         for seconds, other in ((1, "y"), (9, "z"))
     ]
-    (found,) = [row for row in compare(*sides).latency or () if row.contender == "autopipe"]
+    (found,) = [row for row in compare_builds(*sides).latency or () if row.contender == "autopipe"]
     assert found.verdict is TimingVerdict.SAME_CODE
     sides[1] = build({"artifacts": {name: "z"}}, latency=latency(9))
-    (found,) = [row for row in compare(*sides).latency or () if row.contender == "autopipe"]
+    (found,) = [row for row in compare_builds(*sides).latency or () if row.contender == "autopipe"]
     assert found.verdict is not TimingVerdict.SAME_CODE

@@ -1,13 +1,13 @@
 """Which task is which."""
 
-from autopipe.comparison.matching import changed_tasks
+from autopipe.comparison.matching import match_tasks
 from autopipe.comparison.timing import TimingVerdict
 from autopipe.comparison.values import ABSENT, Change
 from tests.comparison.builds import KNOBS, task
 
 
 def compared(old, new, *, shared=False, same_compiler=False):
-    return changed_tasks(old, new, shared=shared, elsewhere=False, same_compiler=same_compiler)
+    return match_tasks(old, new, shared=shared, elsewhere=False, same_compiler=same_compiler)
 
 
 def test_tasks_come_and_go():

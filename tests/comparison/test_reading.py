@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from autopipe.comparison.build import Time
-from autopipe.comparison.difference import compare
-from autopipe.comparison.reading import read
+from autopipe.comparison.difference import compare_builds
+from autopipe.comparison.reading import read_build
 from autopipe.errors import ConfigError, LockError, PackageError
 from autopipe.lock import text
 from autopipe.lock.recognize import FileKind
@@ -33,7 +33,7 @@ VERIFIED = verification(
 @pytest.fixture
 def lock(tmp_path):
     path = tmp_path / "lock"
-    path.write_text(text.write(LOCK))
+    path.write_text(text.format_lock(LOCK))
     return path
 
 
@@ -49,7 +49,7 @@ def report(tmp_path, **fields):
 
 
 def test_a_lock_is_known_by_its_content(lock):
-    found = read(lock)
+    found = read_build(lock)
     assert (found.kind, found.file, found.pipeline) == (FileKind.LOCK, str(lock), "demo")
     assert found.facts["configuration"]["model.inputs.on.shape"] == [1, 3]
     assert found.facts["target"]["hardware.l1"] == 32768
@@ -70,7 +70,7 @@ def test_a_package_is_known_by_its_content(package):
         build = document["predicate"]["buildDefinition"]
         build["internalParameters"]["tasks"] = [TASK]
 
-    found = read(packages.changed(package, manifest=add))
+    found = read_build(packages.changed(package, manifest=add))
     assert (found.kind, found.pipeline) == (FileKind.PACKAGE, "demo")
     whole = package.parent / "changed.tar"
     assert found.facts["artifacts"]["demo.tar"] == sha256(whole)
@@ -88,7 +88,7 @@ def test_a_package_is_known_by_its_content(package):
 
 
 def test_a_report_is_known_by_its_content(tmp_path):
-    found = read(report(tmp_path, verification=VERIFIED))
+    found = read_build(report(tmp_path, verification=VERIFIED))
     assert (found.kind, found.pipeline) == (FileKind.REPORT, "demo")
     assert found.facts["outcome"] == {"run": "finished"}
     assert found.facts["sources"] == {"import.model": "demo"}
@@ -109,18 +109,19 @@ def test_a_run_that_did_not_get_far_says_little(tmp_path):
     absent = ("configuration", "verification", "benchmark", "package")
     nothing: dict[str, Any] = {**dict.fromkeys(absent), "sources": {}}
     path = report(tmp_path, **nothing, pipeline=None, tasks=(), outcome="failed")
-    found = read(path)
+    found = read_build(path)
     assert found.facts.keys() == {"outcome", "versions"}
     assert (found.tasks, found.latency) == (None, None)
 
 
 def test_a_lock_and_the_package_of_its_build(lock, package, tmp_path):
-    found = read(package)
+    found = read_build(package)
     digests = dict(found.facts["artifacts"])
-    lock.write_text(text.write(LOCK.model_copy(update={"artifacts": digests})))
-    assert compare(read(lock), found).facts["artifacts"] == ()
-    lock.write_text(text.write(LOCK))
-    assert [change.name for change in compare(read(lock), found).facts["artifacts"]] == [
+    lock.write_text(text.format_lock(LOCK.model_copy(update={"artifacts": digests})))
+    assert compare_builds(read_build(lock), found).facts["artifacts"] == ()
+    lock.write_text(text.format_lock(LOCK))
+    changes = compare_builds(read_build(lock), found).facts["artifacts"]
+    assert [change.name for change in changes] == [
         "demo.tar", "lib.so",
     ]  # fmt: skip
 
@@ -140,7 +141,7 @@ def test_a_lock_and_the_package_of_its_build(lock, package, tmp_path):
 def test_a_damaged_lock_is_still_told_to_be_one(lock, change, reason):
     lock.write_text(change(lock.read_text()))
     with pytest.raises(LockError, match=reason) as caught:
-        read(lock)
+        read_build(lock)
     assert str(caught.value).startswith(f"{lock}:")
 
 
@@ -152,14 +153,14 @@ def test_a_damaged_or_hostile_package_is_refused(package, tmp_path):
     for broken in (whole[:-1], whole[:600], bytes(flipped), whole + b"x"):
         package.write_bytes(broken)
         with pytest.raises(PackageError):
-            read(package)
+            read_build(package)
 
 
 @pytest.mark.fault("E11")
 def test_a_package_is_not_what_its_manifest_says(package):
     other = packages.changed(package, lib=b"other code" * 120, manifest=lambda _: None)
     with pytest.raises(PackageError, match=r"changed\.tar: 'lib\.so' is damaged"):
-        read(other)
+        read_build(other)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_a_manifest_with_odd_tasks_is_refused(package, row):
         build["internalParameters"]["tasks"] = [row]
 
     with pytest.raises(PackageError, match=r"changed\.tar: the manifest does not fit: tasks: "):
-        read(packages.changed(package, manifest=add))
+        read_build(packages.changed(package, manifest=add))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_a_report_with_an_odd_verification_is_refused(tmp_path, changes):
     document["verification"] |= changes
     path.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=r"not the report of a run: verification\."):
-        read(path)
+        read_build(path)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_anything_else_is_refused_in_words(tmp_path, content):
     path = tmp_path / "x.lock"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match="neither a lock, nor a package, nor the report of a run"):
-        read(path)
+        read_build(path)
 
 
 @pytest.mark.parametrize("content", [b"{", b"{}", b'{"version": 2}', b'{"version": 1}', b"{\xff}"])
@@ -205,7 +206,7 @@ def test_what_looks_like_a_report_and_is_none(tmp_path, content):
     path = tmp_path / "x"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match="not the report of a run"):
-        read(path)
+        read_build(path)
 
 
 def test_what_is_no_file_is_refused(tmp_path):
@@ -217,4 +218,4 @@ def test_what_is_no_file_is_refused(tmp_path):
         ("a\0", "null"),
     ):
         with pytest.raises(ConfigError, match=reason):
-            read(tmp_path / name)
+            read_build(tmp_path / name)

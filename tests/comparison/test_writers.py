@@ -8,8 +8,8 @@ from markdown_it import MarkdownIt
 
 from autopipe.comparison import comment, document, markdown, page, text
 from autopipe.comparison.build import Build
-from autopipe.comparison.difference import compare
-from autopipe.comparison.excerpt import excerpt
+from autopipe.comparison.difference import compare_builds
+from autopipe.comparison.excerpt import cut_alike
 from autopipe.lock.recognize import FileKind
 from autopipe.report.document import StageReport
 from autopipe.store.canonical import pretty
@@ -90,26 +90,26 @@ artifacts: 1 changed
 
 
 def test_text_for_people():
-    assert "\n".join(text.lines(compare(*pair()))).rstrip() == TEXT.rstrip()
+    assert "\n".join(text.list_lines(compare_builds(*pair()))).rstrip() == TEXT.rstrip()
 
 
 def test_what_is_the_same_is_told_too():
     old = build({"target": {"a": 1}, "versions": {"b": 1}}, (task(),), latency=latency(3))
-    found = compare(old, build({**old.facts, "size": {"x": 1}}, old.tasks))
-    assert list(text.lines(found))[3:] == [
+    found = compare_builds(old, build({**old.facts, "size": {"x": 1}}, old.tasks))
+    assert list(text.list_lines(found))[3:] == [
         "no differences",
         "the same: target, versions, tasks (1 the same)",
         "not compared: size (only the new one says it), latency (only the old one says",
         "  it)",
     ]
-    assert "**" not in markdown.write(found)
-    assert "### `demo`: no differences" in markdown.write(found)
+    assert "**" not in markdown.format_difference(found)
+    assert "### `demo`: no differences" in markdown.format_difference(found)
 
 
 def test_another_template_is_told_in_a_line():
     other = {"template": "window", "version": 1, "knobs": {"width": 4, "rows": True}}
-    found = compare(build(tasks=(task(),)), build(tasks=(task(schedule=other),)))
-    told = list(text.lines(found))
+    found = compare_builds(build(tasks=(task(),)), build(tasks=(task(schedule=other),)))
+    told = list(text.list_lines(found))
     assert "    schedule:" in told
     assert "         contraction rows=8 outer=columns, version 2" in told
     assert "      -> window width=4 rows=true, version 1" in told
@@ -118,7 +118,7 @@ def test_another_template_is_told_in_a_line():
 def test_values_that_look_alike_are_written_out():
     old = build({"sources": {"a": "0" * 64}, "accuracy": {"b": 0.1}})
     new = build({"sources": {"a": "0" * 63 + "1"}, "accuracy": {"b": 0.1000000001}})
-    told = "\n".join(text.lines(compare(old, new)))
+    told = "\n".join(text.list_lines(compare_builds(old, new)))
     assert f'"{"0" * 63}1"' in told
     assert "b: 0.1 -> 0.1000000001" in told
 
@@ -127,7 +127,7 @@ def test_values_that_look_alike_are_written_out():
 @each_row("name", NAMES)
 def test_text_stays_within_its_columns(name):
     old, new = pair(name)
-    for number, line in enumerate(text.lines(compare(old, new))):
+    for number, line in enumerate(text.list_lines(compare_builds(old, new))):
         assert len(line) <= 80 or number < 2, "paths are shown whole"
         assert not any(category(char) in {"Cc", "Cf", "Cs"} for char in line)
 
@@ -140,16 +140,16 @@ def tokens(page: str) -> list[str]:
 
 def commented(difference):
     """A comment of a run with the names of its new build."""
-    return comment.write(difference, full(difference.new.pipeline))
+    return comment.format_comment(difference, full(difference.new.pipeline))
 
 
 @pytest.mark.fault("E12")
-@pytest.mark.parametrize("write", [markdown.write, commented])
+@pytest.mark.parametrize("write", [markdown.format_difference, commented])
 @each_row("name", NAMES)
 def test_in_markdown_any_name_is_code_and_nothing_else(name, write):
-    page = write(compare(*pair(name)))
+    page = write(compare_builds(*pair(name)))
     page.encode()
-    plain = write(compare(*pair()))
+    plain = write(compare_builds(*pair()))
     known = {"code_inline", "text"}
     assert [t for t in tokens(page) if t not in known] == [
         t for t in tokens(plain) if t not in known
@@ -158,7 +158,7 @@ def test_in_markdown_any_name_is_code_and_nothing_else(name, write):
 
 
 def test_markdown_has_a_row_for_each_change():
-    page = markdown.write(compare(*pair()))
+    page = markdown.format_difference(compare_builds(*pair()))
     assert page.startswith("### `name`: what changed\n\n`name` (lock) → `name` (lock)\n")
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert "| `name` | `1,000 bytes` | `1,100 bytes` | +10.0% |" in rows
@@ -172,26 +172,26 @@ def test_a_long_page_is_cut_to_what_github_takes(name):
     many = {f"{name}{place}": place for place in range(5000)}
     tasks = tuple(task(f"{name}{place}", f"{place:x}") for place in range(5000))
     old = build({"configuration": {}, "target": {"few": 1}}, ())
-    found = compare(old, build({"configuration": many, "target": {"few": 2}}, tasks))
-    page = markdown.write(found)
+    found = compare_builds(old, build({"configuration": many, "target": {"few": 2}}, tasks))
+    page = markdown.format_difference(found)
     assert markdown.LIMIT * 0.9 < len(page.encode()) <= markdown.LIMIT
     assert "| `few` | `1` | `2` |  |" in page
     left = [line for line in page.splitlines() if line.startswith("…")]
     shown = page.count("\n| `") - 1
     assert left == [f"… and {5000 - shown // 2} more of 5000; `autopipe diff` shows all."] * 2
-    assert len(markdown.write(found, 1 << 30).encode()) > markdown.LIMIT
+    assert len(markdown.format_difference(found, 1 << 30).encode()) > markdown.LIMIT
 
 
 def test_a_page_that_fits_is_not_cut():
-    found = compare(*pair())
-    whole = markdown.write(found)
-    assert markdown.write(found, len(whole.encode())) == whole
-    assert "more of" in markdown.write(found, len(whole.encode()) - 1)
+    found = compare_builds(*pair())
+    whole = markdown.format_difference(found)
+    assert markdown.format_difference(found, len(whole.encode())) == whole
+    assert "more of" in markdown.format_difference(found, len(whole.encode()) - 1)
 
 
 def test_json_has_everything_uncut():
     name = "\x1b`" + "x" * 1000
-    written = document.write(compare(*pair(name)))
+    written = document.format_json(compare_builds(*pair(name)))
     assert written.isascii()
     found = json.loads(written)
     assert written == pretty(found)
@@ -209,7 +209,9 @@ def test_json_has_everything_uncut():
 
 
 def test_json_says_what_was_not_compared():
-    found = json.loads(document.write(compare(build(), build({"size": {}}, kind=FileKind.PACKAGE))))
+    found = json.loads(
+        document.format_json(compare_builds(build(), build({"size": {}}, kind=FileKind.PACKAGE)))
+    )
     assert (found["same"], found["tasks"], found["latency"]) == (True, None, None)
     assert "size" not in found
     assert found["not_compared"]["size"] == "only the new one says it"
@@ -217,20 +219,20 @@ def test_json_says_what_was_not_compared():
 
 @pytest.mark.parametrize(("old", "new"), [("a" * 500 + "b", "a" * 500 + "c"), ("x", "y" * 500)])
 def test_a_difference_is_seen_wherever_it_is(old, new):
-    before, after = excerpt(old, new, 40)
+    before, after = cut_alike(old, new, 40)
     assert before != after
     assert max(len(before), len(after)) <= 40
 
 
 def test_what_is_cut_is_the_same():
-    assert excerpt("a" * 100 + "1" + "b" * 100, "a" * 100 + "2" + "b" * 100, 40) == (
+    assert cut_alike("a" * 100 + "1" + "b" * 100, "a" * 100 + "2" + "b" * 100, 40) == (
         "...aaaaaaaaaaaa1bbbbbbbbbbbb...", "...aaaaaaaaaaaa2bbbbbbbbbbbb...",
     )  # fmt: skip
-    assert excerpt("same start, 1", "same start, 2", 40) == ("same start, 1", "same start, 2")
+    assert cut_alike("same start, 1", "same start, 2", 40) == ("same start, 1", "same start, 2")
 
 
 def test_a_page_has_all_kernels_side_by_side():
-    made = Page(page.write(compare(*pair())))
+    made = Page(page.format_page(compare_builds(*pair())))
     changed, come, same, gone = (row for row in made.rows if len(row) == 8 and row[0] != "kernel")
     assert changed[0].startswith("nameschedule.knobs")
     knobs = ("name", "outer", "rows")
@@ -252,7 +254,7 @@ def test_a_page_has_all_kernels_side_by_side():
 
 
 def test_a_page_without_differences_says_so():
-    made = Page(page.write(compare(build(), build())))
+    made = Page(page.format_page(compare_builds(build(), build())))
     assert "demo: no differences" in made.text
     assert "section" not in made.tags
 
@@ -260,7 +262,10 @@ def test_a_page_without_differences_says_so():
 @pytest.mark.fault("E12")
 @each_row("name", NAMES)
 def test_any_name_is_text_in_a_page(name):
-    made, other = Page(page.write(compare(*pair(name)))), Page(page.write(compare(*pair())))
+    made, other = (
+        Page(page.format_page(compare_builds(*pair(name)))),
+        Page(page.format_page(compare_builds(*pair()))),
+    )
     assert made.tags == other.tags
     assert [one[:2] for one in made.attributes] == [one[:2] for one in other.attributes]
 
@@ -297,7 +302,7 @@ COMMENT = """\
 
 
 def test_a_comment_says_in_words_what_came_of_a_change():
-    assert commented(compare(*pair())).rstrip() == COMMENT.rstrip()
+    assert commented(compare_builds(*pair())).rstrip() == COMMENT.rstrip()
 
 
 def test_a_comment_on_a_run_that_failed_begins_with_why():
@@ -305,29 +310,35 @@ def test_a_comment_on_a_run_that_failed_begins_with_why():
         update={"outcome": "failed", "exit_code": 1, "error": "`it` is wrong", "benchmark": None,
                 "verification": None, "package": None, "gates": (), "warnings": ()}
     )  # fmt: skip
-    same = compare(*[pair()[0]] * 2)
-    told = comment.write(same, run)
+    same = compare_builds(*[pair()[0]] * 2)
+    told = comment.format_comment(same, run)
     assert told.startswith("### `name`: run failed with exit code 1\n\n```\n`it` is wrong\n```\n")
     assert "| latency | not measured by this run |\n| size | no package |\n" in told
     assert "What changed" not in told
-    assert comment.write(same).startswith("### `name`: the lock unchanged\n")
+    assert comment.format_comment(same).startswith("### `name`: the lock unchanged\n")
 
 
 def test_a_build_that_fails_is_wrong_whatever_was_compared():
     wrong = verification(checked_case("large", comparison(failure="off")), failure="y is off")
     stage = StageReport(stage="verify", state="failed", error="y is off")
     run = full("name", stages=(stage,), exit_code=1, error="y is off", verification=wrong)
-    assert "| accuracy | **wrong**, as above |" in comment.write(compare(build(), build()), run)
+    assert "| accuracy | **wrong**, as above |" in comment.format_comment(
+        compare_builds(build(), build()), run
+    )
     assert wrong.summary() == "y is off"
 
 
 def test_a_comment_groups_tasks_by_what_became_of_them():
     old = build(tasks=tuple(task(f"t{at}", f"{at}") for at in range(30)))
     new = build(tasks=tuple(task(f"t{at}", f"{at}", engine="ansor") for at in range(30)))
-    (line,) = [one for one in comment.write(compare(old, new)).splitlines() if "tasks:" in one]
+    (line,) = [
+        one
+        for one in comment.format_comment(compare_builds(old, new)).splitlines()
+        if "tasks:" in one
+    ]
     assert line.startswith("- tasks: 30 with another schedule: `t0` (`autotvm` → `ansor`), `t1`")
     assert line.endswith("`t19` (`autotvm` → `ansor`), and 10 more")
     facts = build({"target": {f"f{at}": at for at in range(30)}})
-    told = comment.write(compare(build({"target": {"gone": 1}}), facts))
+    told = comment.format_comment(compare_builds(build({"target": {"gone": 1}}), facts))
     assert "- target: `f0` is new: `0`\n" in told
     assert "- target: and 11 more\n" in told

@@ -12,5 +12,5 @@ def omit_host_pass(monkeypatch, name):
     """Compile all kernels without the pass of this name until the patch ends."""
     assert name in {one.name for one in HOST_KERNELS}
     rest = tuple(one for one in HOST_KERNELS if one.name != name)
-    register_tir_pipeline(f"without {name}", partial(compile_kernels.kernel_pipeline, rest))
-    monkeypatch.setattr(compile_kernels, "_pipeline_name", lambda _: f"without {name}")
+    register_tir_pipeline(f"without {name}", partial(compile_kernels.make_kernel_pipeline, rest))
+    monkeypatch.setattr(compile_kernels, "_choose_pipeline", lambda _: f"without {name}")

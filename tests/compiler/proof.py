@@ -21,7 +21,7 @@ def prove(lowered):
     Code that is made again differs where TVM writes the same loops in another way.
     """
     found, modules = tasks.extract_tasks(lowered)
-    functions = dict(module_io.prim_funcs(lowered))
+    functions = dict(module_io.list_prim_funcs(lowered))
     assert {name for task in found for name in task.functions} == set(functions)
     assert all(ATTRIBUTE in (function.attrs or {}) for function in functions.values())
     counts = Counter(functions=len(functions), tasks=len(found))

@@ -8,9 +8,9 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from autopipe.compiler.graph.calls import bindings, callee
-from autopipe.compiler.graph.literals import tensors
-from autopipe.compiler.passes.legalize import legalize
+from autopipe.compiler.graph.calls import find_callee, list_bindings
+from autopipe.compiler.graph.literals import list_tensors
+from autopipe.compiler.passes.legalize import legalize_ops
 from autopipe.tasks.op_info import Argument, Fields, Literal, Op, OpInfo, Parameter
 from autopipe.tasks.tensor import Tensor
 
@@ -44,8 +44,8 @@ def rebuild(info: OpInfo, inputs: Sequence[Tensor], target: tvm.target.Target) -
     not hold.
     """
     with target, tvm.transform.PassContext(opt_level=3):
-        module = transform.AnnotateTIROpPattern()(legalize(graph(info, inputs)))
-        calls = [b.value for b in bindings(module["main"]) if callee(b.value) is not None]
+        module = transform.AnnotateTIROpPattern()(legalize_ops(graph(info, inputs)))
+        calls = [b.value for b in list_bindings(module["main"]) if find_callee(b.value) is not None]
         if len(calls) != len(info.ops):
             raise RebuildError(f"{', '.join(info.names)}: {len(calls)} functions")
         names = [param.name for param in module["main"].params]
@@ -100,7 +100,7 @@ class _Emitter:
         registered = tvm.ir.Op.get(f"relax.{op.name}")
         args = [self.value(argument) for argument in op.arguments]
         call = self._emit(relax.Call(registered, args, _attributes(registered, op)))
-        if tensors(call.ty) != op.outputs:
+        if list_tensors(call.ty) != op.outputs:
             raise RebuildError(f"{op.name} computes {call.ty}")
         fields = range(len(op.outputs))
         many = isinstance(call.ty, relax.TupleType)

@@ -10,11 +10,11 @@ from autopipe.compiler.frontends.onnx.control import loops, unroll
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.fusion.fusion_rules import FusionRules
 from autopipe.compiler.fusion.scope import Scope
-from autopipe.compiler.library.build import build
+from autopipe.compiler.library.build import build_library
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.tasks import extract_tasks
 from autopipe.schedules.templates.recurrence import RECURRENCE
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from tests.compiler.frontends.control import control_models
 from tests.compiler.frontends.models import save
 
@@ -32,7 +32,7 @@ class Made:
         self.layout = optimized.layout
         self.lowered = lowering.lower(optimized.module, TARGET, scope=scope)
         self.tasks, self.workloads = extract_tasks(self.lowered)
-        built = build(self.lowered, {}, TARGET)
+        built = build_library(self.lowered, {}, TARGET)
         values = list(self.imported.weights.values())
         for work in (optimized.transform, built.packing):
             values = evaluate_weights(work, values, TARGET, lambda module: module)
@@ -96,7 +96,7 @@ def test_recurrent_layers_in_bodies_are_those_that_the_template_serves(tmp_path,
     model, inputs = control_models.recurrent()
     made = Made(model, tmp_path)
     made.check(inputs)
-    served = [RECURRENCE.match(blank(work)) for work in made.workloads.values()]
+    served = [RECURRENCE.match(make_schedule(work)) for work in made.workloads.values()]
     layers = [layer for layer in served if layer]
     assert [layer.form.kind for layer in layers].count("LSTM") == 2
     assert [layer.form.kind for layer in layers].count("GRU") == 2

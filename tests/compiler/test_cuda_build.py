@@ -23,8 +23,8 @@ def lowered():
 @pytest.fixture(scope="module")
 def scheduled(lowered):
     planned = {
-        name: default.plan(tasks.workload(function).module, CONDITIONS)
-        for name, function in module_io.prim_funcs(lowered)
+        name: default.plan(tasks.make_workload(function).module, CONDITIONS)
+        for name, function in module_io.list_prim_funcs(lowered)
     }
     return {name: each.module for name, each in planned.items() if each}
 
@@ -34,10 +34,10 @@ def test_the_library_is_the_same_every_time_and_holds_every_kernel(
     tmp_path, monkeypatch, lowered, scheduled
 ):
     why = "a GPU has instructions for elementary functions"
-    monkeypatch.setattr(elementary, "expand", lambda _: pytest.fail(why))
+    monkeypatch.setattr(elementary, "expand_functions", lambda _: pytest.fail(why))
     paths = [tmp_path / "a.so", tmp_path / "b.so"]
     for path in paths:
-        build.export(build.build(lowered, scheduled, TARGET), path)
+        build.export(build.build_library(lowered, scheduled, TARGET), path)
     first, second = (path.read_bytes() for path in paths)
     assert first == second
     text = first.decode("utf-8", errors="ignore").encode("latin-1", errors="ignore")
@@ -50,20 +50,20 @@ def test_loops_outside_of_threads_end_the_build(lowered, scheduled):
     name = min(scheduled)
     rest = {each: module for each, module in scheduled.items() if each != name}
     with pytest.raises(StageError, match=f"^{name} has no schedule for cuda, .* name `default`"):
-        build.build(lowered, rest, TARGET)
+        build.build_library(lowered, rest, TARGET)
 
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch, lowered, scheduled):
     monkeypatch.setattr(nvcc, "nvcc", lambda: None)
     with pytest.raises(SetupError, match="compiling for CUDA takes nvcc"):
-        build.build(lowered, scheduled, TARGET)
+        build.build_library(lowered, scheduled, TARGET)
 
 
 @needs_nvcc
 def test_what_the_compiler_refuses_ends_the_build(monkeypatch, lowered, scheduled):
     monkeypatch.setattr(nvcc, "nvcc", lambda: "/bin/false")
     with pytest.raises(StageError, match="nvcc can not compile the kernels: no reason given"):
-        build.build(lowered, scheduled, TARGET)
+        build.build_library(lowered, scheduled, TARGET)
 
 
 def test_what_the_gpu_needs_and_is_not_there_is_said(monkeypatch, library):
@@ -71,7 +71,7 @@ def test_what_the_gpu_needs_and_is_not_there_is_said(monkeypatch, library):
     cuda_runtime.load.cache_clear()
     signature = BuiltLibrary.read(library).signature.model_copy(update={"device": "cuda"})
     with pytest.raises(SetupError, match=r"CUDA can not be loaded: libcudart.so.none: .*driver"):
-        runtime.load(library, signature)
+        runtime.load_model(library, signature)
 
 
 def test_inputs_go_to_the_device_and_outputs_come_back(monkeypatch, library):
@@ -80,7 +80,7 @@ def test_inputs_go_to_the_device_and_outputs_come_back(monkeypatch, library):
     monkeypatch.setattr(cuda_runtime, "NUMBER", processor)
     monkeypatch.setattr(cuda_runtime, "load", lambda: None)
     signature = BuiltLibrary.read(library).signature.model_copy(update={"device": "cuda"})
-    model = runtime.load(library, signature)
+    model = runtime.load_model(library, signature)
     generator = np.random.default_rng(0)
     for _ in range(2):
         x = generator.standard_normal((4, 8)).astype("float32")

@@ -17,7 +17,7 @@ def lowered(**kwargs):
 
 
 def infos(module):
-    return [op_info.carried(function) for _, function in module_io.prim_funcs(module)]
+    return [op_info.read_op_info(function) for _, function in module_io.list_prim_funcs(module)]
 
 
 def test_every_function_knows_its_ops_in_order():
@@ -37,26 +37,28 @@ def test_attributes_are_those_of_the_converted_op():
 def test_weights_are_free_in_layout_and_inputs_are_not():
     free = {
         name: [int(i) for i in function.attrs["layout_free_buffers"]]
-        for name, function in module_io.prim_funcs(lowered())
+        for name, function in module_io.list_prim_funcs(lowered())
     }
     by_ops = {
-        op_info.carried(function).names: free[name]
-        for name, function in module_io.prim_funcs(lowered())
+        op_info.read_op_info(function).names: free[name]
+        for name, function in module_io.list_prim_funcs(lowered())
     }
     assert by_ops["nn.conv2d", "add", "nn.relu"] == [1, 2]
     assert by_ops["nn.max_pool2d",] == []
 
 
 def test_ops_that_tvm_can_not_lower_are_named(monkeypatch):
-    monkeypatch.setattr(fuse_ops, "unlowered", lambda _: ["nn.odd", "nn.other"])
+    monkeypatch.setattr(fuse_ops, "list_unlegalized_ops", lambda _: ["nn.odd", "nn.other"])
     with pytest.raises(ModelError, match=r"nn\.odd, nn\.other"):
         lowered()
 
 
 def test_lowering_twice_gives_the_same_module():
-    first, second = (module_io.prim_funcs(lowered()) for _ in range(2))
+    first, second = (module_io.list_prim_funcs(lowered()) for _ in range(2))
     assert [n for n, _ in first] == [n for n, _ in second]
-    hashes = [[tasks.workload(f).identity for _, f in functions] for functions in (first, second)]
+    hashes = [
+        [tasks.make_workload(f).identity for _, f in functions] for functions in (first, second)
+    ]
     assert hashes[0] == hashes[1]
 
 

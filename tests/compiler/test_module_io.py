@@ -16,7 +16,7 @@ def module():
 
 
 def test_what_was_written_here_is_read_as_it_was():
-    found = module_io.from_json(tvm.ir.save_json(module()))
+    found = module_io.parse_json(tvm.ir.save_json(module()))
     assert tvm_ffi.structural_equal(found, module())
 
 
@@ -27,11 +27,11 @@ def test_text_of_an_older_tvm_is_still_understood():
     assert older
     for node in older:
         node["type"] = "tirx.Var"
-    found = module_io.from_json(json.dumps(document))
+    found = module_io.parse_json(json.dumps(document))
     assert tvm_ffi.structural_equal(found, module())
 
 
 @pytest.mark.parametrize("text", ["", "[", '{"nodes": []}', "{}"])
 def test_what_is_no_module_is_refused(text):
     with pytest.raises((ValueError, RuntimeError, KeyError)):
-        module_io.from_json(text)
+        module_io.parse_json(text)

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler import lowering, pass_lists
-from autopipe.compiler.library.build import build
+from autopipe.compiler.library.build import build_library
 from autopipe.compiler.named_pass import NamedPass, PassPhase, module_pass, run_passes
 from autopipe.compiler.pass_observer import observe_passes, pass_context, write_below
 from autopipe.errors import ModelError, StoreError
@@ -38,7 +38,7 @@ def build_model(folder=None):
     """Return the observer of a whole build."""
     with observe_passes(folder) as observer:
         optimized = lowering.optimize(doubled(), 1, {}, graphs.TARGET, print)
-        build(lowering.lower(optimized.module, graphs.TARGET), {}, graphs.TARGET)
+        build_library(lowering.lower(optimized.module, graphs.TARGET), {}, graphs.TARGET)
     return observer
 
 

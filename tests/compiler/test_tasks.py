@@ -2,7 +2,7 @@ import tvm
 from tvm import relax, te, topi
 
 from autopipe.compiler import lowering, tasks
-from autopipe.compiler.graph.calls import weight_arguments
+from autopipe.compiler.graph.calls import find_weight_arguments
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Activation, Direction, Recurrence
 from autopipe.compiler.tasks import Workload
@@ -56,25 +56,25 @@ def test_dtype_is_part_of_a_workload_and_names_are_not():
     assert not set(single) & set(double)
     function = next(iter(single.values()))["main"]
     renamed = function.with_attr("global_symbol", "other").with_attr("op_pattern", 8)
-    assert tasks.workload(renamed).identity == tasks.workload(function).identity
+    assert tasks.make_workload(renamed).identity == tasks.make_workload(function).identity
 
 
 def test_different_workloads_with_one_hash_stay_apart():
     one, other = (Workload("f" * 16, module) for module in list(extract(chain())[1].values())[:2])
-    moved = tasks._distinct(other, {one.identity: one})
+    moved = tasks._resolve_collision(other, {one.identity: one})
     assert (moved.identity, moved.module) == ("0" * 16, other.module)
-    assert tasks._distinct(one, {one.identity: one}).identity == one.identity
+    assert tasks._resolve_collision(one, {one.identity: one}).identity == one.identity
 
 
 def test_functions_without_blocks_are_tasks_without_reductions():
     function = tvm.tirx.PrimFunc([], tvm.tirx.Evaluate(0))
-    assert tasks._sblocks(tvm.IRModule({"main": function})) == []
+    assert tasks._list_blocks(tvm.IRModule({"main": function})) == []
 
 
 def described(tensors):
     """The task of a function that says nothing of its ops."""
-    found = tasks.workload(te.create_prim_func(tensors))
-    return tasks.task_of(0, found, ["main"], OpInfo(kind="opaque"))
+    found = tasks.make_workload(te.create_prim_func(tensors))
+    return tasks.make_task(0, found, ["main"], OpInfo(kind="opaque"))
 
 
 def test_a_function_without_op_information_writes_what_it_stores_to():
@@ -109,8 +109,8 @@ def ragged(n: T.Buffer((4,), "int32"), x: T.Buffer((4, 8), "float32")):
 
 
 def test_a_loop_as_long_as_an_element_says_has_no_count():
-    found = tasks.workload(tvm.script.from_source(RAGGED))
-    assert tasks.task_of(0, found, ["ragged"], OpInfo(kind="opaque")).flops == 0
+    found = tasks.make_workload(tvm.script.from_source(RAGGED))
+    assert tasks.make_task(0, found, ["ragged"], OpInfo(kind="opaque")).flops == 0
 
 
 def test_a_recurrent_layer_counts_the_products_of_its_steps():
@@ -119,9 +119,9 @@ def test_a_recurrent_layer_counts_the_products_of_its_steps():
     form = Recurrence(
         kind="RNN", steps=5, batch=2, hidden=16, directions=ways, resting=True, initial=False
     )
-    function = plain.write(form).with_attr("global_symbol", "main")
-    found = tasks.workload(function)
-    task = tasks.task_of(0, found, ["rnn"], OpInfo(kind="opaque"))
+    function = plain.build_loops(form).with_attr("global_symbol", "main")
+    found = tasks.make_workload(function)
+    task = tasks.make_task(0, found, ["rnn"], OpInfo(kind="opaque"))
     assert (task.flops, task.opaque) == (2 * 2 * 4 * 2 * 16 * 16, False)
 
 
@@ -159,9 +159,9 @@ def test_weights_are_told_from_what_kernels_write():
             other = builder.emit_te(topi.multiply, once, w)
             out = builder.emit_output(builder.call_te(topi.add, other, once))
         builder.emit_func_output(out)
-    assert weight_arguments(builder.get()) == {"add": frozenset(), "multiply": {1}}
+    assert find_weight_arguments(builder.get()) == {"add": frozenset(), "multiply": {1}}
     module = builder.get()
     body = builder.get()["main"].without_attr("global_symbol").without_attr("num_input")
     module["body"] = body.with_attr("global_symbol", "body")
-    found = weight_arguments(module)
+    found = find_weight_arguments(module)
     assert found == {"add": frozenset(), "multiply": frozenset()}  # nobody looks at what it gives

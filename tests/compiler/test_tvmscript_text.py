@@ -4,20 +4,20 @@ import tvm_ffi
 from tvm import te
 
 from autopipe.compiler.module_io import save_module
-from autopipe.compiler.tasks import workload
-from autopipe.compiler.tvmscript_text import scripts
+from autopipe.compiler.tasks import make_workload
+from autopipe.compiler.tvmscript_text import format_workloads
 
 
 def module(block="scaled", note=None):
     x = te.placeholder((16,), "float32", name="x")
     out = te.compute((16,), lambda i: x[i] * tvm.tirx.const(1 / 3, "float32"), name=block)
     function = te.create_prim_func([x, out])
-    return workload(function.with_attr("note", note) if note else function).module
+    return make_workload(function.with_attr("note", note) if note else function).module
 
 
 def script(one, folder):
     save_module(one, folder / "0.json")
-    return scripts({"folder": str(folder), "workloads": ["0"]}, print)["0"]
+    return format_workloads({"folder": str(folder), "workloads": ["0"]}, print)["0"]
 
 
 def test_a_script_gives_the_same_module_again(tmp_path):

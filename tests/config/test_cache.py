@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autopipe.config.cache import Cache, located
+from autopipe.config.cache import Cache, resolve_remote_url
 from autopipe.stages import stages_of
 from tests.config.conftest import GOOD
 from tests.support.table import each_row
@@ -39,9 +39,9 @@ def test_nothing_is_shared_unless_a_remote_is_named(read):
 
 def test_a_folder_is_relative_to_the_file():
     base = Path("/project")
-    assert located("../shared", base) == "file:///project/../shared"
-    assert located("/mnt/shared", base) == "file:///mnt/shared"
-    assert located("s3://bucket/a", base) == "s3://bucket/a"
+    assert resolve_remote_url("../shared", base) == "file:///project/../shared"
+    assert resolve_remote_url("/mnt/shared", base) == "file:///mnt/shared"
+    assert resolve_remote_url("s3://bucket/a", base) == "s3://bucket/a"
 
 
 def test_it_is_in_no_key(read, file):

@@ -8,13 +8,13 @@ from pydantic import ValidationError
 
 from autopipe.config.dimension import (
     Dimension,
-    ends,
-    likely,
-    probes,
-    size_of,
-    terms,
-    told,
-    with_sizes,
+    append_sizes,
+    evaluate_size,
+    format_sizes,
+    list_end_sizes,
+    list_likely_sizes,
+    list_probe_sizes,
+    parse_terms,
 )
 from autopipe.config.load import parse_builds
 from autopipe.errors import ConfigError
@@ -43,17 +43,17 @@ def test_a_size_fits_or_it_is_said_why_not(size, why):
 
 def test_likely_sizes_are_combined_with_each_other():
     batch = Dimension(max=8, likely=(1, 8))
-    found = likely({"batch": batch, "height": HEIGHT})
+    found = list_likely_sizes({"batch": batch, "height": HEIGHT})
     assert [tuple(sizes.values()) for sizes in found] == [(1, 640), (1, 320), (8, 640), (8, 320)]
-    assert ends({"batch": batch, "height": HEIGHT}) == (
+    assert list_end_sizes({"batch": batch, "height": HEIGHT}) == (
         {"batch": 1, "height": 64}, {"batch": 8, "height": 1920},
     )  # fmt: skip
-    assert likely({}) == ends({}) == ()
+    assert list_likely_sizes({}) == list_end_sizes({}) == ()
 
 
 def test_an_open_size_may_be_a_sum():
-    assert terms("past+ new + 2") == ("past", "new", 2)
-    assert size_of("past + new + 2", {"past": 7, "new": 1}) == 10
+    assert parse_terms("past+ new + 2") == ("past", "new", 2)
+    assert evaluate_size("past + new + 2", {"past": 7, "new": 1}) == 10
 
 
 SUMS = """
@@ -92,9 +92,9 @@ def test_a_sum_of_sizes_that_inputs_tell_is_taken():
 
 
 def test_sizes_in_words():
-    assert told({"height": 640, "width": 96}) == "height = 640, width = 96"
-    assert with_sizes("case 'zeros'", {"batch": 3}) == "case 'zeros' with batch = 3"
-    assert with_sizes("case 'zeros'", {}) == "case 'zeros'"
+    assert format_sizes({"height": 640, "width": 96}) == "height = 640, width = 96"
+    assert append_sizes("case 'zeros'", {"batch": 3}) == "case 'zeros' with batch = 3"
+    assert append_sizes("case 'zeros'", {}) == "case 'zeros'"
 
 
 @each_row(
@@ -162,10 +162,10 @@ def test_names_of_sizes_that_contradict_the_file_are_refused(tmp_path, given, wh
 
 
 def test_a_model_is_looked_at_where_a_range_ends_and_beside_it():
-    found = probes({"batch": Dimension(max=8, likely=(1, 8)), "height": HEIGHT})
+    found = list_probe_sizes({"batch": Dimension(max=8, likely=(1, 8)), "height": HEIGHT})
     assert [tuple(sizes.values()) for sizes in found] == [
         (1, 64), (8, 1920), (2, 96), (7, 1888), (1, 640), (1, 320), (8, 640), (8, 320),
     ]  # fmt: skip
     one = {"batch": Dimension(min=4, max=4, likely=(4,))}
-    assert probes(one) == ({"batch": 4},)
-    assert probes({}) == ()
+    assert list_probe_sizes(one) == ({"batch": 4},)
+    assert list_probe_sizes({}) == ()

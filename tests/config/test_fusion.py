@@ -6,7 +6,7 @@ import tvm
 import yaml
 
 from autopipe.config.fusion import RENAMED, Fusion
-from autopipe.config.schema import json_schema
+from autopipe.config.schema import build_json_schema
 from tests.config.conftest import GOOD
 
 CONV = "[nn.conv2d, nn.relu]"
@@ -22,7 +22,7 @@ def test_a_rule_is_a_list_of_ops(read):
     found = read(text.replace("nn.*_norm", "nn.rms_norm")).fusion
     assert found.join == (("nn.conv2d", "nn.relu") * 2, ("nn.rms_norm", "matmul"))
     assert found.apart == (("nn.layer_norm", "matmul"),)
-    jsonschema.validate(yaml.safe_load(text), json_schema())
+    jsonschema.validate(yaml.safe_load(text), build_json_schema())
     assert read(GOOD).fusion == Fusion()
 
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from autopipe.config.model import Model
-from autopipe.config.paths import model_path
+from autopipe.config.paths import find_model_path
 from autopipe.errors import ConfigError
 
 
@@ -29,22 +29,22 @@ def package(tmp_path, monkeypatch):
 
 
 def test_a_path_starts_at_the_folder_of_the_pipeline_file(base):
-    path = model_path(Model(path="models/resnet50.onnx"), base)
+    path = find_model_path(Model(path="models/resnet50.onnx"), base)
     assert path == base / "models" / "resnet50.onnx"
 
 
 def test_the_path_is_absolute(base, monkeypatch):
     monkeypatch.chdir(base)
-    assert model_path(Model(path="resnet50.onnx"), type(base)("models")).is_absolute()
+    assert find_model_path(Model(path="resnet50.onnx"), type(base)("models")).is_absolute()
 
 
 def test_an_absolute_path_is_taken_as_it_is(base):
     absolute = base / "models" / "resnet50.onnx"
-    assert model_path(Model(path=str(absolute)), base / "elsewhere") == absolute
+    assert find_model_path(Model(path=str(absolute)), base / "elsewhere") == absolute
 
 
 def test_a_file_inside_a_package_is_found_without_importing_it(package, tmp_path):
-    path = model_path(Model(path="pkg:zoo_for_tests/light/light_resnet50.onnx"), tmp_path)
+    path = find_model_path(Model(path="pkg:zoo_for_tests/light/light_resnet50.onnx"), tmp_path)
     assert path == package / "light" / "light_resnet50.onnx"
     assert "zoo_for_tests" not in sys.modules
 
@@ -74,6 +74,6 @@ def test_a_file_inside_a_package_is_found_without_importing_it(package, tmp_path
 @pytest.mark.usefixtures("package")
 def test_a_model_that_is_not_there_is_named(base, path, says):
     with pytest.raises(ConfigError, match=says) as caught:
-        model_path(Model(path=path), base)
+        find_model_path(Model(path=path), base)
     assert str(caught.value).startswith("model.path: ")
     assert str(caught.value).isprintable()

@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.config.scalar import quoted, resolve
+from autopipe.config.scalar import check_quoted_scalar, parse_plain_scalar
 from tests.support.table import each_row
 
 
@@ -38,7 +38,7 @@ from tests.support.table import each_row
     ],
 )
 def test_a_plain_scalar_is_what_yaml_1_2_says(text, value):
-    found = resolve(text)
+    found = parse_plain_scalar(text)
     assert found == value
     assert type(found) is type(value)
 
@@ -79,16 +79,16 @@ def test_a_plain_scalar_is_what_yaml_1_2_says(text, value):
 )
 def test_what_yaml_readers_disagree_about_is_refused(text, hint):
     with pytest.raises(ValueError, match=hint):
-        resolve(text)
+        parse_plain_scalar(text)
 
 
 def test_quoted_text_is_kept_as_it_is_written():
-    assert quoted("no") == "no"
-    assert quoted("1e3") == "1e3"
-    assert quoted("ä\n") == "ä\n"
+    assert check_quoted_scalar("no") == "no"
+    assert check_quoted_scalar("1e3") == "1e3"
+    assert check_quoted_scalar("ä\n") == "ä\n"
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
 def test_text_that_no_file_name_can_hold_is_refused(text):
     with pytest.raises(ValueError, match="NUL or half a character"):
-        quoted(text)
+        check_quoted_scalar(text)

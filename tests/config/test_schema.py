@@ -11,8 +11,13 @@ from pydantic import BaseModel
 from autopipe.config.builds import PipelineFile
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
-from autopipe.config.schema import _tidy, field_table, json_schema, section_keys
-from autopipe.config.sentences import sentences
+from autopipe.config.schema import (
+    _tidy_schema,
+    build_json_schema,
+    format_field_table,
+    list_section_keys,
+)
+from autopipe.config.sentences import read_field_docs
 from docs.generate import generated, main
 from tests.config.conftest import GOOD
 from tests.support.table import each_row
@@ -45,7 +50,7 @@ Loader.add_implicit_resolver(
 
 
 def errors(text):
-    validator = jsonschema.Draft202012Validator(json_schema())
+    validator = jsonschema.Draft202012Validator(build_json_schema())
     return [error.json_path for error in validator.iter_errors(yaml.load(text, Loader))]
 
 
@@ -56,7 +61,7 @@ def test_the_grammar_has_its_sections():
 
 @each_row("section, name", FIELDS)
 def test_every_field_has_its_sentence(section, name):
-    sentence = sentences(section).get(name)
+    sentence = read_field_docs(section).get(name)
     assert sentence, f"write a docstring below {section.__name__}.{name}"
     assert sentence.rstrip().endswith(".")
 
@@ -95,7 +100,7 @@ def test_make_gen_writes_what_is_checked_in(tmp_path, monkeypatch):
 
 
 def test_the_schema_is_a_schema():
-    jsonschema.Draft202012Validator.check_schema(json_schema())
+    jsonschema.Draft202012Validator.check_schema(build_json_schema())
 
 
 @each_row("path", PIPELINES)
@@ -142,16 +147,16 @@ def test_the_schema_refuses_what_load_refuses(refused, lines, path):
 
 
 def test_an_editor_sees_sentences_and_defaults_as_they_are_written():
-    timeout = json_schema()["$defs"]["Benchmark"]["properties"]["timeout"]
+    timeout = build_json_schema()["$defs"]["Benchmark"]["properties"]["timeout"]
     assert timeout["default"] == "5m"
     assert "given up" in timeout["description"]
-    cores = json_schema()["$defs"]["Target"]["properties"]["num_cores"]
+    cores = build_json_schema()["$defs"]["Target"]["properties"]["num_cores"]
     assert "\n" not in cores["description"]
 
 
 def test_a_field_may_have_any_name():
     schema = {"properties": {"default": {"type": "string"}, "description": {"type": "string"}}}
-    _tidy(schema)
+    _tidy_schema(schema)
     assert set(schema["properties"]) == {"default", "description"}
 
 
@@ -169,11 +174,11 @@ def test_a_field_may_have_any_name():
     ],
 )
 def test_the_keys_of_a_section_are_known(at, keys):
-    assert section_keys(at) == keys
+    assert list_section_keys(at) == keys
 
 
 def test_the_table_has_a_row_for_every_field():
-    table = field_table()
+    table = format_field_table()
     rows = {line.split("`")[1] for line in table.splitlines()[2:]}
     assert {"version", "model.inputs.NAME.shape", "schedules.rules.N.match.op"} <= rows
     assert len(rows) == len(FIELDS)

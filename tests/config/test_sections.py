@@ -5,7 +5,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.layout import Layout
-from autopipe.config.quantity import Duration, duration
+from autopipe.config.quantity import Duration, format_duration
 from autopipe.config.schedules import Schedules
 from autopipe.config.verify import Verify
 from autopipe.formats import FORMATS
@@ -42,7 +42,7 @@ def test_a_number_of_seconds_is_in_range_too(wrong):
 
 @pytest.mark.parametrize("text", ["300ms", "20s", "5m", "2h", "90m", "1500ms", "10ms"])
 def test_seconds_are_written_as_a_person_writes_them(text):
-    assert duration(SECONDS.validate_python(text)) == text
+    assert format_duration(SECONDS.validate_python(text)) == text
 
 
 @pytest.mark.fault("A6")

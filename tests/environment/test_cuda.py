@@ -9,7 +9,7 @@ from autopipe.backends import BACKENDS
 from autopipe.config.target import Target
 from autopipe.environment import cuda
 from autopipe.environment.cuda import Gpu
-from autopipe.environment.environment import Host, resolve
+from autopipe.environment.environment import Host, resolve_target
 from autopipe.environment.facet import Facet
 from autopipe.errors import TargetError
 from autopipe.store.store import open_store
@@ -67,16 +67,16 @@ def gpu(monkeypatch):
 def test_native_is_the_gpu_that_is_there(gpu):
     gpu(GPU)
     for target in (Target(kind="cuda"), Target(kind="cuda", arch="native")):
-        facts = resolve(target, STACK)
+        facts = resolve_target(target, STACK)
         assert (facts["kind"], facts["arch"]) == ("cuda", "sm_86")
         assert (facts["mcpu"], facts["mattr"]) == ("znver4", ["-gfni"])
 
 
 def test_what_is_named_needs_no_gpu(gpu):
     gpu("there is none")
-    assert resolve(Target(kind="cuda", arch="sm_90"), STACK)["arch"] == "sm_90"
+    assert resolve_target(Target(kind="cuda", arch="sm_90"), STACK)["arch"] == "sm_90"
     with pytest.raises(TargetError, match=r"target\.arch: there is none; name what to compile for"):
-        resolve(Target(kind="cuda"), STACK)
+        resolve_target(Target(kind="cuda"), STACK)
 
 
 def test_facts_of_a_processor_do_not_know_gpus(gpu, tmp_path):
@@ -94,7 +94,7 @@ def test_facts_of_a_processor_do_not_know_gpus(gpu, tmp_path):
 
 def test_a_machine_without_a_gpu_has_facts_too(gpu):
     gpu("there is none")
-    assert cuda.device() == {"gpu": None, "driver": None}
+    assert cuda.describe_gpu() == {"gpu": None, "driver": None}
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import pytest
 
 from autopipe.config.target import Hardware, Target
 from autopipe.environment import environment
-from autopipe.environment.caches import caches
-from autopipe.environment.environment import Host, requirement, resolve, version
+from autopipe.environment.caches import find_cache_sizes
+from autopipe.environment.environment import Host, find_requirement, find_version, resolve_target
 from autopipe.environment.facet import Facet
 from autopipe.environment.machines import KIB, MACHINES, MIB
-from autopipe.environment.toolchain import linker
+from autopipe.environment.toolchain import find_linker
 from autopipe.errors import SetupError, TargetError
-from autopipe.store.canonical import digest
+from autopipe.store.canonical import digest_json
 from autopipe.store.store import open_store
 
 STACK = {"llvm": "22", "mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "lacks": ""}
@@ -30,13 +30,13 @@ class Examiner:
 
 
 def test_native_becomes_what_this_machine_is() -> None:
-    assert resolve(Target(), STACK) == {
+    assert resolve_target(Target(), STACK) == {
         "kind": "llvm",
         "mcpu": "znver4",
         "mattr": [],
         "mtriple": "x86_64-linux-gnu",
         "num_cores": len(os.sched_getaffinity(0)),
-        "hardware": caches(MACHINES["zen-4"], here=True),
+        "hardware": find_cache_sizes(MACHINES["zen-4"], here=True),
     }
 
 
@@ -45,7 +45,7 @@ def test_what_is_named_stays() -> None:
         mcpu="cortex-a76", mattr=("+dotprod",), mtriple="aarch64-linux-gnu", num_cores=4,
         hardware=Hardware(vector_bits=64, l2=256 * KIB),
     )  # fmt: skip
-    assert resolve(target, STACK) == {
+    assert resolve_target(target, STACK) == {
         "kind": "llvm",
         "mcpu": "cortex-a76",
         "mattr": ["+dotprod"],
@@ -64,9 +64,9 @@ def test_cache_sizes_are_what_the_kernel_says(tmp_path: Path) -> None:
         for name, text in (("level", level), ("type", kind), ("size", size)):
             (entry / name).write_text(f"{text}\n")
     known = {"l1": 48 * KIB, "l2": 2 * MIB, "l3": 32 * MIB}
-    assert caches(MACHINES["zen-4"], here=True, folder=tmp_path) == known
-    assert caches(MACHINES["zen-4"], here=False, folder=tmp_path)["l1"] == 32 * KIB
-    assert set(caches(MACHINES["aarch64"], here=True, folder=tmp_path / "none")) == {
+    assert find_cache_sizes(MACHINES["zen-4"], here=True, folder=tmp_path) == known
+    assert find_cache_sizes(MACHINES["zen-4"], here=False, folder=tmp_path)["l1"] == 32 * KIB
+    assert set(find_cache_sizes(MACHINES["aarch64"], here=True, folder=tmp_path / "none")) == {
         "l1",
         "l2",
         "l3",
@@ -76,7 +76,7 @@ def test_cache_sizes_are_what_the_kernel_says(tmp_path: Path) -> None:
 @pytest.mark.fault("A12")
 def test_native_on_a_foreign_triple_is_refused() -> None:
     with pytest.raises(TargetError, match=r"target\.mcpu: native is this machine, x86_64"):
-        resolve(Target(mtriple="aarch64-linux-gnu"), STACK)
+        resolve_target(Target(mtriple="aarch64-linux-gnu"), STACK)
 
 
 def test_tvm_is_asked_once_for_an_installation(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_tvm_is_asked_once_for_an_installation(tmp_path: Path) -> None:
                 facts = host.facts([Facet.TVM, Facet.TARGET])
             assert facts[Facet.TARGET]["mcpu"] == "znver4"
             assert facts[Facet.TVM]["llvm"] == "22"
-            assert facts[Facet.TVM]["tvm"] == version("apache-tvm")
+            assert facts[Facet.TVM]["tvm"] == find_version("apache-tvm")
     assert examine.calls == 1
 
 
@@ -121,7 +121,7 @@ def test_nobody_is_asked_for_what_needs_no_tvm(tmp_path: Path) -> None:
     assert known is not None
     assert known[Facet.DEVICE]["cores"] == len(os.sched_getaffinity(0))
     assert str(known[Facet.REFERENCE]["onnx"]).startswith("1.")
-    assert len(digest({facet.value: dict(facts) for facet, facts in known.items()})) == 64
+    assert len(digest_json({facet.value: dict(facts) for facet, facts in known.items()})) == 64
     name = os.uname().nodename
     assert not [value for value in known[Facet.DEVICE].values() if value == name]
 
@@ -133,30 +133,34 @@ def test_every_facet_has_facts(tmp_path: Path) -> None:
 
 def test_a_package_that_is_missing_is_named() -> None:
     with pytest.raises(SetupError, match="no-such is not installed; pip install 'no-such'"):
-        version("no-such")
+        find_version("no-such")
 
 
 def test_requirements_are_those_of_autopipe() -> None:
-    assert requirement("apache-tvm-ffi") == "apache-tvm-ffi==0.1.14.post1"
-    assert requirement("apache-tvm") == "apache-tvm==0.27.0.post1"
-    assert requirement("onnx").startswith("onnx")
-    assert "," in requirement("onnx")
+    assert find_requirement("apache-tvm-ffi") == "apache-tvm-ffi==0.1.14.post1"
+    assert find_requirement("apache-tvm") == "apache-tvm==0.27.0.post1"
+    assert find_requirement("onnx").startswith("onnx")
+    assert "," in find_requirement("onnx")
 
 
 def test_the_linker_is_the_one_tvm_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert linker() is None
+    assert find_linker() is None
     for name in ("clang", "gcc"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    assert linker() == str(tmp_path / "gcc")
+    assert find_linker() == str(tmp_path / "gcc")
     monkeypatch.setenv("CXX", str(tmp_path / "clang"))
-    assert linker() == str(tmp_path / "clang")
+    assert find_linker() == str(tmp_path / "clang")
 
 
 def test_native_goes_without_what_a_virtual_machine_hides() -> None:
     stack = {**STACK, "lacks": "avx512bf16 gfni"}
-    assert resolve(Target(mattr=("+fma",)), stack)["mattr"] == ["-avx512bf16", "-gfni", "+fma"]
-    assert resolve(Target(mcpu="znver4"), stack)["mattr"] == []
+    assert resolve_target(Target(mattr=("+fma",)), stack)["mattr"] == [
+        "-avx512bf16",
+        "-gfni",
+        "+fma",
+    ]
+    assert resolve_target(Target(mcpu="znver4"), stack)["mattr"] == []

@@ -11,7 +11,7 @@ from autopipe.environment.machines import (
     MIB,
     Machine,
     derive_machine,
-    machine_of,
+    find_machine,
 )
 
 # processor, architecture, family, L1, L2, FMA latency, bits of units, ports, mesh, prefetch
@@ -45,7 +45,7 @@ FACTS = [
 @pytest.mark.parametrize("facts", FACTS, ids=lambda facts: facts[0])
 def test_a_processor_has_the_facts_of_its_family(facts) -> None:
     mcpu, architecture, family, *numbers = facts
-    row = machine_of(mcpu, architecture)
+    row = find_machine(mcpu, architecture)
     assert row.family == family
     assert [
         row.l1_bytes // KIB, row.l2_bytes // KIB, row.fma_latency_cycles,
@@ -87,7 +87,7 @@ def test_every_name_of_a_row_is_one_that_llvm_knows() -> None:
 def test_a_processor_in_no_row_gets_what_its_features_say(
     mcpu, architecture, features, facts
 ) -> None:
-    row = machine_of(mcpu, architecture, features)
+    row = find_machine(mcpu, architecture, features)
     assert row == derive_machine(architecture, features)
     assert (row.family, row.vector_bits_of_units, row.wants_prefetch) == facts
     assert not row.has_mesh

@@ -6,7 +6,7 @@ import pytest
 
 from autopipe.config.target import Target
 from autopipe.environment import toolchain
-from autopipe.environment.toolchain import Linker, is_foreign, machine_of
+from autopipe.environment.toolchain import Linker, find_architecture, is_foreign
 from autopipe.errors import SetupError
 
 FOREIGN = "s390x-linux-gnu"
@@ -24,14 +24,14 @@ def cross(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (sysroot / "lib").mkdir(parents=True)
     (sysroot / "lib" / "crti.o").write_bytes(b"one")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    toolchain._version.cache_clear()
-    toolchain._taken.cache_clear()
+    toolchain._read_linker_version.cache_clear()
+    toolchain._digest_sysroot.cache_clear()
     return path
 
 
 def test_a_linker_is_known_by_its_version_and_not_by_where_it_lies(cross: Path) -> None:
-    by_name = toolchain.toolchain(Target(mtriple=FOREIGN, mcpu="z13", linker=cross.name))
-    by_path = toolchain.toolchain(Target(mtriple=FOREIGN, mcpu="z13", linker=str(cross)))
+    by_name = toolchain.describe_toolchain(Target(mtriple=FOREIGN, mcpu="z13", linker=cross.name))
+    by_path = toolchain.describe_toolchain(Target(mtriple=FOREIGN, mcpu="z13", linker=str(cross)))
     assert by_name == by_path == {"linker": "cross-gcc 12.2"}
     assert Linker.of(cross.name, None) == Linker(str(cross))
     assert Linker.of(None, None) is None
@@ -39,18 +39,18 @@ def test_a_linker_is_known_by_its_version_and_not_by_where_it_lies(cross: Path) 
 
 def test_a_sysroot_is_known_by_what_the_linker_takes_from_it(cross: Path) -> None:
     target = Target(linker=cross.name, sysroot=str(cross.parent / "sysroot"))
-    first = toolchain.toolchain(target)
+    first = toolchain.describe_toolchain(target)
     assert set(first) == {"linker", "sysroot"}
     (cross.parent / "sysroot" / "lib" / "crti.o").write_bytes(b"another")
-    toolchain._taken.cache_clear()
-    assert toolchain.toolchain(target)["sysroot"] != first["sysroot"]
+    toolchain._digest_sysroot.cache_clear()
+    assert toolchain.describe_toolchain(target)["sysroot"] != first["sysroot"]
     assert Linker.of(cross.name, "/sdk").options == ["--sysroot=/sdk"]  # type: ignore[union-attr]
 
 
 def test_a_sysroot_that_the_linker_finds_nothing_in_is_refused(cross: Path, tmp_path: Path) -> None:
     target = Target(linker=cross.name, sysroot=str(tmp_path / "empty"))
     with pytest.raises(SetupError, match="finds no C library in"):
-        toolchain.toolchain(target)
+        toolchain.describe_toolchain(target)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_sysroot_that_the_linker_finds_nothing_in_is_refused(cross: Path, tmp_
 )
 def test_a_linker_that_is_not_here_is_told(name: str, said: str) -> None:
     with pytest.raises(SetupError) as caught:
-        toolchain.toolchain(Target(linker=name))
+        toolchain.describe_toolchain(Target(linker=name))
     assert str(caught.value).startswith(said)
 
 
@@ -71,11 +71,11 @@ def test_a_program_that_is_no_linker_is_told(tmp_path: Path) -> None:
     mute.write_text("#!/bin/sh\nexit 1\n")
     mute.chmod(0o755)
     with pytest.raises(SetupError, match="does not say its version, as linkers do"):
-        toolchain.toolchain(Target(linker=str(mute)))
+        toolchain.describe_toolchain(Target(linker=str(mute)))
 
 
 def test_a_machine_is_known_by_the_first_word_of_its_triple() -> None:
-    assert machine_of("arm64-apple-darwin") == "aarch64"
+    assert find_architecture("arm64-apple-darwin") == "aarch64"
     assert is_foreign(FOREIGN)
     assert not is_foreign(None)
-    assert not is_foreign(f"{machine_of(None)}-linux-gnu")
+    assert not is_foreign(f"{find_architecture(None)}-linux-gnu")

@@ -13,7 +13,7 @@ import pytest
 from autopipe.export import compile_native
 from autopipe.export.compile_native import SOURCES, Compiler
 from autopipe.export.folder import _write_digests
-from autopipe.export.runtime_files import _package_folder
+from autopipe.export.runtime_files import _find_package_folder
 
 HERE = Path(__file__).parent
 ADDRESS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -42,7 +42,7 @@ def needs(options: Sequence[str]) -> pytest.MarkDecorator:
 def compile_native_part(folder: Path, options: Sequence[str]) -> None:
     """Put a library and a program with checks into a folder, and list the digests anew."""
     compiler = Compiler(("cc", *options))
-    headers = _package_folder("tvm_ffi") / "include"
+    headers = _find_package_folder("tvm_ffi") / "include"
     compile_native.compile_library(compiler, headers, folder / "lib" / "libautopipe.so")
     compile_native.compile_program(compiler, headers, folder / "bin" / "run")
     (folder / "SHA256SUMS").unlink()
@@ -73,7 +73,7 @@ def compile_reader(out: Path) -> Path:
     )
     names = ("error.c", "files.c", "sha256.c", "processor.c", "description.c")
     files = [str(SOURCES / name) for name in names]
-    headers = _package_folder("tvm_ffi") / "include"
+    headers = _find_package_folder("tvm_ffi") / "include"
     subprocess.run(
         ["cc", "-std=c11", *ADDRESS, f"-I{SOURCES}", f"-I{headers}", source, *files, "-o", out],
         check=True,

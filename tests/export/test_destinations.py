@@ -20,11 +20,13 @@ from tests.support.shared import once
 @pytest.fixture
 def folder(tmp_path, tmp_path_factory):
     """A folder with what the C library reads of an exported one."""
-    made = once(tmp_path_factory, "lib", lambda to: write_runtime(to / "lib", cpu.machine_of({})))
+    made = once(
+        tmp_path_factory, "lib", lambda to: write_runtime(to / "lib", cpu.find_architecture({}))
+    )
     model = once(tmp_path_factory, "large", large_outputs.write_library)
     needs = {
         "signature": SIGNATURE.model_dump(mode="json"),
-        "processor": {"machine": cpu.machine_of({}), "mcpu": "any", "features": []},
+        "processor": {"machine": cpu.find_architecture({}), "mcpu": "any", "features": []},
     }
     to = tmp_path / "model"
     shutil.copytree(made / "lib", to / "lib")

@@ -6,10 +6,10 @@ Prints a line of JSON for the plain loops, a right schedule, and one that fits n
 import json
 import sys
 
-from autopipe.compiler.tvm_probe import examine
+from autopipe.compiler.tvm_probe import examine_tvm
 from autopipe.config.tuning import Measure, Reach
 from autopipe.environment.facet import Facet
-from autopipe.farm.bench import known_versions
+from autopipe.farm.bench import select_shared_versions
 from autopipe.measure.turn import Turn
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked
@@ -21,7 +21,7 @@ from tests.stages.small_tuning import FACTS
 
 
 def main():
-    facts = {**FACTS, **known_versions(examine({}, lambda _: None))}
+    facts = {**FACTS, **select_shared_versions(examine_tvm({}, lambda _: None))}
     measure = Measure.model_validate({"runner": "farm", "label": "here"})
     reach = Reach(scheduler=sys.argv[1], certificates=sys.argv[2], wait_timeout=60.0)
     wanted = Wanted(

@@ -119,7 +119,7 @@ class Place:
 @contextmanager
 def place_in(folder, **where):
     with ExitStack() as stack:
-        certificates.make(folder / "keys")
+        certificates.make_certificates(folder / "keys")
         place = Place(folder / "keys", free_port(), stack, **where)
         place.schedule()
         yield place

@@ -41,7 +41,7 @@ async def send_rubbish(connection, _):
 
 async def answer_others(connection, order):
     """Answer an order that somebody else has."""
-    await connection.send(channel.encode({"answer": order["order"] + 1000, "text": "{}"}))
+    await connection.send(channel.encode_message({"answer": order["order"] + 1000, "text": "{}"}))
 
 
 async def stay_silent(connection, _):

@@ -12,17 +12,17 @@ import sys
 import time
 from itertools import count
 
-from autopipe.farm.facts import autopipe, fingerprint
+from autopipe.farm.facts import find_autopipe_version, fingerprint_device
 from autopipe.farm.wire import WorkAnswer, WorkOrder
 from autopipe.measure.measurement import Measurement
 from autopipe.processes import failure
-from autopipe.processes.link import ready
-from autopipe.processes.start import begin
+from autopipe.processes.link import wait_for_readable
+from autopipe.processes.start import open_parent_link
 
 ANSWERS = count(1)
 
 FACTS: dict[str, dict[str, object]] = {
-    "versions": {"autopipe": autopipe(), "tvm": "0.27"},
+    "versions": {"autopipe": find_autopipe_version(), "tvm": "0.27"},
     "device": {"cpu": "a sleeper", "cores": 2},
     "processor": {"mcpu": "znver5", "mtriple": "x86_64-linux-gnu", "lacks": ""},
     "caches": {"l1": 32768},
@@ -30,17 +30,17 @@ FACTS: dict[str, dict[str, object]] = {
 
 
 def main():
-    link = begin()
+    link = open_parent_link()
     said = json.loads(os.environ.get("AUTOPIPE_TEST_FACTS", "{}"))
     facts = {name: {**part, **said.get(name, {})} for name, part in FACTS.items()}
-    link.write(failure.answer(facts))
+    link.write(failure.encode_answer(facts))
     cores = int(str(facts["device"]["cores"]))
     orders: list[tuple[int, WorkOrder]] = []
     while True:
         lines = [] if orders else [link.receive()]
-        lines += link.received() if ready([link], 0.0) else []
+        lines += link.received() if wait_for_readable([link], 0.0) else []
         orders += [(number, WorkOrder.read(text)) for number, text in map(json.loads, lines)]
-        batch(link, orders[:cores], fingerprint(facts))
+        batch(link, orders[:cores], fingerprint_device(facts))
         orders = orders[cores:]
 
 

@@ -37,7 +37,7 @@ def test_the_machine_that_measured_is_in_records_and_artifact(tuned):
     folder, _ = tuned
     with closing(sqlite3.connect(folder / "records.sqlite")) as connection:
         found = connection.execute("SELECT DISTINCT device FROM records").fetchall()
-    device = environment.device()
+    device = environment.describe_device()
     assert [json.loads(text)["cpu"] for (text,) in found] == [device["cpu"]]
     assert json.loads((folder / "out/tuning.json").read_text())["device"] == device
 

@@ -8,15 +8,15 @@ from autopipe.farm import certificates
 
 @pytest.fixture
 def keys(tmp_path):
-    certificates.make(tmp_path / "keys")
+    certificates.make_certificates(tmp_path / "keys")
     return tmp_path / "keys"
 
 
 def test_they_are_made_once(keys):
     assert certificates.check_folder(keys) == keys
-    assert certificates.days_left(keys) in {certificates.DAYS - 1, certificates.DAYS}
+    assert certificates.count_days_left(keys) in {certificates.DAYS - 1, certificates.DAYS}
     with pytest.raises(SetupError, match="is there already"):
-        certificates.make(keys)
+        certificates.make_certificates(keys)
 
 
 @pytest.mark.fault("O8")

@@ -13,7 +13,7 @@ import pytest
 from autopipe.api import farm as api
 from autopipe.errors import SetupError, StageError
 from autopipe.farm import farm as farms
-from autopipe.farm.facts import fingerprint
+from autopipe.farm.facts import fingerprint_device
 from autopipe.farm.wire import WorkAnswer
 from autopipe.measure.measurement import Measurement
 from tests.farm.conftest import order, start, until
@@ -130,7 +130,7 @@ def test_workers_that_are_not_believed_get_no_more_trials(place, two):
     for worker in bad.values():
         until(worker, "works for")
     with place.farm("two", workers=5) as (farm, told):
-        (device,) = {fingerprint(worker.facts) for worker in farm.own}
+        (device,) = {fingerprint_device(worker.facts) for worker in farm.own}
         farm.expect(device)
         numbers = [farm.submit(order(run=0.05), 1.0) for _ in range(60)]
         found = times(done(farm, numbers))
@@ -170,7 +170,7 @@ def test_a_worker_that_is_not_equal_is_refused_with_the_reason(place, two):
 def test_doctor_and_plan_show_who_is_there(place, two, tmp_path):
     end, told = time.monotonic() + 60, "2 workers, "
     while True:  # those of other tests may not be missed yet
-        found = {each.what: each for each in api.diagnose(place.address, place.folder)}
+        found = {each.what: each for each in api.diagnose_farm(place.address, place.folder)}
         if time.monotonic() > end or ("two" in found and told in found["two"].detail):
             break
     assert [found[name].state for name in ("certificate", "scheduler", "two")] == ["ok"] * 3
@@ -182,8 +182,10 @@ def test_doctor_and_plan_show_who_is_there(place, two, tmp_path):
         f"tuning: {{measure: {{runner: farm, label: two, scheduler: '{place.address}',"
         f" certificates: {place.folder}}}}}\n"
     )
-    assert api.present(file) == "2 workers of label two, 0 trials in their hands"
-    assert "does not answer" in str(api.present(file, ["tuning.measure.scheduler=tls://[::1]:9"]))
+    assert api.describe_workers(file) == "2 workers of label two, 0 trials in their hands"
+    assert "does not answer" in str(
+        api.describe_workers(file, ["tuning.measure.scheduler=tls://[::1]:9"])
+    )
 
 
 @pytest.mark.fault("O6")
@@ -217,7 +219,7 @@ def test_a_scheduler_whose_port_is_taken_says_so(place):
 def test_a_stranger_without_the_certificate_is_not_let_in(place, tmp_path):
     from autopipe.farm import certificates
 
-    certificates.make(tmp_path / "own")
+    certificates.make_certificates(tmp_path / "own")
     ours, place.folder = place.folder, tmp_path / "own"
     try:
         with pytest.raises(SetupError, match="not of one farm"), place.farm("two"):

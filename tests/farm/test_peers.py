@@ -156,7 +156,7 @@ def test_a_page_in_a_browser_is_not_let_in(working):
 @pytest.mark.fault("O8")
 @pytest.mark.parametrize("shared", [(), ("ca.pem",)], ids=["all of another farm", "our authority"])
 def test_a_certificate_of_another_farm_is_refused(working, tmp_path, shared):
-    certificates.make(tmp_path / "own")
+    certificates.make_certificates(tmp_path / "own")
     for name in shared:
         (tmp_path / "own" / name).write_bytes((working.folder / name).read_bytes())
     ours, working.folder = working.folder, tmp_path / "own"

@@ -4,10 +4,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from autopipe.compiler.tvm_probe import examine
+from autopipe.compiler.tvm_probe import examine_tvm
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
-from autopipe.farm.bench import known_versions
+from autopipe.farm.bench import select_shared_versions
 from autopipe.stages.tune import TuneStage
 from tests.stages.small_tuning import FACTS, context
 
@@ -26,7 +26,7 @@ def main():
     }  # fmt: skip
     stage = TuneStage.of(Pipeline.model_validate(document), folder)
     assert stage is not None
-    facts = {**FACTS, **known_versions(examine({}, lambda _: None))}
+    facts = {**FACTS, **select_shared_versions(examine_tvm({}, lambda _: None))}
     sys.stdout.write(stage.run(replace(context(folder), facts=facts)))
 
 

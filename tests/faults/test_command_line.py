@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.api import flow, wiring
-from autopipe.api.publish import publish
+from autopipe.api.publish import publish_package
 from autopipe.errors import ConfigError, StoreError
 from autopipe.pipeline.events import StageStarted
 from tests.cli.test_app import command, environment
@@ -150,7 +150,7 @@ def test_a_package_that_can_not_be_written_leaves_the_old_one(file, tmp_path, mo
     (output / "demo.tar").write_text("before")
     monkeypatch.setattr("shutil.copystat", full)
     with pytest.raises(StoreError, match="No space left"):
-        publish(artifact, output)
+        publish_package(artifact, output)
     assert {path.name: path.read_text() for path in output.iterdir()} == {"demo.tar": "before"}
 
 

@@ -9,6 +9,7 @@ import re
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,30 +20,30 @@ import pytest
 from autopipe.api.shapes import SHAPES
 from autopipe.artifacts.tuning import ListedFailure, TuningResult
 from autopipe.benchmarking import baseline
-from autopipe.cli.terminal import complain, show
+from autopipe.cli.terminal import print_error, print_lines
 from autopipe.comparison import reading
-from autopipe.comparison.difference import compare
-from autopipe.comparison.text import lines as told_lines
+from autopipe.comparison.difference import compare_builds
+from autopipe.comparison.text import list_lines as told_lines
 from autopipe.errors import AutopipeError, PackageError
 from autopipe.lock import records as beside
 from autopipe.lock import text as lock_text
 from autopipe.lock.file import read_text
-from autopipe.lock.outline import _task as locked_task
-from autopipe.packaging.examine import examine
+from autopipe.lock.outline import _lock_task as locked_task
+from autopipe.packaging.examine import examine_package
 from autopipe.pipeline import attempt
 from autopipe.records import autotvm, lines, metaschedule
-from autopipe.records.importing import bring
+from autopipe.records.importing import import_records
 from autopipe.records.left_out import LeftOut
-from autopipe.records.merge import plant
+from autopipe.records.merge import add_seeds
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.remote import entry as remote_entry
 from autopipe.remote.courier import DamagedError
-from autopipe.remote.transfer import _look
-from autopipe.report.escape import line_of
+from autopipe.remote.transfer import _inspect_artifact
+from autopipe.report.escape import escape_output_line
 from autopipe.store import entry
-from autopipe.store.canonical import digest, seal
-from autopipe.store.content import TreeFile, tree_digest
+from autopipe.store.canonical import digest_json, seal_document
+from autopipe.store.content import TreeFile, digest_tree
 from tests.artifacts.examples import (
     best_record,
     checked_case,
@@ -98,7 +99,7 @@ def ends(work: Callable[[], object], capsys: pytest.CaptureFixture[str], codes: 
         return 0
     assert refused.exit_code in codes, str(refused)[:500]
     assert "::error ::owned" not in str(refused).split("\n")
-    complain(f"error: {refused}")
+    print_error(f"error: {refused}")
     said = capsys.readouterr().err
     assert harmless(said), said[:500]
     assert len(said) < 20_000
@@ -124,7 +125,7 @@ def test_a_bad_line_of_an_import_costs_itself(tmp_path):
     path = tmp_path / "records.jsonl"
     path.write_text("\n".join([*bad, lines.write([found((2.0,))])]), encoding="utf-8")
     with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store, deadline(SECONDS):
-        brought = bring(store, path, None)
+        brought = import_records(store, path, None)
         assert 2.0 in [each.record.median for each in store.every()]
         for each in store.every():
             assert lines.write([each])
@@ -141,7 +142,7 @@ def test_a_log_of_autotvm_costs_its_bad_lines(tmp_path):
     assert all(map(harmless, log.left_out))
     assert len(log.left_out) <= 22
     with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        assert plant(store, log.seeds).added
+        assert add_seeds(store, log.seeds).added
 
 
 def test_a_database_of_metaschedule_costs_its_bad_lines(tmp_path):
@@ -151,13 +152,13 @@ def test_a_database_of_metaschedule_costs_its_bad_lines(tmp_path):
     path = tmp_path / metaschedule.TRIALS
     path.write_text("\n".join([*bad, json.dumps(good)]), encoding="utf-8")
     left_out = LeftOut()
-    trials = metaschedule._trials(path, 1, target, left_out)
+    trials = metaschedule._read_fastest_trials(path, 1, target, left_out)
     assert trials[0]
-    assert all(harmless(line_of(each, 1000)) for each in left_out.counts())
+    assert all(harmless(escape_output_line(each, 1000)) for each in left_out.counts())
     packed = ["1", "eA=="]
     bad = [json.dumps(each) for each in variants(packed, 100)] + list(texts(packed))
     path.write_text("\n".join(bad), encoding="utf-8")
-    assert len(metaschedule._modules(path)) == len(bad)
+    assert len(metaschedule._read_modules(path)) == len(bad)
 
 
 ACTION = {"stage": "tune", "version": 1, "inputs": {"tasks": "ab" * 32}}
@@ -167,19 +168,19 @@ FILES = [{"name": "sub/a", "size": 3, "sha256": "a" * 64}]
 def action(content: Any) -> bytes:
     """Seal an entry, with the digest of the files that it names where there can be one."""
     if not isinstance(content, dict):
-        return seal({"content": content})
+        return seal_document({"content": content})
     try:
         listed = tuple(TreeFile(**each) for each in content["files"])
-        content = {**content, "digest": tree_digest(listed)}
+        content = {**content, "digest": digest_tree(listed)}
     except (TypeError, LookupError, ValueError, AttributeError):
         pass
-    return seal(content)
+    return seal_document(content)
 
 
 @pytest.mark.fault("K3")
 def test_what_a_remote_says_of_an_action_is_bounded(tmp_path, capsys):
     good = {"action": ACTION, "kind": "records", "digest": "", "files": FILES}
-    assert remote_entry.read(digest(ACTION), action(good)).size == 3
+    assert remote_entry.parse_entry(digest_json(ACTION), action(good)).size == 3
     counts: Counter[int] = Counter()
     large = [{**good, "files": [{**FILES[0], "size": n}]} for n in (10**400, 4 * 10**12, 2**62)]
     many = [{"name": f"{n:06}", "size": 1, "sha256": "a" * 64} for n in range(30_000)]
@@ -187,17 +188,18 @@ def test_what_a_remote_says_of_an_action_is_bounded(tmp_path, capsys):
     made = [*variants(good, 200), *large, {**good, "files": many}, {**good, "files": deep}]
     for number, content in enumerate(made):
         data = action(content)
-        key = digest(ACTION)
+        key = digest_json(ACTION)
 
         def work(key=key, data=data):
-            known = remote_entry.read(key, data)
+            known = remote_entry.parse_entry(key, data)
             assert known.size <= 2**38
 
         counts[ends(work, capsys, {5})] += 1
         if number >= len(made) - 5:
             assert ends(work, capsys, {5}) == 5
     for text in texts(good):
-        assert ends(lambda: remote_entry.read(digest(ACTION), text.encode()), capsys, {5}) == 5  # noqa: B023
+        read = partial(remote_entry.parse_entry, digest_json(ACTION), text.encode())
+        assert ends(read, capsys, {5}) == 5
     assert counts[5] > 100
 
 
@@ -205,11 +207,11 @@ def test_a_store_that_somebody_else_filled_names_no_other_folder(tmp_path, capsy
     good = {"action": ACTION, "kind": "records", "digest": "", "files": FILES}
     path = tmp_path / "action.json"
     for content in variants(good, 200):
-        for data in (action(content), seal(content)):
+        for data in (action(content), seal_document(content)):
             path.write_bytes(data)
 
             def work():
-                known = entry.read(path, digest(ACTION))
+                known = entry.read_entry(path, digest_json(ACTION))
                 assert known is not None
                 assert re.fullmatch("[0-9a-f]{64}", known.digest)
                 assert isinstance(known.action["stage"], str)
@@ -276,23 +278,26 @@ def test_an_artifact_of_a_remote_has_the_shape_that_its_stage_leaves(tmp_path, c
     said = SimpleNamespace(action={"stage": stage}, digest="ab" * 32)
     document = tmp_path / name
     document.write_text(json.dumps(good))
-    _look(tmp_path, said, SHAPES)  # type: ignore[arg-type]
+    _inspect_artifact(tmp_path, said, SHAPES)  # type: ignore[arg-type]
     counts: Counter[int] = Counter()
     for wrong in REFUSED.get(stage, ()):
         document.write_text(json.dumps({**good, **wrong}))
-        assert ends(lambda: _look(tmp_path, said, SHAPES), capsys, {5}) == 5  # type: ignore[arg-type]
+        assert ends(lambda: _inspect_artifact(tmp_path, said, SHAPES), capsys, {5}) == 5  # type: ignore[arg-type]
     whole = [{"evil": good}, [], None, *variants(good, COUNT)]
     for text in [*map(json.dumps, whole), *texts(good)]:
         document.write_text(text, encoding="utf-8")
-        code = ends(lambda: _look(tmp_path, said, SHAPES), capsys, {5})  # type: ignore[arg-type]
+        code = ends(lambda: _inspect_artifact(tmp_path, said, SHAPES), capsys, {5})  # type: ignore[arg-type]
         counts[code] += 1
         if stage == "tune" and not code:
             tuned = TuningResult.read(tmp_path)
-            assert beside.read(beside.write(tuned), document).report.tasks == tuned.report.tasks
+            assert (
+                beside.read_records(beside.format_records(tuned), document).report.tasks
+                == tuned.report.tasks
+            )
     assert counts[5] >= (8 if stage == "lower" else 25)
     document.unlink()
     with pytest.raises(DamagedError):
-        _look(tmp_path, said, SHAPES)  # type: ignore[arg-type]
+        _inspect_artifact(tmp_path, said, SHAPES)  # type: ignore[arg-type]
 
 
 @pytest.mark.fault("K4")
@@ -314,8 +319,8 @@ def test_records_beside_a_lock_are_read_or_refused_with_the_line(tmp_path, capsy
     tasks = (some_task(0, "ab"),)
 
     def work() -> None:
-        tuned = beside.read(read_text(path), path)
-        assert all(map(harmless, beside.misfits(tuned, tasks)))
+        tuned = beside.read_records(read_text(path), path)
+        assert all(map(harmless, beside.list_task_mismatches(tuned, tasks)))
         folder = tmp_path / "artifact"
         folder.mkdir(exist_ok=True)
         tuned.write(folder)
@@ -332,15 +337,15 @@ def test_records_beside_a_lock_are_read_or_refused_with_the_line(tmp_path, capsy
 
 
 def sealed(document: dict[str, Any]) -> str:
-    body = "".join(f"{each}\n" for each in lock_text._block(document, ""))
+    body = "".join(f"{each}\n" for each in lock_text._format_block(document, ""))
     return f"{body}# sha256: {sha256(body.encode()).hexdigest()}\n"
 
 
 @pytest.mark.fault("K4")
 def test_a_sealed_lock_is_read_or_refused_and_compared_in_harmless_lines(tmp_path, capsys):
-    good = lock_text.parse((GOLDEN / "tiny.lock").read_text(), GOLDEN / "tiny.lock")
+    good = lock_text.parse_lock((GOLDEN / "tiny.lock").read_text(), GOLDEN / "tiny.lock")
     document = good.model_dump(mode="json")
-    first, path = reading.read(GOLDEN / "tiny.lock"), tmp_path / "tiny.lock"
+    first, path = reading.read_build(GOLDEN / "tiny.lock"), tmp_path / "tiny.lock"
     counts: Counter[int] = Counter()
     for content in variants(document, COUNT):
         try:
@@ -350,7 +355,7 @@ def test_a_sealed_lock_is_read_or_refused_and_compared_in_harmless_lines(tmp_pat
         path.write_text(text, encoding="utf-8")
 
         def work():
-            show(told_lines(compare(first, reading.read(path))))
+            print_lines(told_lines(compare_builds(first, reading.read_build(path))))
             told = capsys.readouterr().out
             assert harmless(told), told
 
@@ -362,13 +367,13 @@ def test_a_sealed_lock_is_read_or_refused_and_compared_in_harmless_lines(tmp_pat
 @pytest.mark.fault("K4")
 def test_a_report_is_read_or_refused_and_compared_in_harmless_lines(tmp_path, capsys):
     golden, path = GOLDEN / "tiny.report.json", tmp_path / "tiny.report.json"
-    good, first = json.loads(golden.read_text()), reading.read(golden)
+    good, first = json.loads(golden.read_text()), reading.read_build(golden)
     counts: Counter[int] = Counter()
     for text in [*map(json.dumps, variants(good, 3 * COUNT)), *texts(good)]:
         path.write_text(text, encoding="utf-8")
 
         def work():
-            show(told_lines(compare(first, reading.read(path))))
+            print_lines(told_lines(compare_builds(first, reading.read_build(path))))
             told = capsys.readouterr().out
             assert harmless(told), told
 
@@ -379,7 +384,7 @@ def test_a_report_is_read_or_refused_and_compared_in_harmless_lines(tmp_path, ca
 @pytest.mark.fault("K5")
 def test_a_package_is_read_or_refused_with_its_digests_made_again(tmp_path, capsys):
     package = make(tmp_path / "made")
-    examine(package)
+    examine_package(package)
     counts: Counter[int] = Counter()
     good = manifest(package)
     for number, content in enumerate(variants(good, COUNT)):
@@ -390,7 +395,7 @@ def test_a_package_is_read_or_refused_with_its_digests_made_again(tmp_path, caps
             written = changed(folder / "demo.tar", manifest=replacing(content))
         except (TypeError, AttributeError, KeyError):
             continue
-        counts[ends(lambda: examine(written), capsys, {3})] += 1  # noqa: B023
+        counts[ends(lambda: examine_package(written), capsys, {3})] += 1  # noqa: B023
     assert counts[3] > 50
 
 
@@ -417,11 +422,11 @@ def test_a_component_list_is_read_or_refused(tmp_path, capsys):
     package = make(tmp_path)
     with opened(package) as contents:
         good = json.loads(contents.read("components.cdx.json"))
-        statement = provenance.read(contents.read("manifest.json"))
+        statement = provenance.parse_manifest(contents.read("manifest.json"))
     assert isinstance(statement, provenance.Statement)
     texts_ = [*map(json.dumps, variants(good, COUNT)), *texts(good)]
     counts = Counter(
-        ends(lambda: components.check(text.encode(), statement), capsys, {3})  # noqa: B023
+        ends(lambda: components.check_components(text.encode(), statement), capsys, {3})  # noqa: B023
         for text in texts_
     )
     assert counts[3] > 25
@@ -440,8 +445,8 @@ def test_opening_compares_the_component_list_as_verifying_does(tmp_path, monkeyp
     made = changed(package, components=json.dumps(document).encode())
     for name in ("check_runtime", "_check_processor"):
         monkeypatch.setattr(opening, name, lambda _: None)
-    monkeypatch.setattr(opening, "load", pytest.fail)
-    for read in (examine, opening.open_package, reading.read):
+    monkeypatch.setattr(opening, "load_model", pytest.fail)
+    for read in (examine_package, opening.open_package, reading.read_build):
         with pytest.raises(PackageError, match="and the manifest differ in"):
             read(made)
 
@@ -469,7 +474,7 @@ def test_a_baseline_is_read_or_refused(tmp_path, capsys):
     counts: Counter[int] = Counter()
     for text in texts_:
         path.write_text(text, encoding="utf-8")
-        counts[ends(lambda: baseline.load(path, "tiny"), capsys, {2})] += 1
+        counts[ends(lambda: baseline.read_baseline(path, "tiny"), capsys, {2})] += 1
     assert counts[2] > 50
 
 
@@ -485,7 +490,7 @@ def test_a_file_that_is_no_baseline_is_not_quoted(tmp_path, text):
     path = tmp_path / "somebody's"
     path.write_text(text)
     with pytest.raises(AutopipeError, match="no baseline") as caught:
-        baseline.load(path, "tiny")
+        baseline.read_baseline(path, "tiny")
     assert "secret" not in str(caught.value).removeprefix(str(path))
 
 
@@ -500,9 +505,9 @@ def test_notes_of_an_attempt_are_taken_or_left(tmp_path, name):
         path.write_text(text, encoding="utf-8")
         note = attempt.read_note(tmp_path)
         if name == "failed":
-            assert attempt._line(note).isprintable()
+            assert attempt._format_error_line(note).isprintable()
             continue
-        assert (attempt.resumes(tmp_path) or "").isprintable()
+        assert (attempt.describe_spent_budget(tmp_path) or "").isprintable()
         session = Session.resume(tmp_path, 9)
         assert session.elapsed >= 0
         assert len(session.name) <= 64

@@ -15,21 +15,21 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 import numpy as np
 import pytest
 
-from autopipe.cli.terminal import complain, show, show_json
+from autopipe.cli.terminal import print_error, print_lines, show_json
 from autopipe.errors import ConfigError, StoreError
-from autopipe.packaging.infer_child import _line
+from autopipe.packaging.infer_child import _describe_output
 from autopipe.pipeline.events import RunFinished, StageFailed, StageFinished, Warn
 from autopipe.records import lines
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.importing import bring
+from autopipe.records.importing import import_records
 from autopipe.records.store import RecordStore
 from autopipe.remote import courier
 from autopipe.remote.courier import Courier, RemoteError
 from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 from autopipe.report.plain import Plain
-from autopipe.store.canonical import digest, seal
-from autopipe.store.content import TreeFile, tree_digest
+from autopipe.store.canonical import digest_json, seal_document
+from autopipe.store.content import TreeFile, digest_tree
 from autopipe.store.store import open_store
 from tests.faults.conftest import Command
 from tests.faults.hostile import OWNED
@@ -53,8 +53,8 @@ def harmless(text: str) -> bool:
 @pytest.mark.fault("K8")
 @pytest.mark.parametrize("name", NAMES)
 def test_all_that_is_printed_passes_the_escape(capsys, name):
-    show([name, f"  {name}"])
-    complain(f"error: {name}\n{name}")
+    print_lines([name, f"  {name}"])
+    print_error(f"error: {name}\n{name}")
     plain = Plain(Output(sys.stdout))
     for event in (
         Warn(stage=name, message=name), StageFailed(stage=name, error=name, exit_code=4),
@@ -62,7 +62,7 @@ def test_all_that_is_printed_passes_the_escape(capsys, name):
         RunFinished(exit_code=0, seconds=1.0, package=name, lock=name),
     ):  # fmt: skip
         plain(event)
-    show([_line(name, np.zeros(2, "float32"))])
+    print_lines([_describe_output(name, np.zeros(2, "float32"))])
     told = capsys.readouterr()
     assert harmless(told.out), told.out[:500]
     assert harmless(told.err), told.err[:500]
@@ -106,10 +106,10 @@ def test_commands_print_names_of_files_harmlessly(autopipe: Command, tmp_path, n
         action = {"stage": name}
         file = TreeFile("a", 1, "a" * 64)
         content = {
-            "action": action, "kind": "model", "digest": tree_digest((file,)),
+            "action": action, "kind": "model", "digest": digest_tree((file,)),
             "files": [{"name": "a", "size": 1, "sha256": "a" * 64}],
         }  # fmt: skip
-        (store / "actions" / f"{digest(action)}.json").write_bytes(seal(content))
+        (store / "actions" / f"{digest_json(action)}.json").write_bytes(seal_document(content))
     for arguments in (
         ["records", "import", records, "--store", store],
         ["records", "ls", "--store", store],
@@ -174,7 +174,7 @@ def test_what_another_says_of_a_record_takes_no_winner_away(tmp_path):
             replace(known, wrong=None, about=flops, record=other),
         ]
         path.write_text(lines.write(claims))
-        bring(store, path, None)
+        import_records(store, path, None)
         best = store.best(mine.workload, MODULE, HERE)
         assert best is not None
         assert best.record.median == 1e-3
@@ -190,7 +190,7 @@ def test_our_own_note_of_a_workload_replaces_another_s(tmp_path):
     forged = WorkloadInfo(("a",), (), (), 1e300, "b" * 64)
     path.write_text(lines.write([replace(known, about=forged)]))
     with RecordStore.open(tmp_path / "two.sqlite", pytest.fail) as store:
-        bring(store, path, None)
+        import_records(store, path, None)
         store.add(HERE, MODULE, [record((2e-3,))], replace(forged, flops=1.0))
         best = store.best("00ff", MODULE, HERE)
         assert best is not None
@@ -276,7 +276,7 @@ def test_a_store_that_computes_its_rows_is_not_merged(tmp_path):
     import sqlite3
     from contextlib import closing
 
-    from autopipe.records.merge import merge
+    from autopipe.records.merge import merge_store
 
     other = tmp_path / "other.sqlite"
     RecordStore.open(other, pytest.fail).close()
@@ -292,7 +292,7 @@ def test_a_store_that_computes_its_rows_is_not_merged(tmp_path):
         RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store,
         pytest.raises(StoreError, match="it computes what it says"),
     ):
-        merge(store, other)
+        merge_store(store, other)
 
 
 def test_a_config_error_is_one(tmp_path):
@@ -300,4 +300,4 @@ def test_a_config_error_is_one(tmp_path):
         RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store,
         pytest.raises(ConfigError, match="can not be read"),
     ):
-        bring(store, tmp_path / "missing", None)
+        import_records(store, tmp_path / "missing", None)

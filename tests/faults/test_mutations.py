@@ -15,8 +15,8 @@ from autopipe.compiler.frontends.onnx.reading import gate, source
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.lock import records as beside
 from autopipe.lock.file import read_text
-from autopipe.packaging.infer_child import _array
-from autopipe.processes.sandbox import contained
+from autopipe.packaging.infer_child import _load_array
+from autopipe.processes.sandbox import run_in_sandbox
 from tests.compiler.frontends.models import dense, external, model, node, tensor, value
 from tests.compiler.frontends.test_import_bounds import doubling, looping
 from tests.compiler.frontends.test_load import GIVEN, network
@@ -107,7 +107,7 @@ def test_damaged_models_are_imported_or_refused(folder):
             except Exception as error:
                 raise ConfigError("a bug") from error
 
-        code, told = outcome(lambda: contained(work, memory=4 << 30, seconds=SECONDS))
+        code, told = outcome(lambda: run_in_sandbox(work, memory=4 << 30, seconds=SECONDS))
         assert told != "a bug"
         assert "crashed" not in told
         ends[code] += 1
@@ -143,12 +143,12 @@ def array() -> bytes:
 @pytest.mark.parametrize(
     ("name", "read", "codes"),
     [
-        ("tiny.lock", reading.read, {2, 6}),
-        ("tiny.tar", reading.read, {2, 3}),
-        ("tiny.report.json", reading.read, {2}),
-        ("tiny.baseline.json", lambda path: baseline.load(path, "tiny"), {2}),
-        ("tiny.records.jsonl", lambda path: beside.read(read_text(path), path), {6}),
-        ("array.npy", _array, {2}),
+        ("tiny.lock", reading.read_build, {2, 6}),
+        ("tiny.tar", reading.read_build, {2, 3}),
+        ("tiny.report.json", reading.read_build, {2}),
+        ("tiny.baseline.json", lambda path: baseline.read_baseline(path, "tiny"), {2}),
+        ("tiny.records.jsonl", lambda path: beside.read_records(read_text(path), path), {6}),
+        ("array.npy", _load_array, {2}),
     ],
 )
 def test_damaged_files_of_ours_are_read_or_refused(tmp_path, name, read, codes):

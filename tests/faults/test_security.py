@@ -11,7 +11,7 @@ import pytest
 
 from autopipe.pipeline.isolate import Zygote
 from autopipe.processes import call
-from autopipe.processes.variables import handed_on
+from autopipe.processes.variables import select_variables
 from tests.cli.test_app import command, environment
 from tests.faults.forbidden import forbidden
 from tests.support.table import each_row
@@ -119,7 +119,7 @@ def test_processes_that_work_on_models_get_no_credentials(tmp_path, monkeypatch)
     with Zygote(preload=()) as zygote:
         there = zygote.call(told, {}, tmp_path / "log", print)
     assert isinstance(there, list)
-    asked = call.call("tests.faults.test_security", {})["names"]
+    asked = call.run_module("tests.faults.test_security", {})["names"]
     for names in (there, asked):
         assert {"PATH", "PYTHONPATH", "ORT_DISABLE_TELEMETRY", "PYDANTIC_DISABLE_PLUGINS"} <= set(
             names
@@ -136,9 +136,9 @@ def test_our_processes_import_nothing_from_the_current_folder():
 def test_what_is_handed_on_can_be_replaced(monkeypatch):
     monkeypatch.setenv("TMPDIR", "there")
     monkeypatch.setenv("GITHUB_TOKEN", "secret")
-    assert handed_on()["TMPDIR"] == "there"
-    assert handed_on(TMPDIR="here")["TMPDIR"] == "here"
-    assert "secret" not in handed_on().values()
+    assert select_variables()["TMPDIR"] == "there"
+    assert select_variables(TMPDIR="here")["TMPDIR"] == "here"
+    assert "secret" not in select_variables().values()
 
 
 GUARD = """
@@ -198,4 +198,4 @@ def test_a_whole_run_opens_no_connection_and_writes_no_secret(guard, tmp_path, m
 
 
 if __name__ == "__main__":
-    call.serve(answered)
+    call.serve_request(answered)

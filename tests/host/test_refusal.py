@@ -16,7 +16,7 @@ import pytest
 from autopipe.errors import ConfigError, GateError, SetupError, StageError, StoreError
 from autopipe.host import memory, refusal
 from autopipe.host.control_groups import folders
-from autopipe.host.memory import Used, killed
+from autopipe.host.memory import Used, describe_kill
 from autopipe.processes import bounds
 from autopipe.processes.contained import Child
 from autopipe.store import arrays
@@ -62,7 +62,7 @@ def test_what_the_system_refused_is_told(
     error: Exception, kind: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/t")
-    found = refusal.final_error(error)
+    found = refusal.to_final_error(error)
     assert type(found) is kind
     assert str(found).startswith(text)
 
@@ -72,16 +72,16 @@ def test_what_the_system_refused_is_told(
     [ValueError("x"), FileNotFoundError(2, "No such file", "/f"), sqlite3.OperationalError("y")],
 )
 def test_anything_else_is_a_bug(error: Exception) -> None:
-    assert refusal.final_error(error) is None
+    assert refusal.to_final_error(error) is None
     error.__cause__ = error  # which `raise error from error` makes
-    assert refusal.final_error(error) is None
-    assert refusal.final_error(KeyboardInterrupt()) is None
+    assert refusal.to_final_error(error) is None
+    assert refusal.to_final_error(KeyboardInterrupt()) is None
 
 
 def test_a_stage_that_says_it_in_words_of_a_library_is_told_too() -> None:
     error = StageError("the reference failed: I/O error: No space left on device (os error 28)")
-    assert str(refusal.of_a_stage(error, "/out")) == f"/out: {FULL}"
-    assert refusal.of_a_stage(StageError("it is slow"), "/out") is None
+    assert str(refusal.to_refusal_error(error, "/out")) == f"/out: {FULL}"
+    assert refusal.to_refusal_error(StageError("it is slow"), "/out") is None
 
 
 def limited(kind: int, size: int, work: str) -> subprocess.CompletedProcess[str]:
@@ -149,20 +149,20 @@ def test_a_child_below_a_limit_of_its_parent_is_not_refused(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 30, 1 << 30))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    bounds.bound(16 << 30)
+    bounds.limit_address_space(16 << 30)
     assert asked == [(1 << 30, 1 << 30)]
 
 
 @pytest.mark.fault("M4")
 def test_a_kill_is_told_with_what_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     used = Used(peak=3 << 30, seconds=5.0, ended=0)
-    assert killed(signal.SIGSEGV, used) == "killed by SIGSEGV"
-    assert killed(signal.SIGKILL) == "killed by SIGKILL (out of memory?)"
-    assert "(out of memory? it held 3.0 GiB at its peak; " in killed(signal.SIGKILL, used)
-    ended = killed(signal.SIGKILL, Used(3 << 30, 5.0, 1))
+    assert describe_kill(signal.SIGSEGV, used) == "killed by SIGSEGV"
+    assert describe_kill(signal.SIGKILL) == "killed by SIGKILL (out of memory?)"
+    assert "(out of memory? it held 3.0 GiB at its peak; " in describe_kill(signal.SIGKILL, used)
+    ended = describe_kill(signal.SIGKILL, Used(3 << 30, 5.0, 1))
     assert "the kernel ended it for want of memory, it held 3.0 GiB" in ended
     monkeypatch.setattr(resource, "getrlimit", lambda _: (6, 6))
-    assert "all the processor time it may have (`ulimit -t`)" in killed(signal.SIGKILL, used)
+    assert "all the processor time it may have (`ulimit -t`)" in describe_kill(signal.SIGKILL, used)
 
 
 @pytest.mark.fault("M4")
@@ -176,7 +176,7 @@ def test_the_limit_of_a_container_and_what_was_ended_in_it_are_read(
     (tmp_path / "cgroup").write_text("4:cpu:/\n0::/box\n")
     where = partial(folders, groups=tmp_path / "cgroup", root=tmp_path)
     monkeypatch.setattr(memory, "folders", where)
-    assert memory.starved() == 3
-    assert memory.more() == "this container may have 1.0 GiB: give it more"
+    assert memory.count_oom_kills() == 3
+    assert memory.suggest_more_memory() == "this container may have 1.0 GiB: give it more"
     (group / "memory.max").write_text("max\n")
-    assert memory.more().startswith("this machine has")
+    assert memory.suggest_more_memory().startswith("this machine has")

@@ -11,7 +11,14 @@ from autopipe.config.target import Target
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, SetupError
-from autopipe.libraries import LIBRARIES, check, loading, named, require, versions
+from autopipe.libraries import (
+    LIBRARIES,
+    check_libraries,
+    find_library,
+    limit_library_threads,
+    list_versions,
+    require_library,
+)
 from autopipe.libraries.cublas import CUBLAS
 from autopipe.libraries.library import Library, LibraryFile, Pattern
 from autopipe.libraries.openblas import OPENBLAS
@@ -69,7 +76,7 @@ def test_a_pattern_looks_at_the_shapes_of_arguments(shapes, fits):
 
 def test_every_library_has_its_own_name_and_files():
     assert len({library.name for library in LIBRARIES}) == len(LIBRARIES)
-    assert len(set(libraries.shipped())) == len(libraries.shipped())
+    assert len(set(libraries.list_shipped_files())) == len(libraries.list_shipped_files())
     assert all(library.takes for library in LIBRARIES)
 
 
@@ -78,7 +85,7 @@ def test_openblas_is_found_with_its_licence():
     assert list(found) == ["libscipy_openblas.so", "libscipy_openblas.LICENSE"]
     assert found["libscipy_openblas.so"].read_bytes()[:4] == b"\x7fELF"
     assert "The OpenBLAS Project" in found["libscipy_openblas.LICENSE"].read_text()
-    assert check() == f"openblas {OPENBLAS.version()}"
+    assert check_libraries() == f"openblas {OPENBLAS.version()}"
 
 
 def test_the_version_is_a_fact_of_its_own(tmp_path):
@@ -95,18 +102,18 @@ def test_a_damaged_installation_is_one_line():
 
 
 def test_a_missing_library_says_what_to_install(missing):
-    assert "openblas" not in versions()
-    assert check() == "openblas is not installed: pip install 'autopipe[openblas]'"
+    assert "openblas" not in list_versions()
+    assert check_libraries() == "openblas is not installed: pip install 'autopipe[openblas]'"
     with pytest.raises(SetupError, match=r"pip install 'autopipe\[openblas\]'"):
-        require("openblas")
+        require_library("openblas")
     with pytest.raises(SetupError, match="openblas is not installed"):
         missing.located()
 
 
 def test_an_unknown_library_is_an_error():
-    assert named("mkl") is None
+    assert find_library("mkl") is None
     with pytest.raises(SetupError, match="there is no library 'mkl'"):
-        require("mkl")
+        require_library("mkl")
 
 
 def rule(tmp_path, name):
@@ -140,11 +147,11 @@ def test_a_glob_that_fits_others_too_does_not_need_the_library(tmp_path, missing
 
 def test_libraries_are_kept_from_starting_threads_while_they_are_loaded(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
-    with loading():
+    with limit_library_threads():
         assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
     assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    with loading():
+    with limit_library_threads():
         pass
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 

@@ -4,9 +4,9 @@ import pytest
 
 from autopipe.errors import LockError
 from autopipe.lock.document import Lock
-from autopipe.lock.file import read, write
-from autopipe.lock.paths import lock_of, records_of
-from autopipe.lock.text import write as text_of
+from autopipe.lock.file import read_lock, write_lock
+from autopipe.lock.paths import find_records_path, lock_of
+from autopipe.lock.text import format_lock as text_of
 from tests.lock.examples import LOCK
 from tests.pipeline.crashes import errors, kills
 
@@ -14,16 +14,16 @@ NEW = LOCK.model_copy(update={"pipeline": "new"})
 
 
 def old_one(folder):
-    write(folder / "demo.lock", text_of(LOCK), "old\n")
+    write_lock(folder / "demo.lock", text_of(LOCK), "old\n")
 
 
 def new_one(folder):
-    write(folder / "demo.lock", text_of(NEW), "new\n")
+    write_lock(folder / "demo.lock", text_of(NEW), "new\n")
 
 
 def kept(folder):
     """Return what is there; a lock that is not whole is refused here."""
-    return read(folder / "demo.lock"), (folder / "demo.records.jsonl").read_text()
+    return read_lock(folder / "demo.lock"), (folder / "demo.records.jsonl").read_text()
 
 
 @pytest.fixture
@@ -63,11 +63,11 @@ def test_an_error_at_any_operation_is_one_line_and_leaves_the_old_or_the_new(tmp
 def test_a_pipeline_lends_its_name(tmp_path):
     lock = lock_of(tmp_path / "resnet50.v2.yaml")
     assert lock.name == "resnet50.v2.lock"
-    assert records_of(lock).name == "resnet50.v2.records.jsonl"
+    assert find_records_path(lock).name == "resnet50.v2.records.jsonl"
 
 
 def test_without_records_those_of_before_are_taken_away(template):
-    write(template / "demo.lock", text_of(LOCK), None)
+    write_lock(template / "demo.lock", text_of(LOCK), None)
     assert not (template / "demo.records.jsonl").exists()
 
 
@@ -75,7 +75,7 @@ def test_without_records_those_of_before_are_taken_away(template):
 def test_what_can_not_be_read_is_named(tmp_path):
     path = tmp_path / "demo.lock"
     with pytest.raises(LockError, match=r"demo\.lock: No such file"):
-        read(path)
+        read_lock(path)
     path.write_bytes(b"version: 1\n\xff\n")
     with pytest.raises(LockError, match=r"demo\.lock:2: not UTF-8"):
-        read(path)
+        read_lock(path)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from autopipe.artifacts.tuning import TuningResult
-from autopipe.lock.outline import LockOutline, differences
+from autopipe.lock.outline import LockOutline, list_differences
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.content import TreeDigests
 from autopipe.tasks.op_info import Op, OpInfo
@@ -111,6 +111,6 @@ def test_whatever_decides_the_bytes_is_compared(artifacts, contents, changed, sa
 
 
 def test_entries_of_lists_are_named_by_their_place():
-    assert differences({"a": [{"x": 1}, {"x": 2}]}, {"a": [{"x": 1}, {"x": 3}]}) == [
+    assert list_differences({"a": [{"x": 1}, {"x": 2}]}, {"a": [{"x": 1}, {"x": 3}]}) == [
         "a.1.x: locked 2, now 3"
     ]

@@ -1,7 +1,7 @@
 import pytest
 
 from autopipe.config.target import Target
-from autopipe.lock.pinned import contradictions
+from autopipe.lock.pinned import list_contradictions
 from tests.lock.examples import TARGET
 from tests.support.table import each_row
 
@@ -12,7 +12,7 @@ from tests.support.table import each_row
 ])  # fmt: skip
 def test_what_the_file_leaves_to_the_machine_is_the_locks(asked):
     locked = {**TARGET, "mattr": ["-sse4a", "+avx512bf16"]} if "mattr" in asked else TARGET
-    assert contradictions(Target(**asked), locked) == []
+    assert list_contradictions(Target(**asked), locked) == []
 
 
 @pytest.mark.fault("C21")
@@ -24,5 +24,5 @@ def test_what_the_file_leaves_to_the_machine_is_the_locks(asked):
     ({"mattr": ("-avx512f",)}, "target.mattr: the lock has [], the pipeline file ['-avx512f']"),
 ])  # fmt: skip
 def test_a_lock_whose_target_the_file_denies_is_not_current(asked, said):
-    (line,) = contradictions(Target(**asked), TARGET)
+    (line,) = list_contradictions(Target(**asked), TARGET)
     assert line.startswith(said)

@@ -1,7 +1,7 @@
 """Locks are told from pipeline files by how they begin."""
 
 from autopipe.lock.recognize import is_lock
-from autopipe.lock.text import write
+from autopipe.lock.text import format_lock
 from tests.lock.examples import LOCK
 from tests.support.table import each_row
 
@@ -9,12 +9,12 @@ from tests.support.table import each_row
 @each_row(
     "text, known",
     [
-        (write(LOCK), True),
-        (write(LOCK).replace("version: 1\n", "version: 2\n", 1), True),
-        (write(LOCK)[:120], True),
-        ("<<<<<<< HEAD\n" + write(LOCK), True),
-        ("# edited\n" + write(LOCK), True),
-        (write(LOCK).replace("version: 1\n", "<<<<<<< ours\nversion: 1\n", 1), True),
+        (format_lock(LOCK), True),
+        (format_lock(LOCK).replace("version: 1\n", "version: 2\n", 1), True),
+        (format_lock(LOCK)[:120], True),
+        ("<<<<<<< HEAD\n" + format_lock(LOCK), True),
+        ("# edited\n" + format_lock(LOCK), True),
+        (format_lock(LOCK).replace("version: 1\n", "<<<<<<< ours\nversion: 1\n", 1), True),
         ("version: 1\nname: demo\n", False),
         ("# yaml-language-server\nversion: 1\nname: demo\n", False),
         ("", False),

@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.errors import LockError
-from autopipe.lock.records import misfits, read, write
+from autopipe.lock.records import format_records, list_task_mismatches, read_records
 from autopipe.tasks.op_info import OpInfo
 from autopipe.tasks.task import Task
 from tests.artifacts.examples import best_record, tuned_task, tuning_report
@@ -32,13 +32,13 @@ def artifact(tmp_path):
 
 
 def text(artifact):
-    return write(TuningResult.read(artifact))
+    return format_records(TuningResult.read(artifact))
 
 
 def test_the_artifact_comes_back_byte_for_byte(artifact, tmp_path):
     again = tmp_path / "again"
     again.mkdir()
-    read(text(artifact), FILE).write(again)
+    read_records(text(artifact), FILE).write(again)
     for name in ("tuning.json", "records.jsonl"):
         assert (again / name).read_bytes() == (artifact / name).read_bytes()
 
@@ -71,12 +71,12 @@ def test_the_lines_are_sorted_by_workload(artifact):
 )
 def test_damage_is_named_with_its_line(artifact, damage, said):
     with pytest.raises(LockError, match=said):
-        read(damage(text(artifact)), FILE)
+        read_records(damage(text(artifact)), FILE)
 
 
 def test_missing_extra_and_stale_tasks_are_each_named(artifact):
     tasks = (task(0, "cc"), task(1, "ee"), task(3, "ff"), task(4, "gg", dropped="simple"))
-    assert misfits(TuningResult.read(artifact), tasks) == [
+    assert list_task_mismatches(TuningResult.read(artifact), tasks) == [
         "task task3 (workload ff): missing in the lock",
         "task task2 (workload bb): extra in the lock",
         "task task1: stale, its loops are others now",
@@ -84,7 +84,12 @@ def test_missing_extra_and_stale_tasks_are_each_named(artifact):
 
 
 def test_the_same_tasks_fit(artifact):
-    assert misfits(TuningResult.read(artifact), (task(0, "cc"), task(1, "aa"), task(2, "bb"))) == []
+    assert (
+        list_task_mismatches(
+            TuningResult.read(artifact), (task(0, "cc"), task(1, "aa"), task(2, "bb"))
+        )
+        == []
+    )
 
 
 def test_settings_of_open_sizes_are_kept_and_are_no_traces(artifact):
@@ -92,12 +97,12 @@ def test_settings_of_open_sizes_are_kept_and_are_no_traces(artifact):
     setting = {"engine": "autotvm", "implementation": "direct", "schedule": '{"knobs": {}}'}
     tuned = TuningResult.read(artifact)
     records = {**tuned.records, "aa": best_record("aa", open_settings={"dd": setting})}
-    lines = write(TuningResult(tuned.report, records))
-    again = read(lines, FILE)
-    assert write(again) == lines
+    lines = format_records(TuningResult(tuned.report, records))
+    again = read_records(lines, FILE)
+    assert format_records(again) == lines
     assert again.records["aa"].open_settings["dd"].schedule == '{"knobs": {}}'
     with pytest.raises(LockError, match="no setting of a template"):
-        read(lines.replace(r'"{\"knobs\": {}}"', '"[]"'), FILE)
+        read_records(lines.replace(r'"{\"knobs\": {}}"', '"[]"'), FILE)
 
 
 def test_a_setting_of_open_sizes_replaces_the_schedule_and_nothing_else():

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autopipe.errors import LockError
-from autopipe.lock.text import parse, write
+from autopipe.lock.text import format_lock, parse_lock
 from tests.faults.hostile import HIDDEN
 from tests.lock.examples import HARDWARE, LOCK, TARGET
 from tests.support.table import each_row
 
 FILE = Path("demo.lock")
-TEXT = write(LOCK)
+TEXT = format_lock(LOCK)
 LINES = TEXT.splitlines()
 
 
@@ -25,7 +25,7 @@ SEALED = "not the digest of the text above: it was edited or merged by hand"
 
 def refused(text: str) -> str:
     with pytest.raises(LockError) as caught:
-        parse(text, FILE)
+        parse_lock(text, FILE)
     return str(caught.value)
 
 
@@ -36,8 +36,8 @@ def sealed(text: str) -> str:
 
 
 def test_a_lock_is_read_as_it_was_written():
-    assert parse(TEXT, FILE) == LOCK
-    assert write(parse(TEXT, FILE)) == TEXT
+    assert parse_lock(TEXT, FILE) == LOCK
+    assert format_lock(parse_lock(TEXT, FILE)) == TEXT
 
 
 def test_the_text_is_yaml_and_says_the_same():
@@ -46,7 +46,7 @@ def test_the_text_is_yaml_and_says_the_same():
 
 def test_the_order_in_which_a_lock_was_made_does_not_show():
     turned = LOCK.model_copy(update={"versions": dict(reversed(LOCK.versions.items()))})
-    assert write(turned) == TEXT
+    assert format_lock(turned) == TEXT
 
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -62,9 +62,9 @@ json_values = st.recursive(
 @given(st.dictionaries(names, json_values, max_size=4))
 def test_any_configuration_survives(configuration):
     lock = LOCK.model_copy(update={"configuration": configuration})
-    text = write(lock)
-    assert parse(text, FILE).configuration == configuration
-    assert write(parse(text, FILE)) == text
+    text = format_lock(lock)
+    assert parse_lock(text, FILE).configuration == configuration
+    assert format_lock(parse_lock(text, FILE)) == text
 
 
 @pytest.mark.parametrize(
@@ -72,25 +72,25 @@ def test_any_configuration_survives(configuration):
 )
 def test_characters_that_json_writes_in_two_halves_survive(text):
     lock = LOCK.model_copy(update={"configuration": {text: [text, {text: text}]}})
-    assert parse(write(lock), FILE).configuration == lock.configuration
+    assert parse_lock(format_lock(lock), FILE).configuration == lock.configuration
 
 
 @pytest.mark.parametrize("text", ["\0", "\ud83d", "\ude80\ud83d"])
 def test_a_text_that_no_pipeline_file_holds_is_refused_with_its_line(text):
     lock = LOCK.model_copy(update={"configuration": {"a": {"b": 1}, "b": text}})
-    assert refused(write(lock)).startswith("demo.lock:7: ")
+    assert refused(format_lock(lock)).startswith("demo.lock:7: ")
 
 
 def test_a_lock_may_be_longer_than_a_pipeline_file():
     lock = LOCK.model_copy(update={"tasks": LOCK.tasks * 1000})
-    assert parse(write(lock), FILE) == lock
+    assert parse_lock(format_lock(lock), FILE) == lock
 
 
 def test_a_changed_knob_is_one_changed_line_and_the_seal():
     tasks = list(LOCK.tasks)
     schedule = {**tasks[0].model_dump()["schedule"], "knobs": {"rows": 4, "outer": "columns"}}
     tasks[0] = tasks[0].model_copy(update={"schedule": schedule})
-    other = write(LOCK.model_copy(update={"tasks": tuple(tasks)})).splitlines()
+    other = format_lock(LOCK.model_copy(update={"tasks": tuple(tasks)})).splitlines()
     assert [b for a, b in zip(LINES, other, strict=True) if a != b][:-1] == [
         (
             '    schedule: {"knobs": {"outer": "columns", "rows": 4}, "template": "contraction", '
@@ -131,7 +131,7 @@ def test_a_merge_conflict_is_named_with_its_line():
 )
 def test_numbers_that_no_task_has_are_refused_under_a_seal_of_their_own(forged):
     tasks = (LOCK.tasks[0].model_copy(update=forged), *LOCK.tasks[1:])
-    message = refused(write(LOCK.model_copy(update={"tasks": tasks})))
+    message = refused(format_lock(LOCK.model_copy(update={"tasks": tasks})))
     assert f"tasks.0.{next(iter(forged))}" in message
 
 
@@ -206,7 +206,7 @@ NO_TARGETS: list[dict[str, Any]] = [
 @pytest.mark.fault("C21")
 @each_row("changes", [each for each in NO_TARGETS if each != {"mtriple": "native"}])
 def test_a_target_that_no_lock_has_is_refused_with_its_line(changes):
-    text = write(LOCK.model_copy(update={"target": {**TARGET, **changes}}))
+    text = format_lock(LOCK.model_copy(update={"target": {**TARGET, **changes}}))
     line = text.splitlines().index("target:") + 1
     message = refused(text)
     assert message.startswith(tuple(f"demo.lock:{line + more}: target" for more in range(10)))
@@ -217,7 +217,7 @@ def test_a_target_that_no_lock_has_is_refused_with_its_line(changes):
 def test_a_target_that_lacks_something_is_refused(name):
     less = {other: value for other, value in TARGET.items() if other != name}
     assert f"target.{name}: Field required" in refused(
-        write(LOCK.model_copy(update={"target": less}))
+        format_lock(LOCK.model_copy(update={"target": less}))
     )
 
 

@@ -75,7 +75,7 @@ def test_only_activations_are_written(caches):
 
 
 def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared():
-    kernel = build.build(total(), TARGET)
+    kernel = build.build_kernel(total(), TARGET)
     calls = []
 
     def caches(tensors):

@@ -7,8 +7,8 @@ import tvm_ffi
 from tvm import te, tirx, topi
 from tvm.s_tir import Schedule
 
-from autopipe.compiler.library.row_order import along_rows
-from autopipe.measure.cases import CASES, arguments
+from autopipe.compiler.library.row_order import reorder_reductions
+from autopipe.measure.cases import CASES, make_case_arguments
 from autopipe.measure.check import NotChecked, Unsteady, WrongAnswer, checked
 from autopipe.measure.plain_code import PlainSource, compile_plain
 from tests.schedules.tasks import TARGET
@@ -123,11 +123,11 @@ def test_plain_loops_in_the_order_of_memory_give_the_same_bits():
     x = te.placeholder((1, 6, 6, 12), "float32")
     w = te.placeholder((3, 3, 12, 20), "float32")
     workload = module(x, w, topi.nn.relu(topi.nn.conv2d_nhwc(x, w, 1, 1, 1)))
-    ordered = along_rows(workload)
+    ordered = reorder_reductions(workload)
     assert not tvm_ffi.structural_equal(ordered, workload)
     results = []
     for each in (workload, ordered):
-        tensors = [tvm.runtime.tensor(a) for a in arguments(each, "random", 0)]
+        tensors = [tvm.runtime.tensor(a) for a in make_case_arguments(each, "random", 0)]
         target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
         tvm.tirx.build(each, target)["main"](*tensors)
         results.append(tensors[-1].numpy())
@@ -136,14 +136,14 @@ def test_plain_loops_in_the_order_of_memory_give_the_same_bits():
 
 @pytest.mark.parametrize("case", CASES)
 def test_inputs_are_the_same_for_the_same_seed(case):
-    first, again, other = (arguments(matmul(), case, seed)[0] for seed in (1, 1, 2))
+    first, again, other = (make_case_arguments(matmul(), case, seed)[0] for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert np.isfinite(first).all()
     assert np.array_equal(first, other) == (case == "zeros")
 
 
 def test_indices_stay_inside():
-    values = arguments(matmul(dtype="int64"), "large", 0)[0]
+    values = make_case_arguments(matmul(dtype="int64"), "large", 0)[0]
     assert set(np.unique(values)) == {0, 1}
 
 
@@ -162,10 +162,10 @@ def divided(function, dtype="int32"):
 def test_indices_are_drawn_from_what_they_choose_from():
     for entries in (1, 2, 7):
         for case in CASES:
-            values = arguments(gather(entries), case, 0)[1]
+            values = make_case_arguments(gather(entries), case, 0)[1]
             assert values.min() >= 0
             assert values.max() < entries
-    assert arguments(gather(2), "random", 0)[1].max() == 1
+    assert make_case_arguments(gather(2), "random", 0)[1].max() == 1
     checked(gather(1), scheduled(gather(1)), TARGET)
     with pytest.raises(WrongAnswer):
         checked(gather(7), scheduled(gather(7, lambda value: te.indexmod(value + 1, 7))), TARGET)

@@ -14,7 +14,7 @@ from autopipe.compiler.library import cuda_runtime
 from autopipe.config.tuning import Measure
 from autopipe.errors import SetupError
 from autopipe.measure import device, timing
-from autopipe.measure.build import Kernel, build
+from autopipe.measure.build import Kernel, build_kernel
 from tests.compiler.cuda_graphs import TARGET, needs_nvcc
 from tests.schedules.tasks import TARGET as PROCESSOR
 from tests.support import fake_gpu
@@ -26,22 +26,22 @@ ROOT = Path(__file__).parents[2]
 def kernel():
     x = te.placeholder((64,), "float32")
     function = te.create_prim_func([x, te.compute((64,), lambda i: x[i] + 1)])
-    return build(tvm.IRModule({"main": function}), PROCESSOR)
+    return build_kernel(tvm.IRModule({"main": function}), PROCESSOR)
 
 
 def test_what_is_compiled_for_the_processor_runs_on_it(kernel):
-    place = device.prepare(PROCESSOR)
-    assert not device.elsewhere(place)
-    tensors = timing.arguments(kernel.module)
-    assert all(a is b for a, b in zip(device.put(tensors, place), tensors, strict=True))
-    assert device.elsewhere(tvm.cuda())
+    place = device.prepare_device(PROCESSOR)
+    assert not device.is_off_host(place)
+    tensors = timing.make_operands(kernel.module)
+    assert all(a is b for a, b in zip(device.copy_to_device(tensors, place), tensors, strict=True))
+    assert device.is_off_host(tvm.cuda())
 
 
 def test_a_gpu_that_can_not_be_used_is_said(monkeypatch):
     monkeypatch.setattr(cuda_runtime, "runtime_library", lambda: "libcudart.so.none")
     cuda_runtime.load.cache_clear()
     with pytest.raises(SetupError, match="CUDA can not be loaded: libcudart"):
-        device.prepare(TARGET)
+        device.prepare_device(TARGET)
 
 
 MEASURE = """
@@ -110,7 +110,7 @@ def test_a_process_that_has_used_the_gpu_is_refused_as_a_parent(tmp_path):
 
 
 def test_the_clock_of_a_device_tells_the_same_as_ours(kernel):
-    tensors = timing.arguments(kernel.module)
+    tensors = timing.make_operands(kernel.module)
     assert 0 < timing._evaluator_clock(kernel.library, tensors, tensors[0].device) < 1e-2
     np.testing.assert_array_equal(tensors[1].numpy(), tensors[0].numpy() + 1)
 
@@ -119,7 +119,7 @@ def test_the_clock_of_a_device_tells_the_same_as_ours(kernel):
 def test_the_first_call_on_a_gpu_says_nothing(monkeypatch, kernel, elsewhere, cut):
     """It takes the code in, which may take longer than all that follows."""
     times = iter([1.0, 2e-3])
-    monkeypatch.setattr(timing, "elsewhere", lambda _: elsewhere)
+    monkeypatch.setattr(timing, "is_off_host", lambda _: elsewhere)
     for name in ("_clock", "_evaluator_clock"):
         monkeypatch.setattr(timing, name, lambda library, tensors, device: next(times))
     library = SimpleNamespace(

@@ -43,8 +43,8 @@ def source():
     optimized = lowering.optimize(two_products(), 1, {}, graphs.TARGET, print)
     lowered = lowering.lower(optimized.module, graphs.TARGET)
     bodies = {}
-    for name, function in module_io.prim_funcs(lowered):
-        loops = tasks.workload(function).module
+    for name, function in module_io.list_prim_funcs(lowered):
+        loops = tasks.make_workload(function).module
         bodies[name] = (default.schedule(loops, graphs.TARGET), packed(loops))
     return ModelSource(lowered, bodies, graphs.TARGET, 2)
 
@@ -102,7 +102,7 @@ def test_a_model_that_can_not_be_built_is_a_failure(source):
 
 def test_schedules_of_a_function_share_the_memory_of_its_weights():
     """Or a challenger of two equal kernels would find those of the second call in a cache."""
-    x, w = tensors.made_up((2, 8), "float32"), tensors.made_up((8, 16), "float32")
+    x, w = tensors.make_tensor((2, 8), "float32"), tensors.make_tensor((8, 16), "float32")
     shapes = [((2, 8), "float32"), ((2, 8, 8), "float32")]
     one: Weights = {}
     other: Weights = {}
@@ -116,7 +116,7 @@ def test_schedules_of_a_function_share_the_memory_of_its_weights():
 
 def test_each_call_of_a_function_has_weights_of_its_own():
     """Or the second call of a schedule that wants another layout would find them in a cache."""
-    x, *model = (tensors.made_up(shape, "float32") for shape in [(2, 8), (8, 16), (8, 16)])
+    x, *model = (tensors.make_tensor(shape, "float32") for shape in [(2, 8), (8, 16), (8, 16)])
     shapes = [((2, 8), "float32"), ((2, 8, 8), "float32")]
     alone = _Alone(print, shapes, {})
     runs = [[alone.taken([x, w])[1].data_ptr() for w in model] for _ in range(2)]

@@ -27,8 +27,8 @@ def kernels():
         lowering.optimize(module, 1, graphs.NHWC, TARGET, print).module, TARGET
     )
     made = {}
-    for name, function in module_io.prim_funcs(lowered):
-        workload = tasks.workload(function).module
+    for name, function in module_io.list_prim_funcs(lowered):
+        workload = tasks.make_workload(function).module
         planned = static.plan(workload, CONDITIONS)
         assert planned is not None
         made[name] = (workload, planned.module)
@@ -40,7 +40,7 @@ def link(folder, kernels, **replaced):
     lowered, made = kernels
     schedules = {name: scheduled for name, (_, scheduled) in made.items()} | replaced
     path = folder / "lib.so"
-    build.export(build.build(lowered, schedules, TARGET), path)
+    build.export(build.build_library(lowered, schedules, TARGET), path)
     return str(path)
 
 

@@ -120,14 +120,14 @@ def _eventually(holds):
 def test_a_child_that_nobody_listens_to_ends_without_its_parents_cleanup(tmp_path):
     """It was forked in the middle of what the parent does, and must not do the rest of it."""
     from autopipe.config.tuning import Measure
-    from autopipe.measure.worker import Job, serve
-    from autopipe.processes.link import pair
-    from autopipe.processes.start import fork
+    from autopipe.measure.worker import Job, serve_job
+    from autopipe.processes.link import make_link_pair
+    from autopipe.processes.start import fork_process
 
-    ours, theirs = pair()
+    ours, theirs = make_link_pair()
     ours.close()
     try:
-        process = fork(lambda: serve(Job([lambda: 1 / 0], None, 1, Measure()), theirs))  # type: ignore[arg-type, list-item, return-value]
+        process = fork_process(lambda: serve_job(Job([lambda: 1 / 0], None, 1, Measure()), theirs))  # type: ignore[arg-type, list-item, return-value]
         assert process.wait(60) == 0
     except BaseException:
         (tmp_path / "cleaned up").touch()

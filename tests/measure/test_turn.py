@@ -70,7 +70,7 @@ def test_one_that_is_stopped_is_passed_and_named(tmp_path):
     said = list[str]()
     with other(tmp_path / "order") as process:
         process.send_signal(signal.SIGSTOP)
-        while not turn._stopped(tmp_path / "autopipe" / "timing"):
+        while not turn._is_holder_stopped(tmp_path / "autopipe" / "timing"):
             time.sleep(0.01)
         ours = Turn(said.append)
         for _ in range(2):
@@ -123,4 +123,4 @@ def test_without_a_place_to_lock_nobody_waits(tmp_path, monkeypatch):
 def test_the_place_of_somebody_else_is_not_used(tmp_path, monkeypatch):
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
-    assert turn._place() is None
+    assert turn._find_lock_path() is None

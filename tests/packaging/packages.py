@@ -9,7 +9,7 @@ from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.signature import LIBRARY, SIZED, Signature
 from autopipe.packaging import archive
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, NODES, WEIGHTS, Needs, Processor
-from autopipe.packaging.pack import pack
+from autopipe.packaging.pack import write_package
 from autopipe.packaging.provenance import (
     Builder,
     Definition,
@@ -19,7 +19,7 @@ from autopipe.packaging.provenance import (
     Request,
     Sha256,
     Source,
-    ingredient,
+    describe_ingredient,
 )
 
 FILES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
@@ -39,7 +39,7 @@ def predicate() -> Predicate:
         internal_parameters=needs,
         resolved_dependencies=(
             Source(digest=Sha256(sha256="ab" * 32), annotations=Origin(synthesized=False)),
-            ingredient("onnx", "1.21.0+cpu"),
+            describe_ingredient("onnx", "1.21.0+cpu"),
         ),
     )
     builder = Builder(version={"autopipe": "0.1.0", "llvm": "22"})
@@ -55,7 +55,7 @@ def make(folder: Path, nodes: NodeMap | None = None) -> Path:
         (library / name).write_bytes(content)
     if nodes is not None:
         nodes.write(library)
-    pack(predicate(), library, work, folder / "demo.tar")
+    write_package(predicate(), library, work, folder / "demo.tar")
     return folder / "demo.tar"
 
 
@@ -66,10 +66,10 @@ def changed(package: Path, **contents: Any) -> Path:
     """
     folder = package.parent / "changed"
     folder.mkdir()
-    with archive.opened(package, FILES, (NODES, *SIZED)) as (file, members):
+    with archive.open_archive(package, FILES, (NODES, *SIZED)) as (file, members):
         names = list(members)
         for name in names:
-            archive.extract(file, members[name], folder / name)
+            archive.extract_member(file, members[name], folder / name)
     document = json.loads((folder / MANIFEST).read_text())
     for word, name in (("lib", LIBRARY), ("weights", WEIGHTS), ("components", COMPONENTS)):
         if word in contents:
@@ -86,5 +86,5 @@ def changed(package: Path, **contents: Any) -> Path:
     (folder / MANIFEST).write_text(json.dumps(document))
     out = package.parent / "changed.tar"
     left_out = contents.get("without", ())
-    archive.write(out, {name: folder / name for name in names if name not in left_out})
+    archive.write_archive(out, {name: folder / name for name in names if name not in left_out})
     return out

@@ -16,21 +16,21 @@ def written(folder, a=b"first", b=bytes(700)):
     for name, content in zip(NAMES, (a, b), strict=True):
         (folder / name).write_bytes(content)
     out = folder / "out.tar"
-    archive.write(out, {name: folder / name for name in NAMES})
+    archive.write_archive(out, {name: folder / name for name in NAMES})
     return out
 
 
 def contents(path):
-    with archive.opened(path, NAMES) as (file, members):
-        return [archive.read(file, members[name], 1 << 20) for name in NAMES]
+    with archive.open_archive(path, NAMES) as (file, members):
+        return [archive.read_member(file, members[name], 1 << 20) for name in NAMES]
 
 
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 100_000])
 def test_what_is_written_is_read(tmp_path, size):
     path = written(tmp_path, b=b"x" * size)
     assert contents(path) == [b"first", b"x" * size]
-    with archive.opened(path, NAMES) as (file, members):
-        archive.extract(file, members["b.bin"], tmp_path / "copy")
+    with archive.open_archive(path, NAMES) as (file, members):
+        archive.extract_member(file, members["b.bin"], tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == b"x" * size
 
 
@@ -53,7 +53,7 @@ def test_time_owner_mode_and_place_of_the_files_do_not_matter(tmp_path):
     written(second)
     os.utime(second / "a.txt", (1, 1))
     (second / "a.txt").chmod(0o600)
-    archive.write(second / "out.tar", {name: second / name for name in reversed(NAMES)})
+    archive.write_archive(second / "out.tar", {name: second / name for name in reversed(NAMES)})
     assert (first / "out.tar").read_bytes() == (second / "out.tar").read_bytes()
 
 
@@ -192,10 +192,10 @@ def test_a_shortened_archive_is_refused(tmp_path, length, message):
 @pytest.mark.fault("E11")
 def test_a_file_beyond_its_limit_is_not_read(tmp_path):
     with (
-        archive.opened(written(tmp_path), NAMES) as (file, members),
+        archive.open_archive(written(tmp_path), NAMES) as (file, members),
         pytest.raises(PackageError, match="700 bytes, where 699 is the limit"),
     ):
-        archive.read(file, members["b.bin"], 699)
+        archive.read_member(file, members["b.bin"], 699)
 
 
 @pytest.mark.parametrize("there", [(), ("a.opt",), ("c.opt",), ("a.opt", "c.opt")])
@@ -203,9 +203,9 @@ def test_optional_files_may_be_there_or_not(tmp_path, there):
     files = {name: tmp_path / name for name in (*NAMES, *there)}
     for name, path in files.items():
         path.write_text(name)
-    archive.write(tmp_path / "out.tar", files)
-    with archive.opened(tmp_path / "out.tar", NAMES, ("a.opt", "c.opt")) as (file, members):
-        assert {name: archive.read(file, each, 99) for name, each in members.items()} == {
+    archive.write_archive(tmp_path / "out.tar", files)
+    with archive.open_archive(tmp_path / "out.tar", NAMES, ("a.opt", "c.opt")) as (file, members):
+        assert {name: archive.read_member(file, each, 99) for name, each in members.items()} == {
             name: name.encode() for name in files
         }
 
@@ -221,7 +221,7 @@ def test_an_optional_file_is_in_its_place_or_refused(tmp_path):
             tar.addfile(entry, io.BytesIO(b"data"))
     with (
         pytest.raises(PackageError, match="something after the last file"),
-        archive.opened(tmp_path / "out.tar", NAMES, ("a.opt",)),
+        archive.open_archive(tmp_path / "out.tar", NAMES, ("a.opt",)),
     ):
         pytest.fail("it was opened")
 
@@ -236,6 +236,6 @@ def test_a_link_in_place_of_an_optional_file_is_refused(tmp_path):
             tar.addfile(tarfile.TarInfo(name))
     with (
         pytest.raises(PackageError, match=r"'a.txt' does not follow"),
-        archive.opened(tmp_path / "out.tar", NAMES, ("a.opt",)),
+        archive.open_archive(tmp_path / "out.tar", NAMES, ("a.opt",)),
     ):
         pytest.fail("it was opened")

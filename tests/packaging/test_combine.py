@@ -18,7 +18,7 @@ from autopipe.packaging.contents import opened
 from autopipe.packaging.open import open_package
 from autopipe.runtime.weights import are_aligned, read_header
 from autopipe.stages.package import PackageStage
-from autopipe.verification.compare import magnitude
+from autopipe.verification.compare import compute_rms
 from tests.artifacts.examples import imported
 from tests.export.test_export import run
 from tests.support.small_build import DENSE, INPUTS, OUTPUTS, TARGET, save_library, weights
@@ -67,15 +67,15 @@ def answers(model):
 
 
 def test_the_best_build_that_the_processor_has_is_loaded(combined, parts, monkeypatch):
-    needed = cpu.required({**TARGET, "mcpu": "x86-64-v4"})
-    monkeypatch.setattr(cpu, "available", lambda: frozenset(needed))
+    needed = cpu.list_required_features({**TARGET, "mcpu": "x86-64-v4"})
+    monkeypatch.setattr(cpu, "list_host_features", lambda: frozenset(needed))
     best = answers(open_package(combined))
     np.testing.assert_array_equal(best, answers(open_package(parts[1])))
-    monkeypatch.setattr(cpu, "available", lambda: frozenset(needed) - {"avx512bw"})
+    monkeypatch.setattr(cpu, "list_host_features", lambda: frozenset(needed) - {"avx512bw"})
     plain = answers(open_package(combined))
     np.testing.assert_array_equal(plain, answers(open_package(parts[0])))
-    assert magnitude(best - plain) > 1e-3
-    monkeypatch.setattr(cpu, "available", lambda: frozenset({"sse3"}))
+    assert compute_rms(best - plain) > 1e-3
+    monkeypatch.setattr(cpu, "list_host_features", lambda: frozenset({"sse3"}))
     with pytest.raises(PackageError, match="built for x86-64-v2, but this CPU"):
         open_package(combined)
 
@@ -118,7 +118,7 @@ def test_commands_state_every_build(combined, parts, tmp_path):
 def test_an_exported_folder_chooses_as_well(combined, parts, tmp_path):
     folder = export_package(combined, tmp_path / "folder")
     expected = {place: answers(open_package(part)) for place, part in enumerate(parts, 0)
-                if cpu.available() >= set(_features(part))}  # fmt: skip
+                if cpu.list_host_features() >= set(_features(part))}  # fmt: skip
     for name, array in GIVEN.items():
         np.save(tmp_path / f"{name.replace('/', '.')}.npy", array)
     words = ("--input", f"data/x={tmp_path}/data.x.npy", "--input", f"ids={tmp_path}/ids.npy",
@@ -133,7 +133,7 @@ def test_an_exported_folder_chooses_as_well(combined, parts, tmp_path):
     assert run(folder, *words).returncode == 0
     best = np.load(tmp_path / "out" / "scores.npy")
     assert "processor: x86-64-v4\n" in run(folder, "--describe").stdout
-    assert magnitude(best - expected[0]) > 1e-3
+    assert compute_rms(best - expected[0]) > 1e-3
     (folder / "model.1.txt").write_text(text.replace("feature ", "feature x9 x9\nfeature ", 1))
     assert run(folder, *words).returncode == 0
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "scores.npy"), expected[0])
@@ -185,7 +185,7 @@ def test_damage_in_a_build_that_is_not_loaded_is_found(combined, monkeypatch):
     with opened(combined) as contents:
         start = contents.members["v1.lib.so"].start
     combined.write_bytes(data[: start + 100] + b"damage" + data[start + 106 :])
-    here = cpu.available() - {"avx512f"}
-    monkeypatch.setattr(cpu, "available", lambda: here)
+    here = cpu.list_host_features() - {"avx512f"}
+    monkeypatch.setattr(cpu, "list_host_features", lambda: here)
     with pytest.raises(PackageError, match=r"'v1.lib.so' is damaged"):
         open_package(combined)

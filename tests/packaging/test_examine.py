@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.errors import PackageError
 from autopipe.packaging import archive, components
-from autopipe.packaging.examine import examine
+from autopipe.packaging.examine import examine_package
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
-from autopipe.packaging.provenance import Statement, read
+from autopipe.packaging.provenance import Statement, parse_manifest
 from tests.packaging import packages
 from tests.packaging.packages import CONTENTS
 
@@ -23,7 +23,7 @@ def package(tmp_path):
 
 
 def test_a_sound_package_says_what_it_is_wherever_it_would_run(package):
-    found = examine(package)
+    found = examine_package(package)
     assert (found.name, found.format) == ("demo", 2)
     assert found.sha256 == sha256(package.read_bytes()).hexdigest()
     assert set(found.files) == {COMPONENTS, LIBRARY, WEIGHTS}
@@ -51,7 +51,7 @@ def test_no_flipped_byte_is_overlooked(tmp_path, sound, data):
     path = tmp_path / "flipped.tar"
     path.write_bytes(whole)
     try:
-        found = examine(path)
+        found = examine_package(path)
     except PackageError as error:
         assert str(path) in str(error)  # noqa: PT017 -- either outcome is looked at
     else:  # what only the manifest knows: that is what a lock is for
@@ -63,14 +63,14 @@ def test_a_changed_byte_is_named(package):
     data[data.index(b"machine code")] ^= 1
     package.write_bytes(data)
     with pytest.raises(PackageError, match=r"demo\.tar: 'lib\.so' is damaged: its sha256"):
-        examine(package)
+        examine_package(package)
 
 
 def test_a_changed_name_is_named(package):
     data = package.read_bytes().replace(b"lib.so\0", b"lib.sO\0")
     package.write_bytes(data)
     with pytest.raises(PackageError, match=r"'lib\.so' does not follow"):
-        examine(package)
+        examine_package(package)
 
 
 def test_a_changed_size_is_named(package, tmp_path):
@@ -79,7 +79,7 @@ def test_a_changed_size_is_named(package, tmp_path):
 
     path = packages.changed(package, manifest=larger)
     with pytest.raises(PackageError, match=r"'lib\.so' is damaged: it has 1200 bytes, 1201 in"):
-        examine(path)
+        examine_package(path)
 
 
 def test_a_file_too_many_and_one_too_few_are_named(package, tmp_path):
@@ -88,14 +88,14 @@ def test_a_file_too_many_and_one_too_few_are_named(package, tmp_path):
     paths = {path.name: path for path in (tmp_path / "all").iterdir()}
     extra = tmp_path / "all" / "libscipy_openblas.so"  # a name that a package may have
     extra.write_bytes(b"not asked for")
-    archive.write(tmp_path / "more.tar", {**paths, extra.name: extra})
+    archive.write_archive(tmp_path / "more.tar", {**paths, extra.name: extra})
     with pytest.raises(PackageError, match=r"lists .*; there are .*libscipy_openblas\.so"):
-        examine(tmp_path / "more.tar")
+        examine_package(tmp_path / "more.tar")
     for name in paths:
         rest = {other: path for other, path in paths.items() if other != name}
-        archive.write(tmp_path / "less.tar", rest)
+        archive.write_archive(tmp_path / "less.tar", rest)
         with pytest.raises(PackageError, match=name.replace(".", r"\.")):
-            examine(tmp_path / "less.tar")
+            examine_package(tmp_path / "less.tar")
 
 
 def component(which, **changes):
@@ -136,14 +136,14 @@ def test_a_component_list_of_something_else_is_refused(package, edit, message):
     edit(document)
     path = packages.changed(package, components=json.dumps(document).encode())
     with pytest.raises(PackageError, match=f"components.cdx.json.* {message}"):
-        examine(path)
+        examine_package(path)
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[]", b"[" * 100_000, b'{"components": [[]]}'])
 def test_what_is_no_component_list_is_refused(text):
     statement = Statement(subject=(), predicate=packages.predicate())
     with pytest.raises(PackageError, match="is no component list"):
-        components.check(text, statement)
+        components.check_components(text, statement)
 
 
 def test_a_package_without_its_component_list_is_refused(package):
@@ -152,11 +152,11 @@ def test_a_package_without_its_component_list_is_refused(package):
 
     path = packages.changed(package, manifest=unlist, without=(COMPONENTS,))
     with pytest.raises(PackageError, match=r"'components\.cdx\.json' is missing"):
-        examine(path)
+        examine_package(path)
 
 
 def test_what_differs_from_a_lock_is_named(package):
-    found = examine(package)
+    found = examine_package(package)
     right = {
         "demo.tar": found.sha256,
         LIBRARY: found.files[LIBRARY].sha256,
@@ -173,6 +173,6 @@ def test_what_differs_from_a_lock_is_named(package):
 def test_the_statement_is_read_as_it_was_written(package):
     with tarfile.open(package, "r:") as tar:
         file = tar.extractfile(MANIFEST)
-        statement = read(file.read()) if file else None
+        statement = parse_manifest(file.read()) if file else None
     assert isinstance(statement, Statement)
     assert statement.predicate == packages.predicate()

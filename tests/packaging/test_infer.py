@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from autopipe.errors import ConfigError, PackageError
-from autopipe.packaging.infer import infer
+from autopipe.packaging.infer import run_inference
 from autopipe.stages.package import PackageStage
 from tests.support import small_build
 
@@ -23,7 +23,7 @@ def files(tmp_path):
 
 
 def test_outputs_are_summed_up_and_saved(package, files, tmp_path, no_leaks):
-    summary = infer(package, files, tmp_path / "results").splitlines()
+    summary = run_inference(package, files, tmp_path / "results").splitlines()
     scores, best = small_build.expected(np.load(tmp_path / "x.npy"), np.load(tmp_path / "ids.npy"))
     assert summary[0].startswith("scores: float32 [4, 8], min ")
     assert summary[0].endswith(f"-> {tmp_path / 'results' / 'scores.npy'}")
@@ -35,18 +35,20 @@ def test_outputs_are_summed_up_and_saved(package, files, tmp_path, no_leaks):
 def test_one_file_may_hold_all_inputs(package, files, tmp_path):
     arrays = {text.partition("=")[0]: np.load(text.partition("=")[2]) for text in files}
     np.savez(tmp_path / "all.npz", **arrays)
-    assert infer(package, [str(tmp_path / "all.npz")], None) == infer(package, files, None)
+    assert run_inference(package, [str(tmp_path / "all.npz")], None) == run_inference(
+        package, files, None
+    )
 
 
 def test_a_folder_that_can_not_be_is_named(package, files, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"--output .*file/scores\.npy: (Not a dir|File exists)"):
-        infer(package, files, tmp_path / "file")
+        run_inference(package, files, tmp_path / "file")
 
 
 def test_nothing_is_saved_without_a_folder(package, files, tmp_path):
     before = set(tmp_path.rglob("*"))
-    assert "->" not in infer(package, files, None)
+    assert "->" not in run_inference(package, files, None)
     assert set(tmp_path.rglob("*")) == before
 
 
@@ -74,7 +76,7 @@ def test_inputs_that_do_not_fit_are_refused(package, tmp_path, monkeypatch, inpu
     np.savez("archive.npz", np.zeros(3))
     (tmp_path / "text.npy").write_text("no array")
     with pytest.raises(ConfigError, match=message):
-        infer(package, inputs, None)
+        run_inference(package, inputs, None)
 
 
 @pytest.mark.fault("E14")
@@ -86,4 +88,4 @@ def test_a_crash_ends_in_one_line(context, tmp_path, files):
     ctx = context(build=crash)
     PackageStage(pipeline="crash", configuration={}).run(ctx)
     with pytest.raises(PackageError, match=r"running it failed: killed by SIGSEGV$"):
-        infer(ctx.out / "crash.tar", files, None)
+        run_inference(ctx.out / "crash.tar", files, None)

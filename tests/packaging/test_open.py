@@ -16,8 +16,8 @@ from autopipe.packaging import archive, manifest, provenance
 from autopipe.packaging import open as opening
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
-from autopipe.signing.sign import sign
-from autopipe.signing.signature import SignedKind, signature_of
+from autopipe.signing.sign import sign_file
+from autopipe.signing.signature import SignedKind, find_signature_path
 from autopipe.signing.signers import Signers
 from autopipe.stages.package import PackageStage
 from tests.signing import keys
@@ -42,16 +42,16 @@ def repacked(package, tmp_path):
     def change(edit=lambda document: None, **files):
         folder = tmp_path / "unpacked"
         folder.mkdir()
-        with archive.opened(package, NAMES) as (file, members):
+        with archive.open_archive(package, NAMES) as (file, members):
             for name in NAMES:
-                archive.extract(file, members[name], folder / name)
+                archive.extract_member(file, members[name], folder / name)
         document = json.loads((folder / MANIFEST).read_text())
         edit(document)
         (folder / MANIFEST).write_text(json.dumps(document))
         for name, content in files.items():
             (folder / {"lib": LIBRARY, "weights": WEIGHTS}[name]).write_bytes(content)
         out = tmp_path / "repacked.tar"
-        archive.write(out, {name: folder / name for name in NAMES})
+        archive.write_archive(out, {name: folder / name for name in NAMES})
         return out
 
     return change
@@ -63,10 +63,10 @@ def test_only_what_a_signer_signed_is_loaded(package, repacked, tmp_path, monkey
     key = keys.key(tmp_path, "alice")
     signers = keys.signers(tmp_path, f"alice {keys.public(key)}")
     with package.open("rb") as content:
-        sign(content, package, SignedKind.PACKAGE, key)
+        sign_file(content, package, SignedKind.PACKAGE, key)
     assert open_package(package, signers=str(signers)).signature.threads == 2
     other = repacked(change(*NEEDS, "signature", "threads", value=1))
-    shutil.copy(signature_of(package), signature_of(other))
+    shutil.copy(find_signature_path(package), find_signature_path(other))
     checked = Signers.check
 
     def exchange(self, content, path, kind):
@@ -95,7 +95,7 @@ def never_loaded(monkeypatch):
     def load(*_, **__):
         pytest.fail("the library was loaded")
 
-    monkeypatch.setattr(opening, "load", load)
+    monkeypatch.setattr(opening, "load_model", load)
 
 
 def inputs():
@@ -214,8 +214,8 @@ def test_another_architecture_is_refused(repacked, never_loaded):
 @pytest.mark.fault("E14")
 def test_a_processor_without_the_features_is_refused(repacked, never_loaded, monkeypatch):
     path = repacked(change(*NEEDS, "processor", "mcpu", value="znver5"))
-    has = cpu.available() - {"sse4.2", "popcnt"}
-    monkeypatch.setattr(cpu, "available", lambda: has)
+    has = cpu.list_host_features() - {"sse4.2", "popcnt"}
+    monkeypatch.setattr(cpu, "list_host_features", lambda: has)
     with pytest.raises(PackageError, match=r"built for znver5, .* has no popcnt, sse4\.2"):
         open_package(path)
 
@@ -225,7 +225,7 @@ def test_another_tvm_is_refused_with_what_to_install(repacked, never_loaded):
     path = repacked(change(*NEEDS, "runtime", "apache-tvm-ffi", value="0.1.9"))
     with pytest.raises(SetupError) as caught:
         open_package(path)
-    installed = manifest.installed_runtime()
+    installed = manifest.read_installed_runtime()
     assert str(caught.value) == (
         "the package was built for another runtime, "
         f"here is apache-tvm-ffi {installed['apache-tvm-ffi']}: "
@@ -242,7 +242,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 def test_it_is_unpacked_where_only_its_owner_can_look(package, monkeypatch):
     modes = []
     monkeypatch.setattr(
-        opening, "load", lambda folder, *_, **__: modes.append(folder.stat().st_mode & 0o777)
+        opening, "load_model", lambda folder, *_, **__: modes.append(folder.stat().st_mode & 0o777)
     )
     open_package(package)
     assert modes == [0o700]
@@ -251,4 +251,4 @@ def test_it_is_unpacked_where_only_its_owner_can_look(package, monkeypatch):
 @pytest.mark.parametrize("text", [b"", b"[]", b"[" * 100_000, b'{"format": NaN}', b"\xff"])
 def test_what_is_no_manifest_is_refused(text):
     with pytest.raises(PackageError, match=r"manifest\.json does not fit: "):
-        provenance.read(text)
+        provenance.parse_manifest(text)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from autopipe.errors import GateError, StageError
-from autopipe.pipeline.attempt import Attempt, fail, last
+from autopipe.pipeline.attempt import Attempt, describe_last_attempt, record_failure
 from autopipe.pipeline.events import Event, StageResumed
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
@@ -87,7 +87,7 @@ def test_a_stage_without_a_budget_is_interrupted_too(root):
     failed.unlink()  # as if the whole run had been killed
     with open_store(root) as store:
         (key,) = (path.name for path in (root / "work").iterdir())
-        assert last(store, "act", key) == Attempt("interrupted", "interrupted")
+        assert describe_last_attempt(store, "act", key) == Attempt("interrupted", "interrupted")
 
 
 def test_a_failed_stage_is_told_with_its_error_until_it_succeeds(root, ends):
@@ -170,8 +170,8 @@ def test_one_that_is_running_is_told_with_its_process(root, ends):
 )
 def test_an_error_is_told_in_one_harmless_line(root, error, said):
     with open_store(root) as store:
-        fail(store, "tune", "0" * 64, error)
-        found = last(store, "tune", "0" * 64)
+        record_failure(store, "tune", "0" * 64, error)
+        found = describe_last_attempt(store, "tune", "0" * 64)
     assert found is not None
     assert found.told.endswith(f" UTC: {said}")
 

@@ -6,7 +6,7 @@ import pytest
 
 from autopipe.pipeline import counted
 from autopipe.pipeline.counted import Watch
-from autopipe.report.wording import progress, wording
+from autopipe.report.wording import describe_event, format_progress
 
 
 class Clock:
@@ -32,7 +32,7 @@ def test_the_time_left_is_that_of_the_mean_item(clock):
         clock.now += 2.0
     assert [event.done for event in events] == list(range(1, 10))
     assert [event.remaining for event in events] == [2.0 * (10 - done) for done in range(1, 10)]
-    assert wording(events[3]) == "build      4 of 10 kernels planned  12 s left"
+    assert describe_event(events[3]) == "build      4 of 10 kernels planned  12 s left"
 
 
 def test_of_uneven_steps_no_time_left_is_told(clock):
@@ -40,7 +40,7 @@ def test_of_uneven_steps_no_time_left_is_told(clock):
     report_done = Watch("lower", events.append).count("passes run", 10, is_even=False)
     clock.now += 2.0
     report_done(4)
-    assert wording(events[0]) == "lower      4 of 10 passes run"
+    assert describe_event(events[0]) == "lower      4 of 10 passes run"
 
 
 def test_what_is_quick_is_not_told(clock):
@@ -55,7 +55,7 @@ def test_before_the_first_item_no_time_left_is_told(clock):
     report_done = Watch("build", events.append).count("functions compiled", 48)
     clock.now += 2.0
     report_done(0)
-    assert wording(events[0]) == "build      0 of 48 functions compiled"
+    assert describe_event(events[0]) == "build      0 of 48 functions compiled"
 
 
 def test_nothing_is_told_of_no_items_and_of_the_last_one(clock):
@@ -70,4 +70,4 @@ def test_nothing_is_told_of_no_items_and_of_the_last_one(clock):
 def test_what_can_not_be_counted_is_named():
     events: list[Any] = []
     Watch("build", events.append).begin("compiling 4 kernels")
-    assert progress(events[0]) == "compiling 4 kernels"
+    assert format_progress(events[0]) == "compiling 4 kernels"

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.environment.facet import Facet, Facts
-from autopipe.pipeline.explain import changes
+from autopipe.pipeline.explain import list_changes
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
 from autopipe.pipeline.plan import build_plan
@@ -144,11 +144,11 @@ def test_a_version_and_a_fact_changed(source: Path, root: Path) -> None:
 def test_changes_name_what_is_new_and_what_is_gone() -> None:
     old = {"version": 1, "inputs": {"lower": "a" * 64}, "params": {"trials": 4, "x": {}}}
     new = {"version": 1, "inputs": {"lower": "b" * 64}, "params": {"seed": 0, "x": {"y": None}}}
-    assert changes(old, new) == [
+    assert list_changes(old, new) == [
         "the result of lower changed",
         "params.seed is new: 0",
         "params.trials was 4 and is gone",
         "params.x was {} and is gone",
         "params.x.y is new: null",
     ]
-    assert changes(old, old) == []
+    assert list_changes(old, old) == []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.pipeline.history import History, pipelines
-from autopipe.store.gc import collect
+from autopipe.pipeline.history import History, list_pipelines_by_key
+from autopipe.store.gc import collect_garbage
 from autopipe.store.store import Store, open_store
 
 
@@ -43,7 +43,7 @@ def test_a_package_belongs_to_the_file_that_made_it_last(store: Store, tmp_path:
 def test_what_two_files_use_has_both_names(store: Store) -> None:
     history(store, "a.yaml").remember_action("import", "k")
     History.of(store, store.root.with_name("b.yaml"), "other").remember_action("import", "k")
-    assert pipelines(store) == {"k": ["other", "same"]}
+    assert list_pipelines_by_key(store) == {"k": ["other", "same"]}
 
 
 def test_a_project_that_is_copied_with_its_store_keeps_it(store: Store, tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_a_damaged_one_is_forgotten(store: Store, damage: bytes) -> None:
     (path,) = (store.root / "runs").iterdir()
     path.write_bytes(damage)
     assert history(store, "a.yaml").last_action("import") is None
-    assert pipelines(store) == {}
+    assert list_pipelines_by_key(store) == {}
 
 
 def test_an_old_one_is_collected(store: Store) -> None:
     history(store, "a.yaml").remember_action("import", "k")
-    collect(store, keep_days=1)
-    assert pipelines(store)
-    collect(store, keep_days=0)
-    assert not pipelines(store)
+    collect_garbage(store, keep_days=1)
+    assert list_pipelines_by_key(store)
+    collect_garbage(store, keep_days=0)
+    assert not list_pipelines_by_key(store)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autopipe.pipeline.logs import logged
+from autopipe.pipeline.logs import forward_logs
 
 LOG = logging.getLogger("autopipe.compiler.example")
 
@@ -16,7 +16,7 @@ LOG = logging.getLogger("autopipe.compiler.example")
 )
 def test_more_is_logged_the_more_is_asked_for(verbosity, levels):
     events: list[Any] = []
-    with logged(events.append, "lower", verbosity):
+    with forward_logs(events.append, "lower", verbosity):
         LOG.info("kernel %s", "a")
         LOG.debug("pass %s", "b")
     LOG.info("nobody asks")
@@ -28,6 +28,6 @@ def test_more_is_logged_the_more_is_asked_for(verbosity, levels):
 def test_loggers_are_afterwards_as_before():
     logger = logging.getLogger("autopipe")
     before = logger.level, logger.propagate, list(logger.handlers)
-    with pytest.raises(ValueError, match="failed"), logged(lambda _: None, "lower", 2):
+    with pytest.raises(ValueError, match="failed"), forward_logs(lambda _: None, "lower", 2):
         raise ValueError("failed")
     assert (logger.level, logger.propagate, list(logger.handlers)) == before

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from autopipe.errors import ConfigError
-from autopipe.pipeline.plan import build_plan, require
+from autopipe.pipeline.plan import build_plan, require_stages
 from autopipe.pipeline.stage import Need
 from autopipe.store.artifact import Kind
 from tests.pipeline.fakes import Measure, Read, Tune, Upper, demo
@@ -68,4 +68,4 @@ def test_an_unknown_stage_is_refused_with_what_is_near() -> None:
     with pytest.raises(ConfigError, match=r"--until lowr: .*did you mean `lower`"):
         build_plan(demo(SOURCE), until="lowr")
     with pytest.raises(ConfigError, match=r"--force xyz: .*its stages are import, lower, tune"):
-        require(["lower", "xyz"], ["import", "lower", "tune"], "--force")
+        require_stages(["lower", "xyz"], ["import", "lower", "tune"], "--force")

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import pytest
 
 from autopipe.pipeline.stage import Context, Need
-from autopipe.records.identity import identify
+from autopipe.records.identity import digest_module
 from autopipe.records.store import RecordStore
 from autopipe.store.artifact import Kind
-from autopipe.store.canonical import digest
-from autopipe.store.gc import verify
+from autopipe.store.canonical import digest_json
+from autopipe.store.gc import verify_store
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import Fake, Read, Upper, go
 from tests.records.written import HERE, record
@@ -35,7 +35,7 @@ class Tasks(Fake, frozen=True):
         model = (ctx.inputs["lower"] / "sub" / "text").read_text()
         with RecordStore.open(ctx.records, pytest.fail) as store:
             for task in range(TASKS):
-                name = "00" if task == 0 else digest([model, task])[:16]
+                name = "00" if task == 0 else digest_json([model, task])[:16]
                 for trial in range(5):
                     made = record((1.0 + trial,), workload=name, schedule=f"{model} {task}")
                     store.add(HERE, module(model, task), [made])
@@ -89,7 +89,7 @@ def test_eight_runs_at_once_end_right(tmp_path: Path, models: int, turn: int) ->
     assert len(found) == models
     assert all(len(digests) == 1 for digests in found.values()), "the same model, the same digests"
     with open_store(tmp_path / "store") as store:
-        assert verify(store) == (3 * models, [])
+        assert verify_store(store) == (3 * models, [])
     assert os.listdir(tmp_path / "store" / "tmp") == []  # noqa: PTH208
     with RecordStore.view(tmp_path / "store" / "records" / "records.sqlite") as records:
         every = records.every()
@@ -97,6 +97,6 @@ def test_eight_runs_at_once_end_right(tmp_path: Path, models: int, turn: int) ->
     assert len(every) == models * TASKS * 5, "each stage was done once"
     for each in every:
         model, task = each.record.schedule.split()
-        assert each.identity == identify(module(model, int(task)))
+        assert each.identity == digest_module(module(model, int(task)))
         if task != "0":
-            assert each.record.workload == digest([model, int(task)])[:16]
+            assert each.record.workload == digest_json([model, int(task)])[:16]

@@ -31,7 +31,7 @@ def answer(request):
             open(request["file"], "w").write(str(os.getpid()))
             time.sleep(60)
 
-call.serve(answer)
+call.serve_request(answer)
 """
 
 
@@ -43,35 +43,35 @@ def serving(tmp_path, monkeypatch):
 
 
 def test_answers_a_request_whatever_else_it_prints(serving):
-    assert call.call(serving, {"do": "echo", "value": "ä"}) == {"got": "ä"}
+    assert call.run_module(serving, {"do": "echo", "value": "ä"}) == {"got": "ä"}
 
 
 def test_an_expected_error_is_raised_here(serving):
     with pytest.raises(GateError, match="no: it is 'wrong'"):
-        call.call(serving, {"do": "refuse"})
+        call.run_module(serving, {"do": "refuse"})
 
 
 def test_a_crash_is_an_error_that_names_the_signal(serving):
     with pytest.raises(StageError, match="killed by SIGSEGV"):
-        call.call(serving, {"do": "die"})
+        call.run_module(serving, {"do": "die"})
 
 
 def test_a_bug_is_an_error_with_its_last_line(serving):
     with pytest.raises(StageError, match="broke: ValueError: a bug"):
-        call.call(serving, {"do": "break"})
+        call.run_module(serving, {"do": "break"})
 
 
 def test_a_child_that_hangs_is_ended(serving, tmp_path):
     request = {"do": "hang", "file": str(tmp_path / "pid")}
     with pytest.raises(StageError, match="gave no answer within 1 s"):
-        call.call(serving, request, timeout=1)
+        call.run_module(serving, request, timeout=1)
     assert psutil.Process().children() == []
 
 
 def test_a_child_ends_with_its_parent(serving, tmp_path):
     file = tmp_path / "pid"
     request = {"do": "hang", "file": str(file)}
-    code = f"from autopipe.processes import call; call.call('serving', {request})"
+    code = f"from autopipe.processes import call; call.run_module('serving', {request})"
     parent = subprocess.Popen([sys.executable, "-c", code], env=os.environ)
     deadline = time.monotonic() + 20
     while not (file.exists() and file.read_text()) and time.monotonic() < deadline:

@@ -49,7 +49,7 @@ def test_a_stage_that_gets_no_memory_says_so(monkeypatch, tmp_path, error):
         "diagnostics": {"ir_folder": None, "pass_times": False, "verbosity": 0}, **folders,
     }  # fmt: skip
     with pytest.raises(StageError, match="needs more than the 5 MiB that a stage may take here"):
-        packed.answer(argument, lambda _: None)
+        packed.run_packed_stage(argument, lambda _: None)
 
 
 def test_a_container_has_what_it_may_take(monkeypatch, tmp_path):
@@ -61,5 +61,5 @@ def test_a_container_has_what_it_may_take(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("text", ["std::bad_alloc", "numpy: Unable to allocate 4.00 GiB"])
 def test_words_for_no_memory(text):
-    assert refusal.hunger(text)
-    assert refusal.hunger("the shapes do not fit") is None
+    assert refusal.explain_memory_refusal(text)
+    assert refusal.explain_memory_refusal("the shapes do not fit") is None

@@ -8,12 +8,12 @@ import pytest
 from autopipe.errors import GateError, ModelError, StageError, StoreError
 from autopipe.processes import failure
 from autopipe.processes.failure import Failure, How
-from autopipe.processes.link import TooLong, encoded, pair, ready
+from autopipe.processes.link import TooLong, encode_message, make_link_pair, wait_for_readable
 
 
 @pytest.fixture
 def ends():
-    ours, theirs = pair()
+    ours, theirs = make_link_pair()
     yield ours, theirs
     ours.close()
     theirs.close()
@@ -53,13 +53,13 @@ def test_silence_length_and_the_other_end_have_bounds(ends):
 
 def test_who_has_something_to_say_is_known(ends):
     ours, theirs = ends
-    assert ready([ours, theirs], 0) == set()
+    assert wait_for_readable([ours, theirs], 0) == set()
     theirs.send(1)
-    assert ready([ours, theirs], 60) == {ours}
+    assert wait_for_readable([ours, theirs], 60) == {ours}
 
 
 def test_an_answer_comes_back():
-    assert failure.opened(failure.answer([1])) == ([1], None)
+    assert failure.decode_answer(failure.encode_answer([1])) == ([1], None)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_answer_comes_back():
     ],
 )
 def test_an_error_of_ours_is_raised_as_what_it_was(error, kind, text):
-    _, found = failure.opened(failure.complaint(failure.refused(error)))
+    _, found = failure.decode_answer(failure.encode_failure(failure.describe_refused(error)))
     assert found is not None
     assert found.how is How.REFUSED
     assert type(found.error()) is kind
@@ -80,7 +80,7 @@ def test_an_error_of_ours_is_raised_as_what_it_was(error, kind, text):
 
 
 def test_other_errors_keep_their_class_and_their_traceback():
-    _, found = failure.opened(failure.complaint(failure.refused(KeyError(1))))
+    _, found = failure.decode_answer(failure.encode_failure(failure.describe_refused(KeyError(1))))
     assert found is not None
     assert (found.how, found.kind, found.text) == (How.RAISED, "KeyError", "1")
     assert found.message == "KeyError: 1"
@@ -88,21 +88,21 @@ def test_other_errors_keep_their_class_and_their_traceback():
 
 
 def test_memory_that_was_refused_is_told_apart():
-    assert failure.refused(MemoryError()).how is How.HUNGRY
-    assert failure.raised(RuntimeError("std::bad_alloc")).how is How.HUNGRY
-    assert failure.ended(-6, "terminate: std::bad_alloc").how is How.HUNGRY
-    assert failure.ended(-6).how is How.CRASHED
-    assert failure.ended(3).how is How.ENDED
+    assert failure.describe_refused(MemoryError()).how is How.HUNGRY
+    assert failure.describe_raised(RuntimeError("std::bad_alloc")).how is How.HUNGRY
+    assert failure.describe_ended(-6, "terminate: std::bad_alloc").how is How.HUNGRY
+    assert failure.describe_ended(-6).how is How.CRASHED
+    assert failure.describe_ended(3).how is How.ENDED
 
 
 @pytest.mark.fault("K3")
 @pytest.mark.parametrize(
     "line",
     [b"", b"[]", b"nonsense", b"{}", b'{"failed": []}', b'{"failed": {"how": "odd"}}',
-     encoded({"failed": {"how": "raised"}}), b"[" * 100_000],
+     encode_message({"failed": {"how": "raised"}}), b"[" * 100_000],
 )  # fmt: skip
 def test_an_answer_that_is_none_is_garbled(line):
-    assert failure.opened(line) == (None, failure.garbled())
+    assert failure.decode_answer(line) == (None, failure.describe_garbled())
 
 
 def test_only_errors_of_ours_are_raised():

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from autopipe.errors import ConfigError, ModelError
-from autopipe.processes.sandbox import contained
+from autopipe.processes.sandbox import run_in_sandbox
 
 MEMORY = 2**28
 
@@ -19,14 +19,14 @@ def failing(error):
 
 
 def test_nothing_comes_of_good_work(capfd):
-    assert contained(lambda: str(os.write(1, b"noise")), memory=MEMORY, seconds=10) == "5"
+    assert run_in_sandbox(lambda: str(os.write(1, b"noise")), memory=MEMORY, seconds=10) == "5"
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("error", [ModelError("bad: ü"), ConfigError("bad: ü")])
 def test_expected_errors_come_through(error):
     with pytest.raises(type(error), match=r"^bad: ü$"):
-        contained(failing(error), memory=MEMORY, seconds=10)
+        run_in_sandbox(failing(error), memory=MEMORY, seconds=10)
 
 
 @pytest.mark.fault("B14", "G15")
@@ -43,7 +43,7 @@ def test_expected_errors_come_through(error):
 )
 def test_other_ends_are_the_models_fault(work, told):
     with pytest.raises(ModelError, match=told):
-        contained(work, memory=MEMORY, seconds=10)
+        run_in_sandbox(work, memory=MEMORY, seconds=10)
 
 
 def spin():
@@ -56,17 +56,17 @@ def spin():
 def test_a_hang_ends(work):
     start = time.monotonic()
     with pytest.raises(ModelError, match="longer than 1 s"):
-        contained(work, memory=MEMORY, seconds=1)
+        run_in_sandbox(work, memory=MEMORY, seconds=1)
     assert time.monotonic() - start < 10
 
 
 def test_no_child_is_left():
     with pytest.raises(ModelError):
-        contained(lambda: time.sleep(60), memory=MEMORY, seconds=1)
+        run_in_sandbox(lambda: time.sleep(60), memory=MEMORY, seconds=1)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
 
 def test_the_limits_are_the_childs_alone():
-    contained(lambda: None, memory=MEMORY, seconds=1)
+    run_in_sandbox(lambda: None, memory=MEMORY, seconds=1)
     assert len(bytearray(2**30)) == 2**30

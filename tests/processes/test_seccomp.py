@@ -18,7 +18,7 @@ def confined(work):
     child = os.fork()
     if child == 0:
         try:
-            assert seccomp.confine()
+            assert seccomp.confine_thread()
             work()
             os._exit(0)
         except OSError as error:
@@ -81,4 +81,4 @@ def test_where_there_is_none_doctor_says_so(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "pdp11")
     assert not seccomp.works()
     with pytest.raises(SetupError, match="no seccomp here"):
-        seccomp.check({}, None)
+        seccomp.check_seccomp({}, None)

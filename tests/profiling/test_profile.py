@@ -15,9 +15,9 @@ from autopipe.artifacts.model_nodes import (
 )
 from autopipe.profiling.against import compare_profiles, match_node
 from autopipe.profiling.profile import Peaks, build_profile
-from autopipe.profiling.reference_profile import node_times
-from autopipe.profiling.table import comparison_lines, profile_lines, sort_rows
-from autopipe.profiling.trace import trace_events
+from autopipe.profiling.reference_profile import compute_node_times
+from autopipe.profiling.table import list_comparison_lines, list_profile_lines, sort_rows
+from autopipe.profiling.trace import list_trace_events
 
 PEAKS = Peaks(gflops=100.0, gbps=20.0)
 NODES = tuple(
@@ -89,16 +89,16 @@ def test_a_kernel_without_a_map_is_there_without_nodes():
 def test_the_sum_is_compared_with_the_whole():
     near, far = profiled(), profiled(whole=40e-6)
     assert abs(near.difference - 0.5 / 20.5) < 1e-9
-    assert "+2.4% are not in a row" in "\n".join(profile_lines(near, "time", None))
-    text = "\n".join(profile_lines(far, "time", None))
+    assert "+2.4% are not in a row" in "\n".join(list_profile_lines(near, "time", None))
+    text = "\n".join(list_profile_lines(far, "time", None))
     assert "sum 20.0 us of 40.0 us unwatched: +50.0% is spent between 5 calls, 4.00 us each" in text
-    slow = "\n".join(profile_lines(profiled(whole=10e-6), "time", None))
+    slow = "\n".join(list_profile_lines(profiled(whole=10e-6), "time", None))
     assert "-100.0%: watching slows 5 calls by 2.00 us each" in slow
 
 
 def test_a_table_fits_a_terminal_and_is_whole_in_a_pipe():
     made = profiled()
-    folded, whole = (list(profile_lines(made, "time", width)) for width in (80, None))
+    folded, whole = (list(list_profile_lines(made, "time", width)) for width in (80, None))
     assert max(map(len, folded)) <= 80
     words = [" ".join(lines).split() for lines in (folded, whole)]
     assert words[0] == words[1], "nothing is cut"
@@ -111,7 +111,7 @@ def test_a_table_fits_a_terminal_and_is_whole_in_a_pipe():
 
 
 def test_a_trace_has_the_calls_of_a_run_in_their_order():
-    trace = json.loads(json.dumps(trace_events(profiled())))
+    trace = json.loads(json.dumps(list_trace_events(profiled())))
     meta = [event for event in trace["traceEvents"] if event["ph"] == "M"]
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert {event["name"] for event in meta} == {"process_name", "thread_name"}
@@ -129,7 +129,7 @@ def test_a_reference_is_compared_by_nodes_and_first_where_it_is_ahead():
         (("conv2",), ("conv2",)),
     ]  # fmt: skip
     assert abs((compared.groups[0].ratio or 0) - 6) < 1e-9
-    lines = list(comparison_lines(compared, None))
+    lines = list(list_comparison_lines(compared, None))
     assert lines[1].split() == ["12.0", "2.0", "6.00", "conv1,", "relu1"]
     assert "only onnxruntime: ReorderOutput" in lines[3]
 
@@ -149,4 +149,4 @@ def test_a_profile_of_onnxruntime_is_read_as_data():
         {"cat": "Node", "name": "a_fence_before", "dur": 5}, {"cat": "Session"}, 7,
         {"cat": "Node", "name": 3, "dur": 1}, {"cat": "Node", "name": "b_kernel_time"},
     ]  # fmt: skip
-    assert node_times([*events, *others], 3) == {"a": pytest.approx(15e-6)}
+    assert compute_node_times([*events, *others], 3) == {"a": pytest.approx(15e-6)}

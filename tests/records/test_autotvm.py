@@ -5,7 +5,7 @@ import json
 import pytest
 
 from autopipe.records import autotvm
-from autopipe.records.seed import keys
+from autopipe.records.seed import list_seed_keys
 from autopipe.tasks.op_info import Op, OpInfo, Parameter
 from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
@@ -73,7 +73,9 @@ def test_a_seed_is_for_the_operator_in_any_layout(text, tasks):
     (seed,) = read(text).seeds
     assert seed.seconds == 0.5
     assert json.loads(seed.document)["knobs"]["tile_oc"] == [-1, 32]
-    assert [each for each in (FIRST, LAST, THIN, PRODUCT) if seed.key in keys(each)] == tasks
+    assert [
+        each for each in (FIRST, LAST, THIN, PRODUCT) if seed.key in list_seed_keys(each)
+    ] == tasks
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_a_seed_is_for_the_operator_in_any_layout(text, tasks):
 )
 def test_a_seed_is_for_no_other_operator(other):
     known = {seed.key for seed in read(f"{CONV}\n{DENSE}").seeds}
-    assert not known & set(keys(other))
+    assert not known & set(list_seed_keys(other))
 
 
 def test_what_has_no_likeness_here_is_left_out_with_the_reason():

@@ -14,7 +14,7 @@ import pytest
 
 from autopipe.errors import StoreError
 from autopipe.records import connection
-from autopipe.records.connection import guard
+from autopipe.records.connection import wrap_store_errors
 from autopipe.records.store import RecordStore
 from tests.records.written import HERE, MODULE, record
 
@@ -123,7 +123,10 @@ def test_looking_at_what_is_not_there_says_so(tmp_path):
 
 @contextmanager
 def guarded(path):
-    with pytest.raises(StoreError, match="another process keeps it locked"), guard(path):
+    with (
+        pytest.raises(StoreError, match="another process keeps it locked"),
+        wrap_store_errors(path),
+    ):
         yield
 
 
@@ -140,9 +143,9 @@ def test_a_new_file_that_another_switches_over_at_once_is_waited_for():
     busy = sqlite3.OperationalError("database is locked")
     busy.sqlite_errorname = "SQLITE_BUSY"
     refusals = Mock(execute=Mock(side_effect=[busy, busy, None]))
-    connection._log_ahead(refusals)
+    connection._enable_wal(refusals)
     assert refusals.execute.call_count == 3
     other = sqlite3.OperationalError("disk I/O error")
     other.sqlite_errorname = "SQLITE_IOERR"
     with pytest.raises(sqlite3.OperationalError, match="disk"):
-        connection._log_ahead(Mock(execute=Mock(side_effect=other)))
+        connection._enable_wal(Mock(execute=Mock(side_effect=other)))

@@ -6,16 +6,16 @@ import pytest
 import tvm
 from tvm import te
 
-from autopipe.compiler.tasks import workload
+from autopipe.compiler.tasks import make_workload
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.identity import identify
+from autopipe.records.identity import digest_module
 
 
 def text(one="x", other="y", *, shape=(8, 4), operation="T_add", swapped=False):
     x, y = te.placeholder(shape, name=one), te.placeholder(shape, name=other)
     first, second = (y, x) if swapped else (x, y)
     z = te.compute(shape, lambda i, j: first[i, j] - 2 * second[i, j], name=operation)
-    return tvm.ir.save_json(workload(te.create_prim_func([x, y, z])).module)
+    return tvm.ir.save_json(make_workload(te.create_prim_func([x, y, z])).module)
 
 
 @pytest.mark.parametrize(
@@ -23,17 +23,17 @@ def text(one="x", other="y", *, shape=(8, 4), operation="T_add", swapped=False):
 )
 def test_names_of_a_model_do_not_count(names):
     assert text(*names) != text()
-    assert identify(text(*names)) == identify(text())
+    assert digest_module(text(*names)) == digest_module(text())
 
 
 @pytest.mark.parametrize("change", [{"shape": (8, 5)}, {"operation": "T_sub"}, {"swapped": True}])
 def test_what_is_computed_counts_and_names_of_blocks_do(change):
-    assert identify(text(**change)) != identify(text())
+    assert digest_module(text(**change)) != digest_module(text())
 
 
 @pytest.mark.parametrize("other", ["", "{}", "[1]", '{"root_index": 0, "nodes": [3]}', "[" * 10**5])
 def test_what_is_no_module_is_its_text(other):
-    assert identify(other) == identify(str(other)) != identify(other + " ")
+    assert digest_module(other) == digest_module(str(other)) != digest_module(other + " ")
     assert WorkloadInfo.of_module(other) is None
 
 

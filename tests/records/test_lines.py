@@ -8,7 +8,7 @@ import pytest
 
 from autopipe.records import lines
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.lines import Bad, winners, write
+from autopipe.records.lines import Bad, select_winners, write
 from autopipe.records.store import RecordDetails
 from tests.records.written import HERE, record
 
@@ -76,4 +76,4 @@ def test_winners_are_one_a_workload_and_platform():
         found((math.nan,)), found((1e-15,)), found(()),
         found((9.0,), here=here), found((), workload="00aa"),
     ]  # fmt: skip
-    assert winners(every) == [every[1], every[7]]
+    assert select_winners(every) == [every[1], every[7]]

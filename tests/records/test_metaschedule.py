@@ -9,11 +9,11 @@ from tvm import te
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
-from autopipe.compiler.tasks import workload
-from autopipe.records.importing import bring
-from autopipe.records.metaschedule import TRIALS, WORKLOADS, read
+from autopipe.compiler.tasks import make_workload
+from autopipe.records.importing import import_records
+from autopipe.records.metaschedule import TRIALS, WORKLOADS, read_database
 from autopipe.records.store import RecordStore
-from autopipe.schedules.replay import apply
+from autopipe.schedules.replay import apply_trace
 from tests.records.written import HERE
 from tests.traces.hostile import forge
 
@@ -26,7 +26,7 @@ def module():
     x, y = te.placeholder((8, 4), name="x"), te.placeholder((4, 8), name="y")
     k = te.reduce_axis((0, 4), "k")
     z = te.compute((8, 8), lambda i, j: te.sum(x[i, k] * y[k, j], axis=k), name="C")
-    return workload(te.create_prim_func([x, y, z])).module
+    return make_workload(te.create_prim_func([x, y, z])).module
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def damage(folder):
 def test_records_for_exactly_the_target_become_seeds(folder, module, tmp_path):
     damage(folder)
     with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        brought = bring(store, folder, json.dumps(HOST))
+        brought = import_records(store, folder, json.dumps(HOST))
         assert (brought.what, brought.added, brought.known) == ("seed", 1, 0)
         reasons = {reason.split(":")[0]: count for reason, count in brought.left_out.items()}
         assert reasons == {
@@ -81,18 +81,18 @@ def test_records_for_exactly_the_target_become_seeds(folder, module, tmp_path):
         }  # fmt: skip
         assert "for another target: llvm cortex-a72 2" in brought.left_out
         assert "for another target: llvm znver4 4" in brought.left_out
-        name, text = workload(module["main"]).identity, tvm.ir.save_json(module)
+        name, text = make_workload(module["main"]).identity, tvm.ir.save_json(module)
         assert store.best(name, text, HERE) is None
         (near,) = store.near(name, None, HERE)
         assert near.record.seconds == (1e-3, 1e-3)
         assert near.about
         assert near.about.outputs == ("float32[8,8]",)
-        assert "T.unroll(4)" in apply(module, near.record.schedule).mod.script()
-        assert bring(store, folder, json.dumps(HOST)).known == 1
+        assert "T.unroll(4)" in apply_trace(module, near.record.schedule).mod.script()
+        assert import_records(store, folder, json.dumps(HOST)).known == 1
 
 
 def test_without_a_target_it_is_this_machine(folder):
-    found = read(folder, None)
+    found = read_database(folder, None)
     assert all(json.loads(each.platform.target)["mcpu"] != "cortex-a72" for each in found.found)
     assert sum(found.left_out.values()) + len(found.found) == 4
 
@@ -103,7 +103,7 @@ def test_a_trace_with_code_is_left_out_and_told(folder, module):
     forged = json.loads(forge(module, "touch /tmp/marker"))
     with (folder / TRIALS).open("a") as file:
         file.write(json.dumps([0, [forged, *good[1][1:]]]) + "\n")
-    found = read(folder, HOST)
+    found = read_database(folder, HOST)
     assert len(found.found) == 1
     why = 'instruction 3, Annotate: key may not be "pragma_import_llvm"'
     assert found.left_out[f"a trace of workload 0 is refused: {why}"] == 1

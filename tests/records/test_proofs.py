@@ -6,7 +6,7 @@ import pytest
 
 from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport
 from autopipe.measure.measurement import Measurement
-from autopipe.records.proofs import claimed, proofs
+from autopipe.records.proofs import compute_claimed_shares, list_proofs
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.tasks.shares import TOO_LITTLE
@@ -38,7 +38,7 @@ def test_a_task_at_its_bound_counts_as_searched_by_a_session_of_this_store(
         journal.write(state(), Proposal(STATIC, "[]"), Measurement((1e-3,)))
         name = journal.session.name if session == "own" else "0123456789abcdef"
         winners = {RECORD.workload: RECORD}
-        (proof,) = proofs(store, HERE, winners, report(name, stopped)).values()
+        (proof,) = list_proofs(store, HERE, winners, report(name, stopped)).values()
     assert proof.searched == searched
 
 
@@ -46,4 +46,6 @@ def test_a_lock_claims_that_a_task_at_its_bound_was_searched():
     task = state().task
     for stopped, searched in ((TOO_LITTLE, 1.0), (None, 0.0)):
         tuned = {task.workload: report("s", stopped).tasks[0]}
-        assert claimed([task], {task.workload: (1e-3,)}, tuned)["searched"] == searched
+        assert (
+            compute_claimed_shares([task], {task.workload: (1e-3,)}, tuned)["searched"] == searched
+        )

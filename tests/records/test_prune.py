@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from autopipe.records.merge import take
-from autopipe.records.prune import PruneRules, prune
+from autopipe.records.merge import add_claims
+from autopipe.records.prune import PruneRules, prune_records
 from autopipe.records.store import RecordStore, StoredRecord
 from tests.records.test_lines import found
 from tests.records.written import HERE
@@ -27,7 +27,7 @@ EVERY = [
 @pytest.fixture
 def store(tmp_path):
     with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        take(store, [replace(each, wrong=None) for each in EVERY])
+        add_claims(store, [replace(each, wrong=None) for each in EVERY])
         for each in store.every("schedule = 'wrong'"):
             store.quarantine(StoredRecord(each.id, each.record), "x")
         yield store
@@ -44,17 +44,17 @@ def store(tmp_path):
 )  # fmt: skip
 def test_what_goes(store, rules, gone):
     before = [each.record.schedule for each in store.every()]
-    would = prune(store, rules, dry_run=True)
+    would = prune_records(store, rules, dry_run=True)
     assert [each.record.schedule for each in store.every()] == before
     assert would.total() == len(gone.split())
-    assert prune(store, rules, dry_run=False) == would
+    assert prune_records(store, rules, dry_run=False) == would
     left = [each.record.schedule for each in store.every()]
     assert left == [each for each in before if each not in gone.split()]
     assert [each.wrong for each in store.every() if each.record.schedule == "wrong"] == ["x"]
-    assert prune(store, rules, dry_run=False).total() == 0
+    assert prune_records(store, rules, dry_run=False).total() == 0
 
 
 def test_a_workload_without_records_goes_too(store):
-    prune(store, PruneRules(before=datetime(2021, 1, 1, tzinfo=UTC)), dry_run=False)
+    prune_records(store, PruneRules(before=datetime(2021, 1, 1, tzinfo=UTC)), dry_run=False)
     (count,) = store.connection.execute("SELECT COUNT(*) FROM workloads").fetchone()
     assert count == 1

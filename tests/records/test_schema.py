@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from autopipe.errors import StoreError
-from autopipe.records.merge import take
-from autopipe.records.salvage import unfinished
+from autopipe.records.merge import add_claims
+from autopipe.records.salvage import find_salvage_path
 from autopipe.records.schema import VERSION
 from autopipe.records.store import RecordStore
 from tests.records.written import HERE, MODULE, record
@@ -19,8 +19,8 @@ def test_a_damaged_store_keeps_who_measured(tmp_path):
     path = tmp_path / "records.sqlite"
     with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, [record()])
-        take(store, [replace(store.every()[0], record=record((2.0,)))])
-    unfinished(path).write_bytes(path.read_bytes())
+        add_claims(store, [replace(store.every()[0], record=record((2.0,)))])
+    find_salvage_path(path).write_bytes(path.read_bytes())
     path.unlink()
     with RecordStore.open(path, lambda _: None) as store:
         assert [each.here for each in store.every()] == [True, False]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.merge import merge
-from autopipe.records.prune import PruneRules, prune
+from autopipe.records.merge import merge_store
+from autopipe.records.prune import PruneRules, prune_records
 from autopipe.records.store import RecordStore
 from tests.pipeline.crashes import Outcome, kills, limits
 from tests.records.written import HERE, MODULE, record
@@ -37,12 +37,12 @@ def measure(folder: Path) -> None:
 
 def take_over(folder: Path) -> None:
     with RecordStore.open(store_at(folder), lambda _: None) as store:
-        merge(store, folder / "other.sqlite")
+        merge_store(store, folder / "other.sqlite")
 
 
 def clear(folder: Path) -> None:
     with RecordStore.open(store_at(folder), lambda _: None) as store:
-        prune(store, PruneRules(failed=True), dry_run=False)
+        prune_records(store, PruneRules(failed=True), dry_run=False)
 
 
 def open_it(folder: Path) -> None:

@@ -13,7 +13,7 @@ from autopipe.pipeline.executor import Executor
 from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Stage
 from autopipe.remote import courier
-from autopipe.remote.shared import sharing
+from autopipe.remote.shared import open_shared
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import FACTS, Fixed, Here, Measure, demo, told
 from tests.remote import faulty
@@ -54,7 +54,7 @@ class Machine:
         cache = Cache(remote=url, mode=mode, timeout=timeout, time=time)
         with (
             open_store(self.home) as store,
-            sharing(cache, self.home, store, events.append) as shared,
+            open_shared(cache, self.home, store, events.append) as shared,
         ):
             environment = Fixed(facts)  # type: ignore[arg-type]
             executor = Executor(store, environment, Here(), events.append, shared)

@@ -29,12 +29,12 @@ def manifest(tree: Path) -> Manifest:
 
 
 def packed(tree: Path) -> Path:
-    bundle.pack(tree, manifest(tree), tree.with_name("bundle"))
+    bundle.pack_files(tree, manifest(tree), tree.with_name("bundle"))
     return tree.with_name("bundle")
 
 
 def test_what_was_packed_is_unpacked(tree: Path, out: Path) -> None:
-    bundle.unpack(packed(tree), manifest(tree), out)
+    bundle.unpack_files(packed(tree), manifest(tree), out)
     assert manifest(out) == manifest(tree)
 
 
@@ -68,13 +68,13 @@ def test_a_changed_bundle_is_refused(tree: Path, out: Path, change: str) -> None
         case "link":
             file.symlink_to(tree / "a")
     with pytest.raises(DamagedError):
-        bundle.unpack(file, manifest(tree), out)
+        bundle.unpack_files(file, manifest(tree), out)
 
 
 def test_what_is_there_already_is_not_written_over(tree: Path, out: Path) -> None:
     (out / "a").symlink_to(tree / "precious")
     with pytest.raises(StoreError):
-        bundle.unpack(packed(tree), manifest(tree), out)
+        bundle.unpack_files(packed(tree), manifest(tree), out)
     assert not (tree / "precious").exists()
 
 
@@ -82,4 +82,4 @@ def test_a_file_that_changed_is_not_packed(tree: Path) -> None:
     before = manifest(tree)
     (tree / "a").write_text("two")
     with pytest.raises(DamagedError, match="'a'"):
-        bundle.pack(tree, before, tree.with_name("bundle"))
+        bundle.pack_files(tree, before, tree.with_name("bundle"))

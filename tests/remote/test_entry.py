@@ -9,27 +9,27 @@ from hypothesis import strategies as st
 from autopipe.remote import entry
 from autopipe.remote.courier import DamagedError
 from autopipe.store.artifact import Kind
-from autopipe.store.canonical import digest, seal
-from autopipe.store.content import TreeFile, tree_digest
-from autopipe.store.entry import Entry, write
+from autopipe.store.canonical import digest_json, seal_document
+from autopipe.store.content import TreeFile, digest_tree
+from autopipe.store.entry import Entry, encode_entry
 from tests.support.table import each_row
 
 ACTION = {"stage": "tune", "version": 1, "inputs": {}}
-KEY = digest(ACTION)
+KEY = digest_json(ACTION)
 FILE = TreeFile("sub/text", 3, "a" * 64)
 
 
 def made(*manifest: TreeFile) -> Entry:
-    return Entry(ACTION, Kind.RECORDS, tree_digest(manifest), manifest, 0)
+    return Entry(ACTION, Kind.RECORDS, digest_tree(manifest), manifest, 0)
 
 
 def text(found: Entry) -> bytes:
-    return write(found.action, found.kind, found.digest, found.manifest)
+    return encode_entry(found.action, found.kind, found.digest, found.manifest)
 
 
 def test_what_a_store_writes_is_read() -> None:
     found = made(TreeFile("a", 0, "b" * 64), FILE)
-    assert entry.read(KEY, text(found)) == found
+    assert entry.parse_entry(KEY, text(found)) == found
 
 
 @each_row(
@@ -40,7 +40,7 @@ def test_what_a_store_writes_is_read() -> None:
 @pytest.mark.fault("C18")
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(DamagedError):
-        entry.read(KEY, text(made(replace(FILE, name=name))))
+        entry.parse_entry(KEY, text(made(replace(FILE, name=name))))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
 )
 def test_a_list_of_files_that_no_stage_leaves_is_refused(manifest: list[TreeFile]) -> None:
     with pytest.raises(DamagedError):
-        entry.read(KEY, text(made(*manifest)))
+        entry.parse_entry(KEY, text(made(*manifest)))
 
 
 @each_row(
@@ -83,20 +83,20 @@ def test_a_sealed_document_of_another_shape_is_refused(change: dict[str, object]
         "digest": made(FILE).digest,
         "files": [{"name": "sub/text", "size": 3, "sha256": "a" * 64}],
     }
-    assert entry.read(KEY, seal(content)) == made(FILE)
+    assert entry.parse_entry(KEY, seal_document(content)) == made(FILE)
     with pytest.raises(DamagedError):
-        entry.read(KEY, seal(content | change))
+        entry.parse_entry(KEY, seal_document(content | change))
 
 
 def test_the_action_of_another_key_is_refused() -> None:
     with pytest.raises(DamagedError, match="another's"):
-        entry.read("0" * 64, text(made(FILE)))
+        entry.parse_entry("0" * 64, text(made(FILE)))
 
 
 def test_an_action_without_a_stage_is_refused() -> None:
     nameless = replace(made(FILE), action={"version": 1})
     with pytest.raises(DamagedError, match="another's"):
-        entry.read(digest({"version": 1}), text(nameless))
+        entry.parse_entry(digest_json({"version": 1}), text(nameless))
 
 
 @pytest.mark.fault("G16")
@@ -106,4 +106,4 @@ def test_a_changed_byte_is_seen(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(DamagedError):
-        entry.read(KEY, bytes(whole))
+        entry.parse_entry(KEY, bytes(whole))

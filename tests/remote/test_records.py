@@ -10,7 +10,7 @@ from autopipe.errors import StoreError
 from autopipe.records.merge import Taken
 from autopipe.records.store import RecordStore
 from autopipe.remote import records
-from autopipe.remote.depot import Depot, reached
+from autopipe.remote.depot import Depot, open_depot
 from tests.records.written import HERE, MODULE, record
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 @pytest.fixture
 def depot(remote: Path, tmp_path: Path) -> Iterator[Depot]:
-    with reached(str(remote), tmp_path) as opened:
+    with open_depot(str(remote), tmp_path) as opened:
         yield opened
 
 
@@ -34,11 +34,11 @@ def test_records_of_many_machines_come_together(tmp_path: Path, depot: Depot) ->
     with store(tmp_path, "one") as one, store(tmp_path, "two") as two:
         one.add(HERE, MODULE, [record((1e-3,))])
         two.add(replace(HERE, device="other"), MODULE, [record((2e-3,)), record((3e-3,))])
-        assert records.push(one, depot, pytest.fail) == Taken(1, 0)
-        assert records.push(two, depot, pytest.fail) == Taken(2, 0)
-        assert records.push(two, depot, pytest.fail) == Taken(0, 2)
-        assert records.pull(one, depot, pytest.fail) == Taken(2, 1)
-        assert records.pull(one, depot, pytest.fail) == Taken(0, 3)
+        assert records.push_records(one, depot, pytest.fail) == Taken(1, 0)
+        assert records.push_records(two, depot, pytest.fail) == Taken(2, 0)
+        assert records.push_records(two, depot, pytest.fail) == Taken(0, 2)
+        assert records.pull_records(one, depot, pytest.fail) == Taken(2, 1)
+        assert records.pull_records(one, depot, pytest.fail) == Taken(0, 3)
         assert seconds(one) == [1e-3, 2e-3, 3e-3]
         best = one.best(record((1e-3,)).workload, MODULE, HERE)
         assert best is not None
@@ -54,10 +54,10 @@ def test_pushes_at_the_same_time_lose_nothing(
         two.add(HERE, MODULE, [record((2e-3,)), record((3e-3,))])
         with monkeypatch.context() as context:
             context.setattr(Depot, "records", lambda _: {})
-            assert records.push(one, depot, pytest.fail) == Taken(2, 0)
-            assert records.push(two, depot, pytest.fail) == Taken(2, 0)
+            assert records.push_records(one, depot, pytest.fail) == Taken(2, 0)
+            assert records.push_records(two, depot, pytest.fail) == Taken(2, 0)
         with store(tmp_path, "three") as three:
-            assert records.pull(three, depot, pytest.fail).added == 3
+            assert records.pull_records(three, depot, pytest.fail).added == 3
             assert seconds(three) == [1e-3, 2e-3, 3e-3]
 
 
@@ -65,12 +65,12 @@ def test_pushes_at_the_same_time_lose_nothing(
 def test_a_schedule_that_another_calls_wrong_stays(tmp_path: Path, depot: Depot) -> None:
     with store(tmp_path, "one") as one, store(tmp_path, "two") as two:
         one.add(HERE, MODULE, [record((1e-3,))])
-        records.push(one, depot, pytest.fail)
-        records.pull(two, depot, pytest.fail)
+        records.push_records(one, depot, pytest.fail)
+        records.pull_records(two, depot, pytest.fail)
         workload = record((1e-3,)).workload
         one.quarantine(one.rows(workload, MODULE, HERE)[0], "computes something else")
-        assert records.push(one, depot, pytest.fail).added == 1
-        records.pull(two, depot, pytest.fail)
+        assert records.push_records(one, depot, pytest.fail).added == 1
+        records.pull_records(two, depot, pytest.fail)
         assert [each.wrong for each in two.every()] == [None]
 
 
@@ -79,12 +79,12 @@ def test_a_damaged_file_costs_itself(tmp_path: Path, remote: Path, depot: Depot)
     warnings: list[str] = []
     with store(tmp_path, "one") as one, store(tmp_path, "two") as two:
         one.add(HERE, MODULE, [record((1e-3,))])
-        records.push(one, depot, pytest.fail)
+        records.push_records(one, depot, pytest.fail)
         (file,) = (remote / "records").iterdir()
         file.write_bytes(file.read_bytes()[:-9])
         (remote / "records" / "notes.txt").write_text("somebody else's")
-        assert records.pull(two, depot, warnings.append) == Taken(0, 0)
-        assert records.push(one, depot, warnings.append).added == 1
+        assert records.pull_records(two, depot, warnings.append) == Taken(0, 0)
+        assert records.push_records(one, depot, warnings.append).added == 1
     assert warnings == [f"records {file.name[:16]} are damaged; left out"] * 2
 
 
@@ -92,6 +92,6 @@ def test_there_must_be_a_remote_to_pull_from(tmp_path: Path, remote: Path) -> No
     with (
         store(tmp_path, "one") as one,
         pytest.raises(StoreError, match=f"file://{remote}: nothing was pushed there yet"),
-        reached(str(remote), tmp_path) as depot,
+        open_depot(str(remote), tmp_path) as depot,
     ):
-        records.pull(one, depot, pytest.fail)
+        records.pull_records(one, depot, pytest.fail)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.remote.depot import reached
-from autopipe.remote.transfer import pull
+from autopipe.remote.depot import open_depot
+from autopipe.remote.transfer import pull_entries
 from autopipe.store.store import open_store
 from tests.remote.conftest import Machine
 from tests.remote.test_shared import ALONE, CACHED, RUN
@@ -138,8 +138,8 @@ def test_http_serves_a_folder_that_somebody_else_writes(
 
 
 def test_a_listing_over_http_can_be_pulled(farm: Machine, url: str, tmp_path: Path) -> None:
-    with open_store(tmp_path / "other") as store, reached(url, store.tmp) as depot:
-        assert pull(store, depot, (), pytest.fail).entries == 3
+    with open_store(tmp_path / "other") as store, open_depot(url, store.tmp) as depot:
+        assert pull_entries(store, depot, (), pytest.fail).entries == 3
 
 
 @pytest.mark.fault("C3", "G3")

@@ -9,9 +9,9 @@ import pytest
 from autopipe.environment.facet import Facet
 from autopipe.remote import courier
 from autopipe.remote.courier import Courier
-from autopipe.remote.depot import reached
-from autopipe.remote.transfer import push
-from autopipe.store.canonical import seal
+from autopipe.remote.depot import open_depot
+from autopipe.remote.transfer import push_entries
+from autopipe.store.canonical import seal_document
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import FACTS, Measure, demo
 from tests.remote.conftest import Inject, Machine
@@ -60,9 +60,9 @@ def test_what_was_measured_is_not_shared(farm: Machine, machine: Make) -> None:
 def test_what_somebody_measured_is_not_taken(farm: Machine, machine: Make) -> None:
     with (
         open_store(farm.home) as store,
-        reached(str(farm.remote), store.tmp) as depot,
+        open_depot(str(farm.remote), store.tmp) as depot,
     ):
-        assert push(store, depot, (), pytest.fail).entries == 1
+        assert push_entries(store, depot, (), pytest.fail).entries == 1
     other = machine("other")
     assert other.run(stages=[*demo(other.source), Measure()]) == [*CACHED, "run benchmark"]
 
@@ -240,7 +240,7 @@ def test_nothing_there_is_one_warning(machine: Make, remote: Path) -> None:
 @pytest.mark.fault("C14")
 def test_a_newer_layout_is_left_as_it_is(farm: Machine, machine: Make) -> None:
     marker = farm.remote / "autopipe.json"
-    marker.write_bytes(seal({"format": 2, "more": "of it"}))
+    marker.write_bytes(seal_document({"format": 2, "more": "of it"}))
     before = sorted(farm.remote.rglob("*"))
     other = machine("other")
     assert other.run("readwrite") == RUN

@@ -11,10 +11,10 @@ import pytest
 from autopipe.errors import ConfigError, StoreError
 from autopipe.remote import shared, sweep, transfer
 from autopipe.remote.courier import DamagedError, RemoteError
-from autopipe.remote.depot import Depot, reached
+from autopipe.remote.depot import Depot, open_depot
 from autopipe.store.artifact import Kind
 from autopipe.store.entry import Entry
-from autopipe.store.gc import entries
+from autopipe.store.gc import list_entries
 from autopipe.store.store import open_store
 from tests.artifacts.examples import best_record
 from tests.records.test_times import TASK
@@ -28,7 +28,7 @@ DAY = 86_400
 
 @pytest.fixture
 def depot(remote: Path, tmp_path: Path, machine: Make) -> Iterator[Depot]:
-    with reached(f"faulty://{remote}", tmp_path) as opened:
+    with open_depot(f"faulty://{remote}", tmp_path) as opened:
         yield opened
 
 
@@ -39,18 +39,18 @@ def home(tmp_path: Path) -> Path:
 
 def push(home: Path, depot: Depot, *private: str) -> transfer.Moved:
     with open_store(home) as store:
-        return transfer.push(store, depot, private, pytest.fail)
+        return transfer.push_entries(store, depot, private, pytest.fail)
 
 
 def pull(home: Path, depot: Depot, *private: str) -> tuple[transfer.Moved, list[str]]:
     warnings: list[str] = []
     with open_store(home) as store:
-        return transfer.pull(store, depot, private, warnings.append), warnings
+        return transfer.pull_entries(store, depot, private, warnings.append), warnings
 
 
 def stages(home: Path) -> list[str]:
     with open_store(home) as store:
-        return sorted(entry.action["stage"] for entry in entries(store).values())
+        return sorted(entry.action["stage"] for entry in list_entries(store).values())
 
 
 def test_a_store_pushed_is_a_store_pulled(machine: Make, depot: Depot, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_a_stage_does_not_leave_is_left_out(farm: Machine, depot: Depot, ho
 
     warnings: list[str] = []
     with open_store(home) as store:
-        moved = transfer.pull(store, depot, (), warnings.append, {"import": look})
+        moved = transfer.pull_entries(store, depot, (), warnings.append, {"import": look})
     assert "import" not in stages(home)
     assert moved.entries == len(stages(home)) > 0
     (warning,) = warnings
@@ -113,7 +113,7 @@ def test_a_damaged_entry_here_is_not_pushed(machine: Make, depot: Depot) -> None
         path.write_text("abc")
     warnings: list[str] = []
     with open_store(first.home) as store:
-        moved = transfer.push(store, depot, (), warnings.append)
+        moved = transfer.push_entries(store, depot, (), warnings.append)
     assert (moved.entries, len(warnings)) == (2, 1)
 
 
@@ -136,7 +136,7 @@ def test_a_command_says_where_it_failed(
 def test_a_command_names_the_remote(tmp_path: Path) -> None:
     with (
         pytest.raises(StoreError, match=f"^file://{tmp_path}/nowhere: nothing was pushed there"),
-        reached(f"{tmp_path}/nowhere", tmp_path) as depot,
+        open_depot(f"{tmp_path}/nowhere", tmp_path) as depot,
     ):
         depot.check(make=False)
 
@@ -144,24 +144,24 @@ def test_a_command_names_the_remote(tmp_path: Path) -> None:
 def test_a_url_with_a_password_is_refused_and_not_repeated(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match="the storage's own environment") as caught,
-        reached("s3://key:xyzzy@bucket", tmp_path),
+        open_depot("s3://key:xyzzy@bucket", tmp_path),
     ):
         pass
     assert "xyzzy" not in str(caught.value)
 
 
 def test_verify_deletes_what_is_damaged(farm: Machine, depot: Depot, machine: Make) -> None:
-    assert sweep.verify(depot) == (3, [])
+    assert sweep.verify_depot(depot) == (3, [])
     first, second = sorted((farm.remote / "objects").iterdir())[:2]
     first.write_bytes(b"")
     second.unlink()
-    sound, damaged = sweep.verify(depot)
+    sound, damaged = sweep.verify_depot(depot)
     assert (sound, len(damaged)) == (1, 2)
     assert all(text.endswith("; deleted") for text in damaged)
-    assert sweep.verify(depot) == (1, [])
+    assert sweep.verify_depot(depot) == (1, [])
     with open_store(farm.home) as store:
-        assert transfer.push(store, depot, ["benchmark"], pytest.fail).entries == 2
-    assert sweep.verify(depot) == (3, [])
+        assert transfer.push_entries(store, depot, ["benchmark"], pytest.fail).entries == 2
+    assert sweep.verify_depot(depot) == (3, [])
 
 
 @pytest.mark.fault("C3")
@@ -172,8 +172,8 @@ def test_a_push_does_not_take_over_what_nobody_has_read(farm: Machine, depot: De
     for path in (farm.remote / "objects").iterdir():
         path.write_bytes(bytes(path.stat().st_size))
     with open_store(farm.home) as store:
-        assert transfer.push(store, depot, ["benchmark"], pytest.fail).entries == 3
-    assert sweep.verify(depot) == (3, [])
+        assert transfer.push_entries(store, depot, ["benchmark"], pytest.fail).entries == 3
+    assert sweep.verify_depot(depot) == (3, [])
 
 
 def age(path: Path, days: float, now: float) -> None:
@@ -200,13 +200,13 @@ def test_gc_deletes_what_is_old_by_the_clock_of_the_remote(
         age(path, 2, now)
     age(old, 31, now)
     age(farm.remote / "objects" / ("0" * 64), 0.5, now)
-    assert sweep.collect(depot, keep_days=30) == sweep.SweptDepot(1, 2)
+    assert sweep.sweep_depot(depot, keep_days=30) == sweep.SweptDepot(1, 2)
     assert sorted((farm.remote / "actions").iterdir()) == young
     left = {path.name for path in (farm.remote / "objects").iterdir()}
     assert len(left) == 3
     assert "0" * 64 in left
     assert gone not in left
-    assert sweep.verify(depot) == (2, [])
+    assert sweep.verify_depot(depot) == (2, [])
 
 
 def test_the_clock_of_a_remote_leaves_nothing(farm: Machine, depot: Depot) -> None:

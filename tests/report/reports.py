@@ -9,7 +9,7 @@ from autopipe.artifacts.benchmark import (
 )
 from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.artifacts.signature import Port
-from autopipe.benchmarking.latency import compared, summed
+from autopipe.benchmarking.latency import compare_latencies, summarize_rounds
 from autopipe.report.document import (
     GraphCall,
     KernelGraph,
@@ -31,7 +31,7 @@ DIGEST = "ab" * 32
 
 
 def latency(seconds):
-    return summed([[seconds, seconds * 1.01], [seconds, seconds * 0.99], [seconds] * 2])
+    return summarize_rounds([[seconds, seconds * 1.01], [seconds, seconds * 0.99], [seconds] * 2])
 
 
 def measurement(name="onnxruntime"):
@@ -41,7 +41,7 @@ def measurement(name="onnxruntime"):
         threads=2, warmup=3, repeat=10,
         ours=TimedContender(name="autopipe", version="1", latency=ours),
         rivals=(TimedContender(name=name, version="1.31", latency=theirs),),
-        comparisons={name: compared(ours, theirs)}, skipped={}, device={"cpu": "AMD EPYC"},
+        comparisons={name: compare_latencies(ours, theirs)}, skipped={}, device={"cpu": "AMD EPYC"},
         gates=(CheckedGate(gate="gates.regression", outcome=Outcome.PASSED, found="as fast"),),
     )  # fmt: skip
 

@@ -3,7 +3,7 @@ from itertools import product
 
 import pytest
 
-from autopipe.report.escape import escape, escape_lines
+from autopipe.report.escape import escape_lines, escape_text
 from tests.support.table import each_row
 
 
@@ -26,13 +26,13 @@ from tests.support.table import each_row
     ],
 )
 def test_only_what_prints_is_shown(text, shown):
-    assert escape(text) == shown
+    assert escape_text(text) == shown
     assert shown.isprintable()
 
 
 @pytest.mark.fault("E13")
 def test_a_long_text_keeps_its_head_and_its_tail():
-    assert escape("a" * 50 + "b" * 50, limit=21) == "a" * 9 + "..." + "b" * 9
+    assert escape_text("a" * 50 + "b" * 50, limit=21) == "a" * 9 + "..." + "b" * 9
 
 
 @each_row(
@@ -40,17 +40,17 @@ def test_a_long_text_keeps_its_head_and_its_tail():
     product([1, 3, 10, 11, 200], ["x" * 1000, "\x1b" * 1000, "\x1b" * 100, "x" * 201]),
 )
 def test_the_limit_holds_after_escaping_too(text, limit):
-    assert len(escape(text, limit)) == limit
+    assert len(escape_text(text, limit)) == limit
 
 
 def test_a_text_of_just_the_limit_is_whole():
-    assert escape("x" * 200) == "x" * 200
+    assert escape_text("x" * 200) == "x" * 200
 
 
 @pytest.mark.fault("E13")
 def test_a_megabyte_takes_no_time():
     start = time.perf_counter()
-    escape("\x1b" * 1_000_000)
+    escape_text("\x1b" * 1_000_000)
     assert time.perf_counter() - start < 0.1
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from autopipe.errors import ConfigError
-from autopipe.report.document import load
+from autopipe.report.document import read_report
 from tests.report.reports import full
 
 
@@ -28,4 +28,4 @@ def test_a_forged_report_is_refused(tmp_path, forge, why):
     file = tmp_path / "run.json"
     file.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=f"not the report of a run: .*{why}"):
-        load(file)
+        read_report(file)

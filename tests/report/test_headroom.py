@@ -2,9 +2,9 @@
 
 from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.pipeline.events import TuningHeadroom
-from autopipe.report.event_table import table_of
+from autopipe.report.event_table import list_event_lines
 from autopipe.report.headroom import SHOWN, list_headroom
-from autopipe.report.wording import wording
+from autopipe.report.wording import describe_event
 
 COLUMNS = 79
 
@@ -41,5 +41,7 @@ def test_what_is_unknown_is_a_dash():
 
 def test_the_event_has_the_table_and_a_line():
     event = TuningHeadroom(stage="tune", tasks=(headroom(), headroom("b", left=0.02)))
-    assert list(table_of(event)) == list(list_headroom(event.tasks))
-    assert wording(event).split("  ")[-1] == "3% of the time is above the bounds of the machine"
+    assert list(list_event_lines(event)) == list(list_headroom(event.tasks))
+    assert (
+        describe_event(event).split("  ")[-1] == "3% of the time is above the bounds of the machine"
+    )

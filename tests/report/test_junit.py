@@ -2,14 +2,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from autopipe.report.junit import junit
+from autopipe.report.junit import format_junit
 from tests.report.names import NAMES
 from tests.report.reports import full
 from tests.support.table import each_row
 
 
 def cases(report):
-    root = ET.fromstring(junit(report))
+    root = ET.fromstring(format_junit(report))
     return {
         (suite.get("name"), case.get("name")): [(inner.tag, inner.text) for inner in case]
         for suite in root
@@ -34,7 +34,7 @@ def test_stages_verified_cases_and_gates_are_test_cases():
 
 
 def test_counts_and_times_are_there_for_those_who_sum_up():
-    root = ET.fromstring(junit(full()))
+    root = ET.fromstring(format_junit(full()))
     wanted = {"tests": "10", "failures": "2", "errors": "0", "skipped": "3", "time": "41.250"}
     assert wanted.items() <= root.attrib.items()
     (build,) = root.findall(".//testcase[@name='build']")
@@ -47,7 +47,7 @@ def test_counts_and_times_are_there_for_those_who_sum_up():
 
 def test_what_was_not_timed_has_no_time_and_its_suite_the_stages():
     stages = tuple(stage.model_copy(update={"stage": "verify"}) for stage in full().stages[1:2])
-    root = ET.fromstring(junit(full(stages=stages)))
+    root = ET.fromstring(format_junit(full(stages=stages)))
     times = {suite.get("name"): suite.get("time") for suite in root}
     assert times == {"demo.stages": "1.500", "demo.verify": "1.500", "demo.gates": None}
     for suite in root[1:]:
@@ -62,7 +62,7 @@ def test_a_verified_case_has_the_time_that_it_took_in_this_run():
     ran = given.stages[1].model_copy(update={"stage": "verify"})
     cached = given.stages[0].model_copy(update={"stage": "verify"})
     for stage, wanted in ((ran, ["0.250", None, None]), (cached, [None] * 3)):
-        root = ET.fromstring(junit(full(stages=(stage,), verification=verified)))
+        root = ET.fromstring(format_junit(full(stages=(stage,), verification=verified)))
         (suite,) = (suite for suite in root if suite.get("name") == "demo.verify")
         assert [case.get("time") for case in suite] == wanted
 
@@ -74,7 +74,7 @@ def test_a_check_that_says_no_fails_and_all_else_is_an_error(exit_code, tag):
     report = full(stages=tuple(stages), exit_code=exit_code, error="oh\nno", outcome="failed")
     found = cases(report)
     assert found["demo.stages", "build"] == [(tag, "oh\nno")]
-    (build,) = ET.fromstring(junit(report)).findall(".//testcase[@name='build']")
+    (build,) = ET.fromstring(format_junit(report)).findall(".//testcase[@name='build']")
     assert build.get("time") == "7.000"
     assert ("demo.stages", "run") not in found
 
@@ -89,7 +89,7 @@ def test_what_fails_before_any_stage_is_a_test_case_too():
 @pytest.mark.fault("E12")
 @each_row("name", NAMES)
 def test_any_name_is_text_in_well_formed_xml(name):
-    text = junit(full(name))
+    text = format_junit(full(name))
     text.encode()
     root = ET.fromstring(text)
     assert {element.tag for element in root.iter()} == {

@@ -3,7 +3,7 @@ from markdown_it import MarkdownIt
 
 from autopipe.artifacts.benchmark import Round, SizedTimes
 from autopipe.report.document import Notice, TaskReport
-from autopipe.report.markdown import block, code, markdown
+from autopipe.report.markdown import format_code, format_code_block, format_markdown
 from tests.report.names import NAMES
 from tests.report.reports import full, measurement
 from tests.support.table import each_row
@@ -34,7 +34,7 @@ def rows(text):
 
 
 def test_a_summary_says_what_a_pull_request_wants_to_know():
-    text = markdown(full())
+    text = format_markdown(full())
     assert text.startswith("## `demo` finished in 41.2 s\n")
     found = rows(text)
     assert ["build", "finished", "1.5 s", "demo"] in found
@@ -65,7 +65,7 @@ def test_a_summary_says_what_a_pull_request_wants_to_know():
 def test_times_of_an_earlier_run_are_never_shown():
     stages = list(full().stages)
     stages[2] = stages[2].model_copy(update={"state": "skipped", "summary": "nothing changed"})
-    text = markdown(full(benchmark=None, stages=tuple(stages), gates=()))
+    text = format_markdown(full(benchmark=None, stages=tuple(stages), gates=()))
     assert "Latency was not measured by this run, and times are never taken" in text
     assert "1 ms" not in text
     assert "tasks, as measured when they were tuned; 1 time in all only claimed\n" in text
@@ -75,15 +75,17 @@ def test_times_of_an_earlier_run_are_never_shown():
 def test_what_disturbed_a_benchmark_is_told():
     busy = Round(conditions={}, disturbed="other programs took 87%")
     found = measurement().model_copy(update={"rounds": (Round(conditions={}), busy)})
-    text = markdown(full(benchmark=found))
+    text = format_markdown(full(benchmark=found))
     assert "\n\n1 round of 2 left out, for others disturbed.\n" in text
     found = found.model_copy(update={"disturbed": "they took 87% in 1 of 2 rounds"})
-    text = markdown(full(benchmark=found))
+    text = format_markdown(full(benchmark=found))
     assert "\n\nDisturbed: `they took 87% in 1 of 2 rounds`.\n" in text
 
 
 def test_a_failure_is_told_in_full():
-    text = markdown(full(exit_code=1, outcome="failed", error="output is wrong\n  would pass"))
+    text = format_markdown(
+        full(exit_code=1, outcome="failed", error="output is wrong\n  would pass")
+    )
     assert "## `demo` failed in 41.2 s\n\nExit code 1:\n\n```\noutput is wrong\n" in text
 
 
@@ -97,7 +99,7 @@ def test_a_run_that_did_not_get_far_is_a_summary_too():
         "headroom": (),
     }
     report = full(**nothing, pipeline=None, benchmark=None, verification=None, searched_share=None)
-    assert markdown(report) == "## `pipeline` finished in 41.2 s\n"
+    assert format_markdown(report) == "## `pipeline` finished in 41.2 s\n"
 
 
 def test_long_reports_are_cut():
@@ -107,7 +109,7 @@ def test_long_reports_are_cut():
                    seconds=float(n + 1), reason="")
         for n in range(9)
     )  # fmt: skip
-    text = markdown(full(warnings=many, tasks=tasks, headroom=()))
+    text = format_markdown(full(warnings=many, tasks=tasks, headroom=()))
     assert "### 25 warnings" in text
     assert "- and 5 more\n" in text
     assert [row[0] for row in rows(text) if row[0][0] == "t"] == [
@@ -127,9 +129,9 @@ ALLOWED = {
 @pytest.mark.fault("E12")
 @each_row("name", NAMES)
 def test_any_name_is_text_in_code_and_nothing_else(name):
-    text = markdown(full(name))
+    text = format_markdown(full(name))
     text.encode()
-    tokens, others = parsed(text), parsed(markdown(full()))
+    tokens, others = parsed(text), parsed(format_markdown(full()))
     assert {token.type for token in tokens} <= ALLOWED
     assert [token.type for token in tokens] == [token.type for token in others]
     written = [token.content for token in tokens if token.type == "text"]
@@ -139,7 +141,7 @@ def test_any_name_is_text_in_code_and_nothing_else(name):
 @pytest.mark.fault("E12")
 @each_row("name", NAMES)
 def test_an_error_stays_in_its_block(name):
-    tokens = GITHUB.parse("\n".join([*block(name), "", "end"]))
+    tokens = GITHUB.parse("\n".join([*format_code_block(name), "", "end"]))
     assert [token.type for token in tokens] == [
         "fence", "paragraph_open", "inline", "paragraph_close",
     ]  # fmt: skip
@@ -147,10 +149,10 @@ def test_an_error_stays_in_its_block(name):
 
 def test_code_shows_what_it_is_given():
     for name in ("a`b", "`a`", "a b", "x*y*", "<b>", "a\\"):
-        (token,) = GITHUB.parseInline(code(name))[0].children or []
+        (token,) = GITHUB.parseInline(format_code(name))[0].children or []
         assert (token.type, token.content) == ("code_inline", name)
-    assert len(code("x" * 1000)) < 310
-    assert code("") == "`   `"
+    assert len(format_code("x" * 1000)) < 310
+    assert format_code("") == "`   `"
 
 
 def test_times_of_open_sizes_are_a_table():
@@ -164,7 +166,7 @@ def test_times_of_open_sizes_are_a_table():
         update={"sizes": {"batch": 3, "length": 7}, "likely": False, "rivals": {}}
     )
     measured = found.model_copy(update={"at_sizes": (at, other)})
-    text = rows(markdown(full(benchmark=measured)))
+    text = rows(format_markdown(full(benchmark=measured)))
     assert ["batch = 8, length = 128", "likely", "1 ms", "2 ms", "0.50", "faster"] in text
     assert ["batch = 3, length = 7", "generic", "1 ms", "", "", ""] in text
     assert measured.summary().startswith("batch = 8, length = 128: 1 ms (")
@@ -174,7 +176,7 @@ def test_times_of_open_sizes_are_a_table():
 def test_the_best_of_several_rivals_is_named():
     report = full()
     assert report.benchmark is not None
-    assert "best rival" not in markdown(report)
+    assert "best rival" not in format_markdown(report)
     benchmark = report.benchmark.model_copy(update={"best": "onnxruntime"})
-    told = markdown(report.model_copy(update={"benchmark": benchmark}))
+    told = format_markdown(report.model_copy(update={"benchmark": benchmark}))
     assert "Against the best rival, `onnxruntime`: 0.50, faster." in told

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from autopipe.report.document import GraphCall, KernelGraph
 from autopipe.report.html.memory import count_held_bytes, list_results
-from autopipe.report.html.page import html
+from autopipe.report.html.page import build_page
 from autopipe.report.op_info import count_result_bytes
 from autopipe.tasks.op_info import Op, OpInfo, Parameter, Result
 from autopipe.tasks.tensor import Tensor
@@ -36,7 +36,7 @@ def test_a_call_of_no_known_task_holds_nothing():
 
 
 def test_a_page_shows_the_largest_results():
-    page = Page(html(full()))
+    page = Page(build_page(full()))
     assert "At most 4 MiB of results are held at once, by call 2 of 3, demo," in page.text
     assert "1 call with results of an unknown size count as none." in page.text
     assert ["demo", "3", "1", "3"] in page.rows

@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.report.op_info import listing
+from autopipe.report.op_info import list_op_lines
 from autopipe.tasks.op_info import Fields, Literal, Op, OpInfo, Parameter, Result
 from autopipe.tasks.tensor import Tensor
 from tests.report.test_tasks_table import task
@@ -15,7 +15,7 @@ def op(name, *arguments, outputs=(WIDE,), **attributes):
 
 def shown(*ops, results=(), width=200):
     info = OpInfo(kind="injective", ops=ops, results=results)
-    return listing(task(info=info, inputs=(WIDE,)), width)
+    return list_op_lines(task(info=info, inputs=(WIDE,)), width)
 
 
 def test_ops_are_shown_with_what_they_read_and_what_they_compute():

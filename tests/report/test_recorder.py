@@ -17,7 +17,7 @@ from autopipe.pipeline.events import (
     Warn,
 )
 from autopipe.processes.interrupt import Interrupted
-from autopipe.report.document import RunReport, load
+from autopipe.report.document import RunReport, read_report
 from autopipe.report.recorder import Recorder, RunInfo, replace_places
 from tests.artifacts.examples import (
     library,
@@ -201,7 +201,7 @@ def test_folders_of_this_machine_get_other_names():
 def test_a_report_is_read_again(tmp_path):
     path = tmp_path / "report.json"
     path.write_text(full().text())
-    assert load(path) == full()
+    assert read_report(path) == full()
     assert json.loads(path.read_text())["version"] == 1
     assert full().text() == RunReport.model_validate_json(full().text()).text()
 
@@ -221,7 +221,7 @@ def test_what_is_no_report_is_refused(tmp_path, text, said):
     if text is not None:
         path.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load(path)
+        read_report(path)
     assert said in str(caught.value)
 
 

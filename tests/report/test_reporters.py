@@ -14,12 +14,12 @@ from rich.cells import cell_len
 
 from autopipe.pipeline import events
 from autopipe.report import plain
-from autopipe.report.console import Console, fold
-from autopipe.report.escape import escape
+from autopipe.report.console import Console, wrap_line
+from autopipe.report.escape import escape_text
 from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 from autopipe.report.reporters import is_live
-from autopipe.report.wording import progress
+from autopipe.report.wording import format_progress
 
 DIGEST = "ab" * 32
 EVENTS = [
@@ -323,7 +323,7 @@ def test_what_a_name_looks_like_is_no_markup(stream, monkeypatch, name):
     live = [events.StageStarted(stage="tune"), events.Progress(stage="tune", message=name)]
     said = [*live, events.Warn(stage="tune", message=name)]
     text = console(stream, monkeypatch, 80, *said, color=True)
-    shown = escape(name)
+    shown = escape_text(name)
     assert f"\x1b[33mwarning: tune: {shown}\x1b[0m\n" in text
     assert f"tune           0 s  {shown}\n" in text
 
@@ -407,23 +407,23 @@ def test_a_pipe_is_not_live(stream):
 
 def test_a_long_line_breaks_between_words():
     line = "optimize   done   577 ms  26 conv2d in NHWC, 3 max_pool2d in NHWC, 2 transposes left"
-    assert fold(line, 40).splitlines() == [
+    assert wrap_line(line, 40).splitlines() == [
         "optimize   done   577 ms  26 conv2d in",
         "           NHWC, 3 max_pool2d in NHWC, 2",
         "           transposes left",
     ]
-    assert fold(line, 200) == line
-    assert fold(line, 20) == line
+    assert wrap_line(line, 200) == line
+    assert wrap_line(line, 20) == line
 
 
 @pytest.mark.parametrize(("ago", "left"), [(0.0, "  10 s left"), (9.4, "  1 s left"), (9.6, "")])
 def test_the_time_left_goes_down_until_it_is_spent(ago, left):
     event = events.Progress(stage="a", message="tasks checked", done=3, total=8, remaining=9.5)
-    assert progress(event, ago) == f"3 of 8 tasks checked{left}"
+    assert format_progress(event, ago) == f"3 of 8 tasks checked{left}"
 
 
 def test_a_rate_that_is_not_known_is_not_shown():
     event = events.TuningProgress(
         trials=5, failed=0, budget=9, latency=None, rate=0.0, remaining=None
     )
-    assert progress(event) == "5/9 trials"
+    assert format_progress(event) == "5/9 trials"

@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.report.units import count, seconds
+from autopipe.report.units import format_count, format_seconds
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from autopipe.report.units import count, seconds
     ],
 )
 def test_seconds(value, text):
-    assert seconds(value) == text
+    assert format_seconds(value) == text
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_seconds(value, text):
      (999_999, "1000 k"), (2e21, "2000000 P")],
 )  # fmt: skip
 def test_count(value, text):
-    assert count(value) == text
+    assert format_count(value) == text

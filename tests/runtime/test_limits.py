@@ -21,10 +21,12 @@ from tests.support.shared import once
 
 @pytest.fixture
 def model(folder, ticks, tmp_path, tmp_path_factory):  # noqa: F811 - fixtures
-    made = once(tmp_path_factory, "lib", lambda to: write_runtime(to / "lib", cpu.machine_of({})))
+    made = once(
+        tmp_path_factory, "lib", lambda to: write_runtime(to / "lib", cpu.find_architecture({}))
+    )
     needs = {
         "signature": kernels.SIGNATURE.model_dump(mode="json"),
-        "processor": {"machine": cpu.machine_of({}), "mcpu": "any", "features": []},
+        "processor": {"machine": cpu.find_architecture({}), "mcpu": "any", "features": []},
     }
     library = (folder / "lib.so").read_bytes()
     (tmp_path / "lib.so").write_bytes(library)

@@ -45,7 +45,9 @@ def package(context):
 
 @pytest.fixture(autouse=True)
 def libraries(tmp_path_factory, monkeypatch):
-    made = once(tmp_path_factory, "lib", lambda to: write_runtime(to / "lib", cpu.machine_of({})))
+    made = once(
+        tmp_path_factory, "lib", lambda to: write_runtime(to / "lib", cpu.find_architecture({}))
+    )
     monkeypatch.setattr(runtime, "_LIBRARIES", made / "lib")
 
 
@@ -311,9 +313,9 @@ def test_no_value_of_a_manifest_is_more_than_a_line(package, monkeypatch):
     """Every value is replaced by others; those that nothing reads may pass."""
     monkeypatch.setattr(runtime, "load_library", lambda *_: None)
     monkeypatch.setattr(runtime, "open_folder", lambda *_: None)
-    with archive.opened(package, FILES) as (file, members):
+    with archive.open_archive(package, FILES) as (file, members):
         names = sorted(members)
-        contents = {name: archive.read(file, members[name], 1 << 30) for name in names}
+        contents = {name: archive.read_member(file, members[name], 1 << 30) for name in names}
     document = json.loads(contents[MANIFEST])
     folder = package.parent / "files"
     folder.mkdir()
@@ -326,7 +328,7 @@ def test_no_value_of_a_manifest_is_more_than_a_line(package, monkeypatch):
             replaced = replace(changed_document, path, value)
             text = json.dumps(changed_document if path else replaced)
             (folder / MANIFEST).write_text(text)
-            archive.write(folder / "out.tar", {name: folder / name for name in names})
+            archive.write_archive(folder / "out.tar", {name: folder / name for name in names})
             try:
                 runtime.open_package(folder / "out.tar")
             except CallError as error:
@@ -340,7 +342,7 @@ def test_no_damage_of_a_package_reaches_the_loader(package, tmp_path, monkeypatc
     """Cut anywhere, and flipped anywhere but in the manifest, which no digest covers."""
     monkeypatch.setattr(runtime, "load_library", lambda *_: None)
     monkeypatch.setattr(runtime, "open_folder", lambda *_: pytest.fail("it was loaded"))
-    with archive.opened(package, FILES) as (_, members):
+    with archive.open_archive(package, FILES) as (_, members):
         manifest = members[MANIFEST]
     whole = package.read_bytes()
     damaged = tmp_path / "damaged.tar"

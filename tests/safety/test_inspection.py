@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.compiler.labels.op_info import described
+from autopipe.compiler.labels.op_info import annotate_workload
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError, TargetError
 from autopipe.processes import contained
@@ -100,7 +100,7 @@ def test_what_is_said_of_ops_is_no_part_of_a_verdict(inspector, checker, right):
     inspector.judge([right])
     assert task().info.ops
     workload, scheduled = (
-        described(module, task().info) for module in (right.workload, right.scheduled)
+        annotate_workload(module, task().info) for module in (right.workload, right.scheduled)
     )
     assert findings(inspector, right._replace(workload=workload)) == [Finding.RIGHT]
     told = right._replace(workload=workload, scheduled=scheduled)

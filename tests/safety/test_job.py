@@ -13,8 +13,8 @@ from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How
-from autopipe.safety.job import Piece, bounded, do
-from autopipe.safety.reproduce import again
+from autopipe.safety.job import Piece, can_bound_memory, do
+from autopipe.safety.reproduce import reproduce_failure
 from autopipe.safety.verdict import Finding
 from autopipe.schedules.engines import default
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
@@ -36,8 +36,8 @@ def test_a_schedule_for_a_gpu_is_compiled_without_one():
 
 def test_only_what_runs_on_a_gpu_has_no_bound_on_its_memory():
     pieces = [Piece(doing, "t", doubled()) for doing in ("checking", "compiling")]
-    assert [bounded(piece, GPU) for piece in pieces] == [False, True]
-    assert [bounded(piece, CONDITIONS) for piece in pieces] == [True, True]
+    assert [can_bound_memory(piece, GPU) for piece in pieces] == [False, True]
+    assert [can_bound_memory(piece, CONDITIONS) for piece in pieces] == [True, True]
 
 
 def check_in_fork(piece):
@@ -73,7 +73,7 @@ def test_what_goes_well_the_next_time_says_so(doing, tmp_path, capsys):
     record = json.loads((folder / "record.json").read_text())
     assert (record["how"], record["log"]) == ("killed by SIGKILL", ["the last", "words"])
     assert (record["seconds"], record["memory"]) == (contained.SECONDS, contained.MEMORY)
-    assert again(folder) == 0
+    assert reproduce_failure(folder) == 0
     assert capsys.readouterr().out == f"t, {doing} static on direct: it went well this time\n"
 
 

@@ -12,7 +12,7 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import StageError
 from autopipe.processes import contained
 from autopipe.processes.contained import Failed
-from autopipe.processes.failure import ended, hung
+from autopipe.processes.failure import describe_ended, describe_hung
 from autopipe.safety import known_failures
 from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.inspection import Inspector
@@ -119,7 +119,7 @@ def test_a_known_failure_can_end_it_all_too(workload, run, tries):
 
 def crashed(run, piece, times=2, **fields):
     for _ in range(times):
-        run(**fields).add(piece, Failed(hung(120)))
+        run(**fields).add(piece, Failed(describe_hung(120)))
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def piece(workload):
 def test_one_failure_in_a_run_is_counted_once(run, piece):
     failed = run()
     for _ in range(2):
-        failed.add(piece, Failed(ended(-11)))
+        failed.add(piece, Failed(describe_ended(-11)))
     assert run().suspect(piece)
 
 

@@ -11,7 +11,7 @@ from autopipe.processes import contained
 from autopipe.processes.contained import Failed
 from autopipe.safety.maker import Maker, Refused
 from autopipe.schedules.engines import static
-from autopipe.schedules.implementations.implementation import implementations
+from autopipe.schedules.implementations.implementation import build_implementations
 from autopipe.schedules.policy import Contender
 from tests.schedules import saboteur
 from tests.schedules.engines.test_static import conv, module_of
@@ -42,13 +42,13 @@ def same(one, other):
 
 
 def test_it_makes_what_would_be_made_here(maker, workload, said):
-    here = implementations(workload, CONDITIONS)
+    here = build_implementations(workload, CONDITIONS)
     found = maker.implementations("t")
     assert list(found) == list(here)
     assert all(same(found[name], here[name]) for name in here)
     assert len(here) > 1
     for mine, theirs in zip(
-        maker.plans("t", "static"), static.plans(workload, CONDITIONS), strict=True
+        maker.plans("t", "static"), static.list_plans(workload, CONDITIONS), strict=True
     ):
         assert (mine.implementation, mine.schedule) == (theirs.implementation, theirs.schedule)
         assert same(mine.module, theirs.module)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from autopipe.measure.cases import CASES, arguments
+from autopipe.measure.cases import CASES, make_case_arguments
 from tests.compiler.graphs import PLAIN, TARGET
 from tests.schedules import emulated
 
@@ -65,7 +65,7 @@ def called(function: Any, tensors: list[Any]) -> Array:
 
 def of_the_check(case: str) -> Inputs:
     """Return what makes the inputs of a case that winners are checked with."""
-    return lambda module: list(map(tvm.runtime.tensor, arguments(module, case, 0)))
+    return lambda module: list(map(tvm.runtime.tensor, make_case_arguments(module, case, 0)))
 
 
 CHECKED = tuple(map(of_the_check, CASES))

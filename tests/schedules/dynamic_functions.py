@@ -15,7 +15,7 @@ from tvm.s_tir import SBlock
 
 from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.schedules.analysis.blocks import SPATIAL
-from autopipe.schedules.analysis.expressions import among
+from autopipe.schedules.analysis.expressions import is_among
 
 Tensors = list[Any]
 """Parameters of a function, its result last."""
@@ -323,7 +323,7 @@ def drawn(family: str, seed: int) -> tvm.IRModule:
     for size in kernel_sizes.open_variables(function):
         largest = random.choice((9, 17, 33, 40))
         # a reduction over nothing leaves its result as it was
-        smallest = random.choice((1, 1, 2) if among(size, reduced) else (1, 1, 0, 2))
+        smallest = random.choice((1, 1, 2) if is_among(size, reduced) else (1, 1, 0, 2))
         likely = random.choice((1, 1, 2, 3, 8, 16, 17, 24))
         known.append([smallest, max(1, smallest, min(likely, largest)), largest])
     if known:

@@ -127,9 +127,13 @@ def needed(target: tvm.target.Target) -> bool:
     """Tell whether code for a target has to be emulated: it is for a better x86 than this one."""
     facts = {name: target.attrs[name] for name in ("mcpu", "mattr", "mtriple")
              if name in target.attrs}  # fmt: skip
-    if "mcpu" not in facts or {cpu.machine_of(facts), cpu.machine_of({})} != {"x86_64"}:
+    if "mcpu" not in facts or {cpu.find_architecture(facts), cpu.find_architecture({})} != {
+        "x86_64"
+    }:
         return False
-    return not cpu.available().issuperset(cpu.required({**facts, "num_cores": 1}))
+    return not cpu.list_host_features().issuperset(
+        cpu.list_required_features({**facts, "num_cores": 1})
+    )
 
 
 def kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:
@@ -198,7 +202,7 @@ def _picked(lanes: int, group: int) -> str:
 
 
 def _processor() -> str:
-    has = cpu.available()
+    has = cpu.list_host_features()
     return next((name for name, wants in _PLAIN.items() if wants <= has), "x86-64")
 
 

@@ -5,7 +5,7 @@ from tvm import relax
 from tvm.relax import op
 
 from autopipe.compiler import lowering
-from autopipe.compiler.labels.op_info import described
+from autopipe.compiler.labels.op_info import annotate_workload
 from autopipe.compiler.tasks import extract_tasks
 from tests.schedules.tasks import TARGET
 
@@ -20,7 +20,7 @@ def task_of(make, *shapes, dtype="float32"):
         builder.emit_func_output(out)
     tasks, modules = extract_tasks(lowering.lower(builder.get(), TARGET))
     heaviest = max(tasks, key=lambda task: task.flops)
-    return heaviest, described(modules[heaviest.workload], heaviest.info)
+    return heaviest, annotate_workload(modules[heaviest.workload], heaviest.info)
 
 
 def product(emit, left, right):

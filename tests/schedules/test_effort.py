@@ -4,22 +4,22 @@ import pytest
 from tvm import te
 from tvm.s_tir import Schedule
 
-from autopipe.compiler.target.target import tvm_target
-from autopipe.schedules.analysis.movement import recognize
+from autopipe.compiler.target.target import make_target
+from autopipe.schedules.analysis.movement import match_movement
 from autopipe.schedules.hardware import HardwareParams
 
 SIZES = {"l1": 48 << 10, "l2": 1 << 20, "l3": 32 << 20}
 
 
 def hardware(mcpu):
-    target = tvm_target({"kind": "llvm", "mcpu": mcpu, "num_cores": 2, "mattr": []})
+    target = make_target({"kind": "llvm", "mcpu": mcpu, "num_cores": 2, "mattr": []})
     return HardwareParams.of(target, SIZES)
 
 
 def sums(rows, columns):
     x, y = (te.placeholder((rows, columns), name=name) for name in "xy")
     total = te.compute((rows, columns), lambda i, j: x[i, j] + y[i, j], name="total")
-    return recognize(Schedule(te.create_prim_func([x, y, total])))
+    return match_movement(Schedule(te.create_prim_func([x, y, total])))
 
 
 @pytest.mark.parametrize("mcpu", ["znver5", "znver4", "sapphirerapids", "haswell"])

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from autopipe.compiler.target.cpu import available
+from autopipe.compiler.target.cpu import list_host_features
 from tests.schedules import emulated
 
 LANES = 16
@@ -46,7 +46,9 @@ CASES = {  # sum, even pair, odd pair, new sum
         pytest.param(None, id="emulated"),
         pytest.param(
             "cooperlake",
-            marks=pytest.mark.skipif("avx512bf16" not in available(), reason="not this CPU"),
+            marks=pytest.mark.skipif(
+                "avx512bf16" not in list_host_features(), reason="not this CPU"
+            ),
         ),
     ],
 )
@@ -96,7 +98,7 @@ HERE = [
     pytest.param(None, id="emulated"),
     pytest.param(
         "sapphirerapids",
-        marks=pytest.mark.skipif("amx-int8" not in available(), reason="not this CPU"),
+        marks=pytest.mark.skipif("amx-int8" not in list_host_features(), reason="not this CPU"),
     ),
 ]
 

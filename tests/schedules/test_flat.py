@@ -4,10 +4,10 @@ import tvm
 from tvm import te, topi
 
 from autopipe.measure.check import checked
-from autopipe.schedules.flat import flattened
+from autopipe.schedules.flat import collapse_last_axes
 from autopipe.schedules.templates import elementwise
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from tests.support import here
 
 
@@ -21,7 +21,7 @@ def halves(*shape):
 
 def test_a_vector_that_crosses_the_end_of_an_axis_is_loaded_at_once():
     module = halves(4, 5, 56)
-    sch = blank(module)
+    sch = make_schedule(module)
     found = ELEMENTWISE.match(sch)
     assert found is not None
     assert found.tail == 2
@@ -32,9 +32,9 @@ def test_a_vector_that_crosses_the_end_of_an_axis_is_loaded_at_once():
 
 
 def test_the_last_axes_become_one():
-    sch = blank(halves(2, 3, 7))
+    sch = make_schedule(halves(2, 3, 7))
     (block,) = sch.get_child_blocks(sch.get_sblock("root"))
-    made = flattened(sch, block, 2)
+    made = collapse_last_axes(sch, block, 2)
     assert [int(sch.get(loop).extent) for loop in sch.get_loops(made)] == [2, 21]
 
 
@@ -55,7 +55,7 @@ def test_an_image_that_is_rolled_along_both_sides_is_read_where_it_lies():
     module = tvm.IRModule(
         {"main": te.create_prim_func([windows, row]).with_attr("global_symbol", "main")}
     )
-    sch = blank(module)
+    sch = make_schedule(module)
     found = ELEMENTWISE.match(sch)
     assert found is not None
     ELEMENTWISE.apply(sch, found, elementwise.Run(8))

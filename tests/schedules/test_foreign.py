@@ -11,10 +11,10 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from autopipe.environment.toolchain import Linker
-from autopipe.measure.check import PlainLoops, compiled_for
-from autopipe.measure.linked import write
+from autopipe.measure.check import PlainLoops, compile_schedule
+from autopipe.measure.linked import write_library
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import default, static
 from tests.schedules.engines.test_static import SERVED, module_of
@@ -76,14 +76,16 @@ def test_a_neon_processor_has_thirty_two_registers_of_four_floats(conditions):
 @pytest.mark.parametrize("case", CASES)
 def test_templates_compute_the_same_on_another_processor(case, conditions, emulator, tmp_path):
     module = CASES[case]()
-    loops = PlainLoops(module, host(2))
+    loops = PlainLoops(module, make_host_target(2))
     loops.instances = loops.instances[:2]  # an emulator takes its time
-    plans = list(static.plans(module, conditions))
+    plans = list(static.list_plans(module, conditions))
     assert plans
     for number, planned in enumerate(plans):
         library = tmp_path / str(number) / "lib.so"
         library.parent.mkdir()
-        write(compiled_for(planned.module, conditions.target), library, Linker.of(COMPILER, None))
+        write_library(
+            compile_schedule(planned.module, conditions.target), library, Linker.of(COMPILER, None)
+        )
         loops.compare(emulating(emulator, library))
 
 
@@ -97,7 +99,10 @@ def test_sums_stay_in_registers_of_another_processor(
     make, multiply_adds, most, conditions, emulator
 ):
     """Tiles of 2 x 12 outputs, too large for them, take 2.8 instructions in a multiply-add."""
-    planned, loops = next(static.plans(make(), conditions)), default.plan_loops(make(), conditions)
+    planned, loops = (
+        next(static.list_plans(make(), conditions)),
+        default.plan_loops(make(), conditions),
+    )
     assert loops is not None
     counts, plain = (
         emulator.count_call(schedule.module, conditions.target) for schedule in (planned, loops)
@@ -115,6 +120,8 @@ def test_a_wrong_number_would_be_seen(conditions, emulator, tmp_path):
         tvm.IRModule({"main": te.create_prim_func([a, topi.add(a, number)])})
         for number in (1.0, 1.5)
     )
-    write(compiled_for(wrong, conditions.target), tmp_path / "lib.so", Linker.of(COMPILER, None))
+    write_library(
+        compile_schedule(wrong, conditions.target), tmp_path / "lib.so", Linker.of(COMPILER, None)
+    )
     with pytest.raises(Exception, match=r"off by up to 0\.5 from the plain loops on random inputs"):
-        PlainLoops(right, host(2)).compare(emulating(emulator, tmp_path / "lib.so"))
+        PlainLoops(right, make_host_target(2)).compare(emulating(emulator, tmp_path / "lib.so"))

@@ -4,7 +4,7 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from autopipe.schedules.lifted import lifted
+from autopipe.schedules.lifted import hoist_calls
 from tests.schedules.computed import assert_same
 
 
@@ -22,7 +22,7 @@ def steps(function):
 
 def test_a_function_of_columns_is_computed_once_for_each():
     function = of_columns(lambda total, _, p: tirx.exp(-tirx.exp(total[p] / 64)) + total[p])
-    made = lifted(function)
+    made = hoist_calls(function)
     assert steps(made) == steps(function) + 1
     assert_same(tvm.IRModule({"main": function}), tvm.IRModule({"main": made}))
 
@@ -38,4 +38,4 @@ def test_a_function_of_columns_is_computed_once_for_each():
 )
 def test_other_values_stay(value):
     function = of_columns(value)
-    assert lifted(function).same_as(function)
+    assert hoist_calls(function).same_as(function)

@@ -2,7 +2,7 @@ import tvm
 from tvm import te
 
 from autopipe.compiler.module_io import save_module
-from autopipe.schedules.offers import offers
+from autopipe.schedules.offers import find_templates
 from tests.schedules.tasks import task
 from tests.schedules.templates.test_winograd import convolution
 from tests.support import here
@@ -16,7 +16,7 @@ def offered(module, folder, *, fast=True):
         "task": task(0).model_dump(mode="json"), "module": str(folder / "module.json"),
         "target": TARGET, "fast_algorithms": fast,
     }  # fmt: skip
-    return offers(argument, print)
+    return find_templates(argument, print)
 
 
 def test_each_implementation_has_its_template(tmp_path):

@@ -8,8 +8,8 @@ import tvm_ffi
 from autopipe.errors import StageError
 from autopipe.schedules import one_thread
 from autopipe.schedules.engines import static
-from autopipe.schedules.replay import replay
-from autopipe.traces.reading import check
+from autopipe.schedules.replay import replay_schedule
+from autopipe.traces.reading import check_schedule
 from tests.schedules.computed import assert_same
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.tasks import CONDITIONS
@@ -28,15 +28,15 @@ def planned(sizes):
 
 def test_all_loops_run_on_one_thread_and_compute_the_same():
     module, found = planned(BIG)
-    setting = one_thread.setting(found.schedule)
+    setting = one_thread.make_setting(found.schedule)
     assert setting is not None
-    check(setting)
-    made = replay(module, found.implementation, setting, CONDITIONS)
+    check_schedule(setting)
+    made = replay_schedule(module, found.implementation, setting, CONDITIONS)
     assert "T.parallel" in found.module.script()
     assert "T.parallel" not in made.script()
     assert_same(module, found.module, made)
-    assert one_thread.setting(setting) is None
-    assert one_thread.without_threads(made) is None
+    assert one_thread.make_setting(setting) is None
+    assert one_thread.remove_threads(made) is None
 
 
 @pytest.mark.parametrize("threads", [0, 2, True, "1", None, [1]])
@@ -44,18 +44,18 @@ def test_another_number_of_threads_is_refused(threads):
     module, found = planned(BIG)
     setting = json.dumps({**json.loads(found.schedule), "threads": threads})
     with pytest.raises(StageError, match="all threads or 1"):
-        replay(module, found.implementation, setting, CONDITIONS)
+        replay_schedule(module, found.implementation, setting, CONDITIONS)
 
 
 @pytest.mark.parametrize("schedule", ["[[], []]", "no JSON"])
 def test_what_is_no_setting_has_none(schedule):
-    assert one_thread.setting(schedule) is None
+    assert one_thread.make_setting(schedule) is None
 
 
 def test_a_kernel_without_threads_stays_as_it_is():
     module, found = planned((6, 40))
-    assert one_thread.without_threads(found.module) is None
-    setting = one_thread.setting(found.schedule)
+    assert one_thread.remove_threads(found.module) is None
+    setting = one_thread.make_setting(found.schedule)
     assert setting is not None
-    made = replay(module, found.implementation, setting, CONDITIONS)
+    made = replay_schedule(module, found.implementation, setting, CONDITIONS)
     assert tvm_ffi.structural_equal(made, found.module)

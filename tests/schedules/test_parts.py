@@ -8,7 +8,7 @@ from tvm import te, tirx
 from autopipe.measure.check import checked
 from autopipe.schedules.templates import elementwise
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from tests.support import here
 
 ROWS, WIDTH, COLORS = 40, 230, 3
@@ -28,7 +28,7 @@ def bordered(border, colors=COLORS, *, rows=ROWS):
 
 
 def scheduled(module):
-    sch = blank(module)
+    sch = make_schedule(module)
     found = ELEMENTWISE.match(sch)
     assert found is not None
     ELEMENTWISE.apply(sch, found, elementwise.Run(1))

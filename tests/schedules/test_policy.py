@@ -2,7 +2,7 @@ import pytest
 
 from autopipe.config.match import Match
 from autopipe.config.schedules import Rule
-from autopipe.schedules.policy import Contender, Policy, allows
+from autopipe.schedules.policy import Contender, Policy, is_allowed
 from tests.schedules.tasks import task
 from tests.support.table import each_row
 
@@ -42,7 +42,7 @@ def test_the_first_rule_that_matches_an_op_decides(rules, ops, position):
 )
 def test_implementations_are_those_of_the_rule(globs, contender, may):
     rule = Rule().model_copy(update={"implementations": globs})
-    assert allows(rule, *Contender(*contender)) == may
+    assert is_allowed(rule, *Contender(*contender)) == may
 
 
 def test_a_rule_may_have_a_fallback_of_its_own():

@@ -5,7 +5,7 @@ import pytest
 from autopipe.environment.machines import MACHINES
 from autopipe.schedules import cost
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.roofline import lower_bound_ns, with_shares
+from autopipe.schedules.roofline import estimate_shares, lower_bound_ns
 from autopipe.tasks.tensor import Tensor
 from tests.schedules.tasks import task
 
@@ -60,9 +60,9 @@ def test_two_threads_pay_where_they_end_before_one(row):
 
 
 def test_shares_count_calls_and_sum_to_one():
-    found = with_shares([task(0, flops=1e9, calls=3), task(1, flops=1e9)], TWO)
+    found = estimate_shares([task(0, flops=1e9, calls=3), task(1, flops=1e9)], TWO)
     assert [each.share for each in found] == pytest.approx([0.75, 0.25])
 
 
 def test_tasks_that_cost_nothing_have_no_share():
-    assert [each.share for each in with_shares([task(flops=0.0)], TWO)] == [0.0]
+    assert [each.share for each in estimate_shares([task(flops=0.0)], TWO)] == [0.0]

@@ -10,7 +10,7 @@ import pytest
 
 from autopipe.lock import file
 from autopipe.lock.document import Lock
-from autopipe.lock.text import write
+from autopipe.lock.text import format_lock
 from tests.lock.examples import LOCK
 
 NEEDED = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is missing")
@@ -46,7 +46,7 @@ def lock(folder: Path, **fields: object) -> Path:
         update={"records": sha256(records.encode()).hexdigest(), **fields}
     )
     path = folder / "demo.lock"
-    file.write(path, write(found), records)
+    file.write_lock(path, format_lock(found), records)
     return path
 
 

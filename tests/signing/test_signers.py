@@ -10,10 +10,10 @@ import pytest
 
 from autopipe.errors import ConfigError, LockError, SetupError, StoreError
 from autopipe.lock import file
-from autopipe.lock.paths import records_of
+from autopipe.lock.paths import find_records_path
 from autopipe.signing import keygen, signature
-from autopipe.signing.sign import sign
-from autopipe.signing.signature import SignedKind, bounded, copy_of, signature_of
+from autopipe.signing.sign import sign_file
+from autopipe.signing.signature import SignedKind, copy_of, find_signature_path, read_bounded
 from autopipe.signing.signers import Signers, UnsignedError
 from tests.signing import keys
 from tests.signing.keys import NEEDED
@@ -40,7 +40,7 @@ def keyring(made, tmp_path):
 def signed(folder, by="alice", kind=SignedKind.LOCK, content=CONTENT):
     path = folder / "file"
     path.write_bytes(content)
-    sign(BytesIO(content), path, kind, folder / by)
+    sign_file(BytesIO(content), path, kind, folder / by)
     return path
 
 
@@ -174,7 +174,7 @@ def test_no_byte_may_differ(keyring):
 def test_what_is_no_signature_does_not_count(keyring):
     path = signed(keyring)
     file = keys.signers(keyring, f"alice {keys.public(keyring / 'alice')}")
-    beside = signature_of(path)
+    beside = find_signature_path(path)
     whole = beside.read_bytes()
     for damaged in (
         b"",
@@ -204,7 +204,7 @@ def test_a_name_is_never_an_option(keyring, monkeypatch):
     for name in ("alice", "alice.pub"):
         shutil.copy(name, f"-r{name}")
     Path("-f").write_bytes(CONTENT)
-    sign(BytesIO(CONTENT), Path("-f"), SignedKind.LOCK, Path("-ralice"))
+    sign_file(BytesIO(CONTENT), Path("-f"), SignedKind.LOCK, Path("-ralice"))
     Path("-s").write_text(f"-I {keys.public(keyring / 'alice')}\n")
     assert check(Path("-f"), Path("-s")).identity == "-I"
     with pytest.raises(UnsignedError):
@@ -231,19 +231,19 @@ def test_a_key_that_does_not_sign_is_said_in_a_line(keyring, name, said, monkeyp
     with pytest.raises(ConfigError, match=said) as error:
         signed(keyring, by=name)
     assert "\n" not in str(error.value)
-    assert not signature_of(keyring / "file").exists()
+    assert not find_signature_path(keyring / "file").exists()
 
 
 @NEEDED
 @pytest.mark.fault("N6")
 def test_a_signature_is_replaced_whole_or_not_at_all(keyring):
     path = signed(keyring)
-    before = signature_of(path).read_bytes()
+    before = find_signature_path(path).read_bytes()
     assert signed(keyring) == path
-    assert signature_of(path).read_bytes() == before, "the same bytes, the same signature"
+    assert find_signature_path(path).read_bytes() == before, "the same bytes, the same signature"
     blocked = keyring / "gone" / "file"
     with pytest.raises(StoreError, match="gone"):
-        sign(BytesIO(CONTENT), blocked, SignedKind.LOCK, keyring / "alice")
+        sign_file(BytesIO(CONTENT), blocked, SignedKind.LOCK, keyring / "alice")
 
 
 @pytest.mark.fault("N9")
@@ -264,10 +264,10 @@ def test_a_program_that_does_not_work_is_no_wrong_signature(tmp_path, monkeypatc
     monkeypatch.setattr(keygen, "_SECONDS", 0.5)
     path = tmp_path / "file"
     path.write_bytes(CONTENT)
-    signature_of(path).write_text("signature")
+    find_signature_path(path).write_text("signature")
     (tmp_path / "key").touch()
     with pytest.raises(SetupError, match=said):
-        sign(BytesIO(CONTENT), path, SignedKind.LOCK, tmp_path / "key")
+        sign_file(BytesIO(CONTENT), path, SignedKind.LOCK, tmp_path / "key")
     with pytest.raises(SetupError, match=said):
         check(path, keys.signers(tmp_path, "alice"))
 
@@ -279,7 +279,7 @@ def test_it_gets_the_variables_that_it_needs_and_no_other(tmp_path, monkeypatch)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("SSH_AUTH_SOCK", "socket")
     path = tmp_path / "file"
-    signature_of(path).write_text("signature")
+    find_signature_path(path).write_text("signature")
     (tmp_path / "key").touch()
     known = {"PATH", "TZ", "LC_ALL", "PWD", "_", "SHLVL", "OLDPWD"}
 
@@ -290,7 +290,7 @@ def test_it_gets_the_variables_that_it_needs_and_no_other(tmp_path, monkeypatch)
         check(path, keys.signers(tmp_path, "alice"))
     assert seen() <= known
     with pytest.raises(ConfigError):
-        sign(BytesIO(CONTENT), path, SignedKind.LOCK, tmp_path / "key")
+        sign_file(BytesIO(CONTENT), path, SignedKind.LOCK, tmp_path / "key")
     assert "SSH_AUTH_SOCK" in seen()
     assert seen() <= known | set(keygen._SIGNING)
 
@@ -300,7 +300,7 @@ def test_a_program_that_says_yes_to_nobody_convinces_nobody(tmp_path, monkeypatc
     """Exit status 0 without a single identity is no signer."""
     environment = keys.fake(tmp_path, "exit 0")
     monkeypatch.setenv("PATH", environment["PATH"])
-    signature_of(tmp_path / "file").write_text("signature")
+    find_signature_path(tmp_path / "file").write_text("signature")
     with pytest.raises(UnsignedError):
         check(tmp_path / "file", keys.signers(tmp_path, "alice"))
 
@@ -309,21 +309,21 @@ def test_a_program_that_says_yes_to_nobody_convinces_nobody(tmp_path, monkeypatc
 def test_what_is_read_is_bounded(tmp_path):
 
     os.mkfifo(tmp_path / "pipe")
-    assert bounded(tmp_path / "pipe", 10) == b"", "nobody waits for a writer"
+    assert read_bounded(tmp_path / "pipe", 10) == b"", "nobody waits for a writer"
     (tmp_path / "file").write_bytes(b"x" * 11)
-    assert len(bounded(tmp_path / "file", 11)) == 11
+    assert len(read_bounded(tmp_path / "file", 11)) == 11
     for endless in (tmp_path / "file", Path("/dev/zero")):
         with pytest.raises(ConfigError, match="larger than 10 bytes"):
-            bounded(endless, 10)
+            read_bounded(endless, 10)
 
 
 @NEEDED
 @pytest.mark.fault("N10")
 def test_a_lock_is_read_once_and_what_was_signed_is_what_is_parsed(tmp_path, keyring, monkeypatch):
     path = keys.lock(keyring)
-    sign(BytesIO(path.read_bytes()), path, SignedKind.LOCK, keyring / "alice")
+    sign_file(BytesIO(path.read_bytes()), path, SignedKind.LOCK, keyring / "alice")
     signers = Signers(keys.signers(keyring, f"alice {keys.public(keyring / 'alice')}"))
-    good = file.read(path)
+    good = file.read_lock(path)
     checked = Signers.check
 
     def swap(*arguments):
@@ -340,8 +340,8 @@ def test_a_lock_is_read_once_and_what_was_signed_is_what_is_parsed(tmp_path, key
 @pytest.mark.fault("N10")
 def test_records_that_the_lock_does_not_name_are_refused(tmp_path):
     path = keys.lock(tmp_path)
-    lock = file.read(path)
-    records = records_of(path)
+    lock = file.read_lock(path)
+    records = find_records_path(path)
     assert file.read_records(path, lock) == records.read_bytes()
     assert file.read_records(path, lock.model_copy(update={"records": None})) is None
     records.write_bytes(records.read_bytes() + b"\n")

@@ -205,10 +205,10 @@ def test_a_contender_that_hangs_is_given_up(tmp_path, library):
     from safetensors.numpy import save_file
 
     from autopipe.artifacts.library import BuiltLibrary
-    from autopipe.verification.inputs import draw
+    from autopipe.verification.inputs import draw_inputs
 
     inputs = tmp_path / "inputs"
-    save_file(draw(BuiltLibrary.read(library).signature.inputs, {"ids": 5}, (0, 0)), inputs)
+    save_file(draw_inputs(BuiltLibrary.read(library).signature.inputs, {"ids": 5}, (0, 0)), inputs)
     start = time.monotonic()
     options = Benchmark(repeat=10_000, warmup=1000, timeout=0.05)
     with pytest.raises(StageError, match=r"contender autopipe: gave no answer within 0\.05 s"):

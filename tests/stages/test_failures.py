@@ -26,7 +26,7 @@ from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.processes import contained
 from autopipe.processes.contained import Child
-from autopipe.safety.reproduce import again
+from autopipe.safety.reproduce import reproduce_failure
 from autopipe.stages import build
 from autopipe.stages.build import BuildStage
 from autopipe.stages.tune import TuneStage
@@ -152,7 +152,7 @@ def test_the_run_goes_on_without_what_failed(stages, tmp_path, monkeypatch, case
 def shown_again(folder, row):
     """Do in this process, which still has the saboteur, what the script does."""
     with redirect_stderr(StringIO()) as told:
-        assert again(folder / "records" / row["folder"]) == 1
+        assert reproduce_failure(folder / "records" / row["folder"]) == 1
     return told.getvalue()
 
 
@@ -232,7 +232,7 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
     """What is too much is any schedule that is marked by the call it makes."""
     monkeypatch.setattr(contained, "SECONDS", 4.0 if way == "hang" else 60.0)
     saboteur.template(monkeypatch, "crash", schedules=True)
-    alone, whole = measure.compiled, compiler.link_graph
+    alone, whole = measure.compile_module, compiler.link_graph
 
     def choke(modules):
         if any(str(FAR) in module.script() for module in modules):
@@ -246,7 +246,7 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
         choke(scheduled.values())
         return whole(lowered, scheduled, target, **options)
 
-    monkeypatch.setattr(measure, "compiled", compiled)
+    monkeypatch.setattr(measure, "compile_module", compiled)
     monkeypatch.setattr(compiler, "link_graph", link_graph)
     stages(BuildStage)
     tasks = document(tmp_path, "build")
@@ -339,7 +339,7 @@ def test_what_crashes_the_compiler_in_every_run_is_not_compiled(
 
 def test_a_task_that_nothing_compiles_for_is_named_with_its_ops(stages, monkeypatch, elsewhere):
     """As where a fault of the compiler has nothing to do with the schedule."""
-    monkeypatch.setattr(measure, "compiled", lambda *_: os.abort())
+    monkeypatch.setattr(measure, "compile_module", lambda *_: os.abort())
     monkeypatch.setattr(compiler, "compile_graph", lambda *_: os.abort())
     with pytest.raises(StageError) as error:
         stages(BuildStage)

@@ -10,9 +10,9 @@ import pytest
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
-from autopipe.pipeline.keys import action
+from autopipe.pipeline.keys import build_action
 from autopipe.stages import STAGES, stages_of
-from autopipe.store.canonical import digest
+from autopipe.store.canonical import digest_json
 from autopipe.store.content import TreeDigests
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stages.json"
@@ -28,7 +28,7 @@ def documents(tmp_path, **sections):
     )
     contents = TreeDigests(tmp_path / "memory", tmp_path / "tmp")
     return {
-        stage.name: action(stage, dict.fromkeys(stage.needs, "0" * 64), FACTS, contents)
+        stage.name: build_action(stage, dict.fromkeys(stage.needs, "0" * 64), FACTS, contents)
         for stage in stages_of(pipeline, tmp_path)
     }
 
@@ -39,7 +39,7 @@ def test_keys_of_the_stages(tmp_path):
     A changed default or a new field shows here; say in CHANGELOG under "Keys" which stages run.
     """
     found = {
-        name: {"key": digest(document), "action": document}
+        name: {"key": digest_json(document), "action": document}
         for name, document in documents(tmp_path).items()
     }
     if os.environ.get("BLESS"):

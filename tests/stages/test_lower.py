@@ -102,7 +102,7 @@ def test_without_rules_fusion_costs_nothing_more(lower, monkeypatch):
     def read(*_):
         raise AssertionError("the groups were read")
 
-    monkeypatch.setattr(scope, "unfused", read)
+    monkeypatch.setattr(scope, "describe_steps", read)
     assert lower() == ("3 fused functions", [])
     with pytest.raises(AssertionError, match="were read"):
         lower(join=[RFC])

@@ -116,7 +116,7 @@ def test_the_manifest_says_what_is_needed(context, library, report):
     assert found["signature"]["inputs"] == built["inputs"]
     assert found["signature"]["outputs"] == built["outputs"]
     assert found["signature"]["threads"] == 2
-    assert found["runtime"] == manifest.installed_runtime()
+    assert found["runtime"] == manifest.read_installed_runtime()
     assert found["processor"]["mcpu"] == "x86-64-v2"
     assert "sse4.2" in found["processor"]["features"]
     assert "avx2" not in found["processor"]["features"]

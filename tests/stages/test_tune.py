@@ -19,7 +19,7 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError, TargetError
 from autopipe.measure.turn import Turn
 from autopipe.pipeline.events import TuningProgress, parse
-from autopipe.records.merge import take
+from autopipe.records.merge import add_claims
 from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import LOOPS
 from autopipe.stages.tune import TuneStage
@@ -86,7 +86,7 @@ def test_the_best_record_of_each_tuned_task_is_the_artifact(tuned):
     import tvm
 
     from autopipe.schedules.conditions import Conditions
-    from autopipe.schedules.replay import replay
+    from autopipe.schedules.replay import replay_schedule
 
     folder, _ = tuned
     (line,) = (folder / "out/records.jsonl").read_text().splitlines()
@@ -95,7 +95,7 @@ def test_the_best_record_of_each_tuned_task_is_the_artifact(tuned):
     assert 0 < record["seconds"][0] < 0.1
     module = tvm.ir.load_json((folder / f"tasks/workloads/{WORKLOAD}.json").read_text())
     conditions = Conditions.of(small_tuning.FACTS[Facet.TARGET], fast_algorithms=True)
-    scheduled = replay(module, record["implementation"], record["schedule"], conditions)
+    scheduled = replay_schedule(module, record["implementation"], record["schedule"], conditions)
     assert "T.vectorized" in scheduled.script()
 
 
@@ -160,7 +160,7 @@ def test_a_claim_that_would_win_is_measured_first(tuned, tmp_path):
     ):
         one = next(each for each in other.every() if each.record.engine == "autotvm")
         claim = replace(one, record=replace(one.record, seconds=(12e-9,), cut=False))
-        take(own, [claim])
+        add_claims(own, [claim])
     assert tune(tmp_path, 2).returncode == 0
     (line,) = (tmp_path / "out/records.jsonl").read_text().splitlines()
     assert min(json.loads(line)["seconds"]) > 100e-9

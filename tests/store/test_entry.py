@@ -11,8 +11,8 @@ import pytest
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
 from autopipe.store.artifact import Kind
-from autopipe.store.canonical import seal
-from autopipe.store.gc import SweptStore, collect, verify
+from autopipe.store.canonical import seal_document
+from autopipe.store.gc import SweptStore, collect_garbage, verify_store
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import Act, Fake, Read, go
 
@@ -46,7 +46,7 @@ def test_a_store_of_each_release_is_read(tmp_path: Path) -> None:
     assert happened == ["cached act"]
     assert (made["act"].path / "sub" / "text").read_text() == "golden"
     with open_store(root) as store:
-        assert verify(store) == (1, [])
+        assert verify_store(store) == (1, [])
 
 
 def test_what_is_written_is_what_the_golden_store_has(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def change(root: Path, edit: Callable[[dict[str, Any]], object]) -> tuple[Path, 
     (path,) = root.glob("actions/*.json")
     content = json.loads(path.read_bytes())["content"]
     edit(content)
-    path.write_bytes(seal(content))
+    path.write_bytes(seal_document(content))
     return path, path.read_bytes()
 
 
@@ -80,8 +80,8 @@ def test_an_entry_of_a_newer_release_is_a_miss_and_is_left_alone(tmp_path: Path)
     assert happened == [text, text, "run act"]
     assert again == made
     with open_store(root) as store:
-        assert verify(store) == (0, [])
-        assert collect(store, keep_days=0) == SweptStore(0, 0)
+        assert verify_store(store) == (0, [])
+        assert collect_garbage(store, keep_days=0) == SweptStore(0, 0)
     assert path.read_bytes() == newer
     assert (made["act"].path / "text").read_text() == "x"
 

@@ -8,7 +8,7 @@ import pytest
 from autopipe.errors import ConfigError
 from autopipe.pipeline.isolate import Zygote
 from autopipe.store import files
-from autopipe.store.gc import SweptStore, collect, entries, parse_size, verify
+from autopipe.store.gc import SweptStore, collect_garbage, list_entries, parse_size, verify_store
 from autopipe.store.store import Store, open_store
 from tests.pipeline.fakes import Act, go
 
@@ -27,14 +27,14 @@ def age(root: Path, note: str, days: float) -> None:
     """Have an entry, and its object, look as if last used then."""
     then = time.time() - days * 86_400
     with open_store(root) as store:
-        for key, entry in entries(store).items():
+        for key, entry in list_entries(store).items():
             if entry.action["params"]["note"] == note:
                 os.utime(root / "actions" / f"{key}.json", (then, then))
 
 
 def sweep(root: Path, days: float = 30, max_size: int | None = None) -> SweptStore:
     with open_store(root) as store:
-        return collect(store, keep_days=days, max_size=max_size)
+        return collect_garbage(store, keep_days=days, max_size=max_size)
 
 
 def is_cached(root: Path, note: str) -> bool:
@@ -100,7 +100,9 @@ def test_what_a_live_run_uses_stays(root: Path) -> None:
     age(root, "used", 31)
     age(root, "unused", 31)
     with open_store(root) as running:
-        key = next(k for k, e in entries(running).items() if e.action["params"]["note"] == "used")
+        key = next(
+            k for k, e in list_entries(running).items() if e.action["params"]["note"] == "used"
+        )
         artifact = running.lookup(key, pytest.fail)
         assert artifact is not None
         orphan = running.out()
@@ -159,7 +161,7 @@ def test_a_damaged_record_goes(root: Path) -> None:
 
 def check(root: Path) -> tuple[int, list[str]]:
     with open_store(root) as store:
-        return verify(store)
+        return verify_store(store)
 
 
 def test_verify_reads_what_looks_unchanged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

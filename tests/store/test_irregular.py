@@ -114,11 +114,11 @@ def test_what_the_store_remembers_besides_is_forgotten(
 def test_gc_and_verify_end(filled: Path, tmp_path: Path, pattern: str, put: Put) -> None:
     with replaced(filled, tmp_path / "copy", pattern, put) as copy:
         with open_store(copy / "store") as store:
-            gc.entries(store)
-            sound, damaged = gc.verify(store)
+            gc.list_entries(store)
+            sound, damaged = gc.verify_store(store)
             assert (sound == 0) is (pattern[0] != "l")
             assert len(damaged) + sound == 2
-            gc.collect(store, keep_days=0)
+            gc.collect_garbage(store, keep_days=0)
             assert not store.actions()
         assert {path.name for path in (copy / "store" / "locks").iterdir()} == {"gate"}
 

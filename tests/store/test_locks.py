@@ -13,7 +13,7 @@ import pytest
 
 from autopipe.errors import StoreError
 from autopipe.store import locks
-from autopipe.store.gc import collect
+from autopipe.store.gc import collect_garbage
 from autopipe.store.locks import FOR_EVER, Patience
 from autopipe.store.store import open_store
 from tests.cli.test_app import cli, command, environment, file  # noqa: F401
@@ -23,7 +23,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from autopipe.store import locks
-how = {"exclusive": locks.exclusive, "shared": locks.shared}[sys.argv[2]]
+how = {"exclusive": locks.hold_exclusive_lock, "shared": locks.hold_lock}[sys.argv[2]]
 with how(Path(sys.argv[1]), locks.FOR_EVER):
     print("held", flush=True)
     time.sleep(60)
@@ -94,7 +94,7 @@ def test_gc_waits_no_longer_either(root: Path, hold: Hold) -> None:
     with open_store(root, Patience(seconds=0)) as store:
         hold(root / "locks" / "gate", "shared")
         with pytest.raises(StoreError, match="has had this lock for more than 0 s"):
-            collect(store, keep_days=0)
+            collect_garbage(store, keep_days=0)
 
 
 @pytest.mark.fault("C12", "G13")
@@ -109,7 +109,7 @@ def test_the_lock_of_a_holder_that_was_killed_is_free_at_once(root: Path, hold: 
 def test_those_who_share_do_not_wait(root: Path, hold: Hold) -> None:
     lock = root / "locks" / "gate"
     hold(lock, "shared")
-    with locks.shared(lock, Patience(pytest.fail, 0)):
+    with locks.hold_lock(lock, Patience(pytest.fail, 0)):
         pass
 
 
@@ -119,7 +119,7 @@ def test_a_holder_that_nobody_knows_is_another_process(
     """As in a container that sees nothing of the others."""
     hold(root / "locks" / "gate", "shared")
     monkeypatch.setattr(locks, "_known_to_the_kernel", lambda _: "")
-    assert locks.holder(root / "locks" / "gate") == "another process"
+    assert locks.describe_holder(root / "locks" / "gate") == "another process"
 
 
 def test_waiting_for_ever_ends_as_soon_as_the_lock_is_free(root: Path, hold: Hold) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from autopipe.errors import StoreError
 from autopipe.pipeline.events import Event, StageFinished
-from autopipe.store.gc import collect
+from autopipe.store.gc import collect_garbage
 from autopipe.store.locks import Patience
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import demo, go
@@ -78,7 +78,7 @@ def test_gc_takes_nothing_from_a_run(
 
     def sweep() -> None:
         with open_store(root, Patience(pytest.fail, 0)) as store:
-            collect(store, keep_days=0)
+            collect_garbage(store, keep_days=0)
 
     events = Meddler(moment, sweep)
     _, made = go(demo(source), root, events=events, isolate=Packed())
@@ -101,7 +101,7 @@ def test_a_clock_that_jumps_changes_no_result(
         monkeypatch.setattr(time, "time_ns", lambda: now)
         monkeypatch.setattr(time, "time", lambda: now / 1e9)
         with open_store(root) as store:
-            collect(store, keep_days=30)
+            collect_garbage(store, keep_days=30)
 
     events = Meddler(moment, jump)
     go(demo(source), root, events=events, isolate=Packed())

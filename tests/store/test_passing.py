@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.store.passing import passing_folder
+from autopipe.store.passing import open_temporary_folder
 
 HOLD = """
-from autopipe.store.passing import passing_folder
-with passing_folder() as folder:
+from autopipe.store.passing import open_temporary_folder
+with open_temporary_folder() as folder:
     (folder / "file").write_text("large")
     print(folder, flush=True)
     input()
@@ -36,7 +36,7 @@ def holder():
 
 
 def test_a_folder_is_empty_and_gone_thereafter():
-    with passing_folder() as folder:
+    with open_temporary_folder() as folder:
         assert list(folder.iterdir()) == []
         (folder / "file").write_text("x")
     assert not folder.exists()
@@ -47,7 +47,7 @@ def test_what_a_killed_process_left_is_cleared_and_what_a_live_one_has_is_not():
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert left.exists()
-    with passing_folder():
+    with open_temporary_folder():
         assert not left.exists()
         assert kept.exists()
     alive.communicate("\n")
@@ -56,6 +56,6 @@ def test_what_a_killed_process_left_is_cleared_and_what_a_live_one_has_is_not():
 
 def test_a_place_that_somebody_else_has_taken_is_left_alone(tmp_path):
     (tmp_path / f"autopipe-{os.geteuid()}").write_text("a file of somebody")
-    with passing_folder() as folder:
+    with open_temporary_folder() as folder:
         assert folder.is_dir()
     assert not folder.exists()

@@ -10,14 +10,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from autopipe.api.publish import publish
+from autopipe.api.publish import publish_package
 from autopipe.config.target import Target
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.log import Log
-from autopipe.pipeline.packed import answer, pack
+from autopipe.pipeline.packed import pack_stage, run_packed_stage
 from autopipe.pipeline.stage import Context, Stage
-from autopipe.store.gc import collect, verify
+from autopipe.store.gc import collect_garbage, verify_store
 from autopipe.store.store import open_store
 from tests.pipeline.crashes import CODES, Outcome, errors, kills
 from tests.pipeline.fakes import demo, go
@@ -32,14 +32,14 @@ class Packed:
     def run(self, stage: Stage, ctx: Context, log: Path) -> str:
         with Log(log) as printed:
             printed.write(b"printed")
-            return answer(pack(stage, ctx), ctx.emit)
+            return run_packed_stage(pack_stage(stage, ctx), ctx.emit)
 
 
 def run(folder: Path, *force: str) -> list[str]:
     """Run two stages and publish what the first one made; return what happened."""
     stages = demo(folder / "model")[:2]
     happened, made = go(stages, folder / "store", isolate=Packed(), force=force)
-    publish(made["import"].path, folder / "dist")
+    publish_package(made["import"].path, folder / "dist")
     return happened
 
 
@@ -49,7 +49,7 @@ def again(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     with open_store(folder / "store") as store:
-        collect(store, keep_days=0)
+        collect_garbage(store, keep_days=0)
 
 
 def examine(folder: Path) -> None:
@@ -136,7 +136,7 @@ def check(name: str, outcome: Outcome) -> None:
     assert [path.read_bytes() for path in store.glob("objects/*/**/text")] == [NEW, NEW]
     assert list(store.glob("tmp/*")) == []
     with open_store(store) as opened:
-        assert verify(opened) == (2, [])
+        assert verify_store(opened) == (2, [])
     shutil.rmtree(folder, ignore_errors=True)
 
 

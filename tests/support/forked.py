@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from autopipe.pipeline import isolate
-from autopipe.processes.ending import end
-from autopipe.processes.link import Link, pair
-from autopipe.processes.start import fork
-from autopipe.processes.variables import handed_on
+from autopipe.processes.ending import end_process
+from autopipe.processes.link import Link, make_link_pair
+from autopipe.processes.start import fork_process
+from autopipe.processes.variables import select_variables
 
 PATIENCE = 5.0
 """Seconds that what a command has forked has to end."""
@@ -44,11 +44,11 @@ def run(
     with none_left(), tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
-            child = fork(lambda: _work(main, words, cwd, env, (out, err)))
+            child = fork_process(lambda: _work(main, words, cwd, env, (out, err)))
         try:
             status = child.wait(LONGEST)
         except subprocess.TimeoutExpired:
-            end(child)
+            end_process(child)
             raise
         told = []
         for file in (out, err):
@@ -96,10 +96,10 @@ def program(
     session: bool = True,
 ) -> tuple[Any, Link]:
     """Take the place of `processes.start.program`: be a fork, too, that has imported much."""
-    ours, theirs = pair()
+    ours, theirs = make_link_pair()
     printed, prints = os.pipe()
     parent = os.getpid()
-    given = {**os.environ, **more} if credentials else handed_on(**more)
+    given = {**os.environ, **more} if credentials else select_variables(**more)
 
     def work() -> None:
         os.close(printed)
@@ -116,7 +116,7 @@ def program(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
-        process: Any = fork(work)
+        process: Any = fork_process(work)
     theirs.close()
     os.close(prints)
     if output == subprocess.PIPE:

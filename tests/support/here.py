@@ -2,19 +2,19 @@
 
 import tvm
 
-from autopipe.compiler.target.target import tvm_target
-from autopipe.compiler.tvm_probe import machine
+from autopipe.compiler.target.target import make_target
+from autopipe.compiler.tvm_probe import describe_machine
 from autopipe.config.target import Target
-from autopipe.environment.environment import resolve
+from autopipe.environment.environment import resolve_target
 
 
 def facts() -> dict[str, object]:
     """Return the facts of two cores of this machine, as *environment* resolves them."""
-    found = resolve(Target(num_cores=2), machine())
+    found = resolve_target(Target(num_cores=2), describe_machine())
     del found["hardware"]  # tests choose what depends on caches themselves
     return found
 
 
 def target() -> tvm.target.Target:
     """Return two cores of this machine."""
-    return tvm_target(facts())
+    return make_target(facts())

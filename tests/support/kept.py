@@ -24,7 +24,7 @@ from autopipe.api import flow
 from autopipe.errors import AutopipeError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Bug, Entry, Zygote
-from autopipe.processes.variables import handed_on
+from autopipe.processes.variables import select_variables
 from tests.support.leaks import PLANTED, survivors
 
 MARK = "AUTOPIPE_TEST_KEPT"
@@ -86,7 +86,7 @@ class Borrowed(Zygote):
         request = {
             "entry": f"{entry.__module__}:{entry.__qualname__}", "argument": argument,
             "folder": os.fspath(Path.cwd()),
-            "variables": handed_on(**self._variables), "path": sys.path,
+            "variables": select_variables(**self._variables), "path": sys.path,
         }  # fmt: skip
         if _alive() is None:
             _start(log)

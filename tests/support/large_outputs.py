@@ -54,10 +54,10 @@ def build_module(module):
     """Return a module that is compiled with the default schedules."""
     lowered = lowering.lower(module, graphs.TARGET)
     scheduled = {
-        name: default.schedule(tasks.workload(function).module, graphs.TARGET)
-        for name, function in module_io.prim_funcs(lowered)
+        name: default.schedule(tasks.make_workload(function).module, graphs.TARGET)
+        for name, function in module_io.list_prim_funcs(lowered)
     }
-    return build.build(lowered, scheduled, graphs.TARGET)
+    return build.build_library(lowered, scheduled, graphs.TARGET)
 
 
 def write_library(to: Path):

@@ -40,8 +40,8 @@ def edit(folder, old, new, name="mlp.yaml"):
 
 def resealed(folder, **fields):
     """Change fields of the lock as only a forger would."""
-    lock = files.read(folder / "mlp.lock").model_copy(update=fields)
-    (folder / "mlp.lock").write_text(text.write(lock))
+    lock = files.read_lock(folder / "mlp.lock").model_copy(update=fields)
+    (folder / "mlp.lock").write_text(text.format_lock(lock))
 
 
 def forget(folder, stage):

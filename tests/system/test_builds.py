@@ -12,7 +12,7 @@ from autopipe.cli.app import build_app
 from autopipe.lock import file as files
 from autopipe.lock.mode import Mode
 from autopipe.packaging.combine import combine_packages
-from autopipe.packaging.examine import examine
+from autopipe.packaging.examine import examine_package
 from autopipe.pipeline.events import BuildsFinished, Event, StageCached, StageFinished
 from tests.support import shared
 from tests.system.checkout import edit
@@ -101,8 +101,8 @@ def test_each_build_of_a_combined_package_is_that_of_its_lock(several, tmp_path,
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.exception
     assert f"the build for x86-64-{build} is equal to {lock}" in done.output
-    document = files.read(lock)
-    examined = examine(combined)
+    document = files.read_lock(lock)
+    examined = examine_package(combined)
     changed = {**document.artifacts, "weights.safetensors": "0" * 64}
     (line,) = examined.differences(changed)
     assert line.startswith("weights.safetensors: locked 000000000000, here ")
@@ -122,7 +122,7 @@ def fresh(several, tmp_path):
 
 def test_each_build_has_a_package_and_a_lock_for_its_processor(several):
     assert set(built(several)) == {"mlp-v2.tar", "mlp-v3.tar"}
-    locks = {name: files.read(several / f"mlp.{name}.lock") for name in ("v2", "v3")}
+    locks = {name: files.read_lock(several / f"mlp.{name}.lock") for name in ("v2", "v3")}
     assert {name: lock.target["mcpu"] for name, lock in locks.items()} == {
         "v2": "x86-64-v2", "v3": "x86-64-v3",
     }  # fmt: skip

@@ -235,7 +235,7 @@ def git(folder: Path, *words: str) -> None:
 def test_the_action_tells_a_reviewer_what_came_of_a_change(folder: Path) -> None:
     job, comment = Job(folder), folder / "dist" / "comment.md"
     lock = folder / "demo.lock"
-    lock.write_text(text.write(LOCK))
+    lock.write_text(text.format_lock(LOCK))
     assert job.run(pipeline="demo.yaml", arguments="") == 0
     assert comment.read_text().startswith("### `demo`: run finished\n")
     assert "| latency | not measured by this run |" in comment.read_text()
@@ -247,7 +247,7 @@ def test_the_action_tells_a_reviewer_what_came_of_a_change(folder: Path) -> None
     assert job.run(base="main", pipeline="demo.yaml", arguments="") == 0
     assert comment.read_text().startswith("### `demo`: run finished, lock unchanged\n")
     tasks = (TASKS[0].model_copy(update={"engine": "static"}), *TASKS[1:])
-    lock.write_text(text.write(LOCK.model_copy(update={"tasks": tasks})))
+    lock.write_text(text.format_lock(LOCK.model_copy(update={"tasks": tasks})))
     assert job.run(base="main", pipeline="demo.yaml", arguments="", comment="7") == 0
     told = comment.read_text()
     assert told.startswith("### `demo`: run finished, lock changed\n")

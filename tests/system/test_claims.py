@@ -14,7 +14,7 @@ from autopipe.errors import GateError
 from autopipe.lock import file as files
 from autopipe.lock import text
 from autopipe.lock.mode import Mode
-from autopipe.lock.outline import _microseconds
+from autopipe.lock.outline import _to_microseconds
 from autopipe.pipeline.events import StageCached, StageFinished, Tuned, Warn
 from tests.system.checkout import checked_in, edit, refused, run
 
@@ -31,8 +31,8 @@ def forged(folder, **fields):
     records = "".join(f"{line}\n" for line in lines)
     (folder / "mlp.records.jsonl").write_text(records)
     digest = sha256(records.encode()).hexdigest()
-    lock = files.read(folder / "mlp.lock").model_copy(update={"records": digest})
-    (folder / "mlp.lock").write_text(text.write(lock))
+    lock = files.read_lock(folder / "mlp.lock").model_copy(update={"records": digest})
+    (folder / "mlp.lock").write_text(text.format_lock(lock))
     return value["tuning"]["name"]
 
 
@@ -114,4 +114,4 @@ def test_all_that_a_machine_made_is_taken_from_its_remote(locked, clone, tmp_pat
     [([4.5e-6, 5e-6, 4e-6], (4.0, 4.5, 5.0)), ([2.5e-10], (2.5e-4,) * 3)],
 )
 def test_no_time_is_written_down_as_nothing(seconds, shown):
-    assert _microseconds(seconds) == shown
+    assert _to_microseconds(seconds) == shown

@@ -149,5 +149,5 @@ def test_a_frozen_run_asks_no_remote(tmp_path: Path, mode: Mode, asks: bool) -> 
         locking=SimpleNamespace(mode=mode),
         store=SimpleNamespace(tmp=tmp_path),
     )
-    with flow._sharing(opened, tmp_path, lambda _: None) as remote:
+    with flow._open_remote(opened, tmp_path, lambda _: None) as remote:
         assert (remote is not None) is asks

@@ -190,7 +190,7 @@ class Mine(Template):
 def test_a_broken_extension_is_one_line_that_names_its_package(install, point, source, reason):
     install("bad", [point], source)
     with pytest.raises(SetupError, match=r"^\w+ a of bad 0\.1: ") as error:
-        extensions.check()
+        extensions.check_extensions()
     assert reason in str(error.value)
     assert "\n" not in str(error.value)
     sys.modules.pop("bad", None)
@@ -211,8 +211,8 @@ def test_a_broken_extension_stops_tune_and_build(site, project, tmp_path):
 
 
 def test_nothing_installed_is_nothing():
-    assert extensions.distributions() == {}
-    assert extensions.check() == "none"
+    assert extensions.list_distributions() == {}
+    assert extensions.check_extensions() == "none"
 
 
 def test_two_of_one_name_are_refused(install):
@@ -220,23 +220,23 @@ def test_two_of_one_name_are_refused(install):
     for name in ("one", "two"):
         install(name, [(ENGINE, "best", f"{name}:Engine")], source)
     with pytest.raises(SetupError, match=r"engine best of two 0\.1: one has one of that name"):
-        extensions.check()
-    assert extensions.distributions() == {"one": "0.1", "two": "0.1"}
+        extensions.check_extensions()
+    assert extensions.list_distributions() == {"one": "0.1", "two": "0.1"}
 
 
 @pytest.mark.parametrize("name", ["ansor", "autotvm", "static", "default", "none"])
 def test_our_names_are_taken(install, name):
-    from autopipe.schedules.engines.registry import engines
+    from autopipe.schedules.engines.registry import load_engine_makers
     from tests.schedules.tasks import CONDITIONS
 
     install("greedy", [(ENGINE, name, "greedy:Engine")])
     with pytest.raises(SetupError, match=f"engine {name} of greedy 0.1: autopipe has one"):
-        engines(["ansor"], CONDITIONS)
+        load_engine_makers(["ansor"], CONDITIONS)
 
 
 def test_templates_and_implementations_of_others_come_before_ours(install):
-    from autopipe.schedules.implementations import IMPLEMENTATIONS, rewrites
-    from autopipe.schedules.templates import TEMPLATES, templates
+    from autopipe.schedules.implementations import IMPLEMENTATIONS, load_implementations
+    from autopipe.schedules.templates import TEMPLATES, list_templates
 
     source = (
         f"{MINE.format(name='mine', match='pass')}\nMINE = Mine()\n"
@@ -244,9 +244,15 @@ def test_templates_and_implementations_of_others_come_before_ours(install):
     )
     points = [(TEMPLATE, "mine", "theirs:MINE"), (extensions.IMPLEMENTATIONS, "mine", "theirs")]
     install("theirs", points, source)
-    assert [each.name for each in templates()] == ["mine", *(each.name for each in TEMPLATES)]
-    assert [each.NAME for each in rewrites()] == ["mine", *(each.NAME for each in IMPLEMENTATIONS)]
-    assert extensions.check() == "template mine of theirs 0.1, implementation mine of theirs 0.1"
+    assert [each.name for each in list_templates()] == ["mine", *(each.name for each in TEMPLATES)]
+    assert [each.NAME for each in load_implementations()] == [
+        "mine",
+        *(each.NAME for each in IMPLEMENTATIONS),
+    ]
+    assert (
+        extensions.check_extensions()
+        == "template mine of theirs 0.1, implementation mine of theirs 0.1"
+    )
     sys.modules.pop("theirs")
 
 
@@ -298,7 +304,7 @@ def test_what_an_extension_must_have_is_what_the_contracts_say():
 
 def test_our_engines_are_the_ones_that_yaml_may_name():
     from autopipe.config.engine_name import OURS
-    from autopipe.schedules.engines.registry import engines
+    from autopipe.schedules.engines.registry import load_engine_makers
     from tests.schedules.tasks import CONDITIONS
 
-    assert all(engines([name], CONDITIONS)[name]().name == name for name in OURS)
+    assert all(load_engine_makers([name], CONDITIONS)[name]().name == name for name in OURS)

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import pytest
 
-from autopipe.api.publish import publish
+from autopipe.api.publish import publish_package
 from autopipe.errors import AutopipeError
 from autopipe.pipeline.stage import Context, Need
 from autopipe.records.store import RecordStore
@@ -70,7 +70,7 @@ def attempt(disk: Path, source: Path) -> dict[str, object]:
     try:
         stages = [Read(path=source), Upper(), Record(told=told), Pack()]
         _, made = go(stages, disk / "store", isolate=Packed(), events=events)  # type: ignore[arg-type]
-        publish(made["package"].path, disk / "dist")
+        publish_package(made["package"].path, disk / "dist")
     except AutopipeError as error:
         code, said = error.exit_code, str(error)
     finished = [e.stage for e in events if e.event in {"stage_finished", "stage_cached"}]  # type: ignore[attr-defined]

@@ -11,15 +11,15 @@ from onnx import numpy_helper
 
 from autopipe import open_package
 from autopipe.benchmarking import baseline
-from autopipe.comparison.difference import compare
-from autopipe.comparison.reading import read
+from autopipe.comparison.difference import compare_builds
+from autopipe.comparison.reading import read_build
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
 from autopipe.errors import PackageError, SetupError
 from autopipe.lock import file as locks
 from autopipe.lock import records as beside
 from autopipe.lock import text
-from autopipe.packaging.examine import examine
+from autopipe.packaging.examine import examine_package
 from autopipe.report import document
 from autopipe.store.files import sha256
 
@@ -81,19 +81,19 @@ def test_the_pipeline_files_of_this_version_have_every_section():
 @pytest.mark.parametrize("folder", FOLDERS, ids=shown)
 def test_a_lock_and_its_records_are_read(folder):
     path = folder / "tiny.lock"
-    lock = locks.read(path)
-    assert text.write(lock) == path.read_text()
+    lock = locks.read_lock(path)
+    assert text.format_lock(lock) == path.read_text()
     assert {task.engine for task in lock.tasks} == {"ansor", "autotvm"}
     records = folder / "tiny.records.jsonl"
     assert sha256(records) == lock.records
-    tuned = beside.read(records.read_text(), records)
+    tuned = beside.read_records(records.read_text(), records)
     assert len(tuned.records) == len(lock.tasks)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=shown)
 def test_a_package_is_sound_and_what_the_lock_says(folder):
-    lock = locks.read(folder / "tiny.lock")
-    assert examine(folder / "tiny.tar").differences(lock.artifacts) == []
+    lock = locks.read_lock(folder / "tiny.lock")
+    assert examine_package(folder / "tiny.tar").differences(lock.artifacts) == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=shown)
@@ -111,9 +111,9 @@ def test_a_package_runs_where_it_can(folder):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=shown)
 def test_report_and_baseline_are_read(folder):
-    report = document.load(folder / "tiny.report.json")
+    report = document.read_report(folder / "tiny.report.json")
     assert (report.pipeline, report.outcome, len(report.tasks)) == ("tiny", "finished", 2)
-    times = baseline.load(folder / "tiny.baseline.json", "tiny")
+    times = baseline.read_baseline(folder / "tiny.baseline.json", "tiny")
     assert report.benchmark is not None
     assert len(times.rounds["autopipe"]) == len(report.benchmark.ours.latency.rounds)
 
@@ -121,10 +121,10 @@ def test_report_and_baseline_are_read(folder):
 @pytest.mark.parametrize("folder", FOLDERS, ids=shown)
 def test_lock_package_and_report_of_one_build_do_not_differ(folder):
     lock, package, report = (
-        read(folder / f"tiny{end}") for end in (".lock", ".tar", ".report.json")
+        read_build(folder / f"tiny{end}") for end in (".lock", ".tar", ".report.json")
     )
     for other in (package, report):
-        found = compare(lock, other)
+        found = compare_builds(lock, other)
         assert found.same
         assert {"configuration", "versions", "artifacts"} <= found.facts.keys()
         assert len(found.tasks or ()) == 2

@@ -15,7 +15,7 @@ import pytest
 
 from autopipe.cli.app import main
 from autopipe.environment.cuda import Gpu, look
-from autopipe.packaging.examine import examine
+from autopipe.packaging.examine import examine_package
 from tests.compiler.cuda_graphs import needs_nvcc
 from tests.compiler.frontends import models
 from tests.support import fake_gpu
@@ -88,7 +88,7 @@ def autopipe(tmp_path, monkeypatch, capsys):
 
 
 def packed(folder: Path):
-    return examine(folder / "dist" / "small-cuda.tar").needs
+    return examine_package(folder / "dist" / "small-cuda.tar").needs
 
 
 def test_a_pipeline_for_a_gpu_is_valid_and_planned_without_one(autopipe):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.store.gc import verify
+from autopipe.store.gc import verify_store
 from autopipe.store.store import open_store
 from tests.cli.test_app import command, environment
 
@@ -166,4 +166,4 @@ def test_a_run_of_fake_stages_killed_at_random_moments_ends_right(tmp_path, no_l
     assert (tmp_path / "dist" / "demo.tar").read_text() == "abc"
     assert list((tmp_path / ".autopipe" / "tmp").iterdir()) == []
     with open_store(tmp_path / ".autopipe") as store:
-        assert verify(store) == (4, [])
+        assert verify_store(store) == (4, [])

@@ -13,7 +13,7 @@ from autopipe.api import flow
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.errors import PackageError
 from autopipe.packaging import archive
-from autopipe.packaging.examine import examine
+from autopipe.packaging.examine import examine_package
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, NODES, WEIGHTS
 from autopipe.packaging.open import open_package
 
@@ -44,8 +44,8 @@ def version(name):
 metadata.version = version
 
 import autopipe
-from autopipe.libraries import versions
-assert versions() == {}
+from autopipe.libraries import list_versions
+assert list_versions() == {}
 model = autopipe.open_package(sys.argv[1])
 for _ in range(3):
     np.save(sys.argv[3], model({"x": np.load(sys.argv[2])})["y"])
@@ -101,7 +101,7 @@ def test_a_rule_hands_the_product_to_the_library_without_a_trial(artifacts):
 
 
 def test_the_package_brings_the_library_and_its_licence(package):
-    found = examine(package)
+    found = examine_package(package)
     assert set(found.files) == {COMPONENTS, LIBRARY, NODES, WEIGHTS, *SHIPPED}
     assert list(found.needs.libraries) == ["openblas"]
 
@@ -140,12 +140,12 @@ def changed(package, tmp_path):
 
     def changed(edit, without=()):
         names = {*FILES, *SHIPPED}
-        with archive.opened(package, FILES, SHIPPED) as (file, members):
+        with archive.open_archive(package, FILES, SHIPPED) as (file, members):
             for name in names:
-                archive.extract(file, members[name], tmp_path / name)
+                archive.extract_member(file, members[name], tmp_path / name)
         edit(tmp_path)
         out = tmp_path / "changed.tar"
-        archive.write(out, {name: tmp_path / name for name in names - {*without}})
+        archive.write_archive(out, {name: tmp_path / name for name in names - {*without}})
         return out
 
     return changed

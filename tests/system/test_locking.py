@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from autopipe.api import flow
-from autopipe.environment.environment import version
+from autopipe.environment.environment import find_version
 from autopipe.errors import ConfigError, LockError
 from autopipe.lock import file as files
 from autopipe.lock.mode import Mode
@@ -25,11 +25,11 @@ from tests.system.conftest import PIPELINE
 
 
 def test_the_lock_says_what_the_build_was_made_of(locked):
-    lock = files.read(locked / "mlp.lock")
+    lock = files.read_lock(locked / "mlp.lock")
     assert [task.calls for task in lock.tasks] == [1, 1, 1, 1]
     assert sum(task.microseconds is not None for task in lock.tasks) == 3
     assert lock.artifacts.keys() == {"lib.so", "weights.safetensors", "mlp.tar"}
-    assert lock.versions["tvm"]["tvm"] == version("apache-tvm")
+    assert lock.versions["tvm"]["tvm"] == find_version("apache-tvm")
     assert lock.target["mcpu"] != "native"
     assert not list(locked.glob(".*")), "a temporary file was left"
 
@@ -77,16 +77,16 @@ def test_plan_names_the_changed_knob_and_nothing_else(warm):
 
 
 def test_what_has_nothing_to_do_with_tuning_changes_the_lock_and_tunes_nothing(locked, warm):
-    lock = files.read(warm / "mlp.lock")
+    lock = files.read_lock(warm / "mlp.lock")
     packages = {**lock.versions["packages"], "numpy": "2.0.0"}
     resealed(warm, versions={**lock.versions, "packages": packages})
     edit(warm, "benchmark: null", "verify: {cases: 2}\nbenchmark: null")
     assert refused(warm, Mode.LOCKED)[1:] == [
         "  configuration.verify.cases: locked 3, now 2",
-        f'  versions.packages.numpy: locked "2.0.0", now "{version("numpy")}"',
+        f'  versions.packages.numpy: locked "2.0.0", now "{find_version("numpy")}"',
     ]
     assert finished(run(warm)).keys() == {"verify", "package"}
-    new, old = (files.read(folder / "mlp.lock") for folder in (warm, locked))
+    new, old = (files.read_lock(folder / "mlp.lock") for folder in (warm, locked))
     assert new.configuration["verify"]["cases"] == 2
     assert (new.versions, new.tasks, new.records) == (old.versions, old.tasks, old.records)
 
@@ -139,7 +139,7 @@ def test_an_update_tunes_only_what_the_lock_does_not_know(locked, warm):
     with closing(sqlite3.connect(store)) as connection:
         (workloads,) = connection.execute("SELECT count(DISTINCT workload) FROM records").fetchone()
     assert workloads == 1, "tasks that the lock knows were measured again"
-    old, new = (files.read(folder / "mlp.lock") for folder in (locked, warm))
+    old, new = (files.read_lock(folder / "mlp.lock") for folder in (locked, warm))
     assert [task for task in new.tasks if task.ops != ("nn.softmax",)] == [
         task for task in old.tasks if task.ops != ("nn.softmax",)
     ]
@@ -165,7 +165,7 @@ def test_without_tuning_there_is_a_lock_and_there_are_no_records(warm):
     edit(warm, PIPELINE[PIPELINE.index("tuning:") : PIPELINE.index("benchmark")], "tuning: null\n")
     told = run(warm)
     assert told[-1].lock == str(warm / "mlp.lock")
-    assert files.read(warm / "mlp.lock").records is None
+    assert files.read_lock(warm / "mlp.lock").records is None
     assert not (warm / "mlp.records.jsonl").exists()
     assert run(warm, Mode.FROZEN)[-1].exit_code == 0
 

@@ -15,12 +15,12 @@ from autopipe.api import flow
 from autopipe.artifacts.verification import Verification
 from autopipe.cli.app import build_app
 from autopipe.comparison import reading
-from autopipe.comparison.difference import compare
+from autopipe.comparison.difference import compare_builds
 from autopipe.compiler.library.runtime import load_artifact
 from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.lock import file as files
 from autopipe.lock.mode import Mode
-from autopipe.packaging.examine import examine
+from autopipe.packaging.examine import examine_package
 from autopipe.tasks.task import read_tasks
 from tests.packaging.packages import changed
 from tests.support import shared
@@ -107,10 +107,10 @@ def test_many_sizes_in_turn_take_no_more_memory(model):
 
 
 def test_the_package_holds_a_library_for_each_likely_size_and_the_lock_names_them(built):
-    found = examine(built / "dist/open.tar")
+    found = examine_package(built / "dist/open.tar")
     assert {"lib.so", "lib.0.so", "lib.1.so"} < set(found.files)
     assert "lib.2.so" not in found.files
-    lock = files.read(built / "open.lock")
+    lock = files.read_lock(built / "open.lock")
     assert {"lib.so", "lib.0.so", "lib.1.so", "open.tar"} < set(lock.artifacts)
     assert found.differences(lock.artifacts) == []
     assert {task.name.partition("@")[2] for task in lock.tasks} == {"", "16x8", "4x8"}
@@ -247,7 +247,7 @@ def _closed(document):
 def test_a_forged_signature_is_refused(built, tmp_path_factory, forge, why):
     folder = tmp_path_factory.mktemp("forged")
     package = changed(Path(shutil.copy(built / "dist/open.tar", folder)), manifest=forge)
-    for read in (examine, open_package):
+    for read in (examine_package, open_package):
         with pytest.raises(PackageError) as caught:
             read(package)
         assert why in str(caught.value)
@@ -321,9 +321,9 @@ def test_a_comparison_tells_which_sizes_packages_take(built, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("forged")
     package = changed(Path(shutil.copy(built / "dist/open.tar", folder)), manifest=forge)
-    found = compare(reading.read(built / "dist/open.tar"), reading.read(package)).facts[
-        "configuration"
-    ]
+    found = compare_builds(
+        reading.read_build(built / "dist/open.tar"), reading.read_build(package)
+    ).facts["configuration"]
     rows = "from 2 to {}, a multiple of 2".format
     assert [(one.name, one.old, one.new) for one in found] == [("takes.rows", rows(24), rows(12))]
 
@@ -335,4 +335,4 @@ def test_every_library_is_looked_through(built, tmp_path):
         Path(shutil.copy(built / "dist/open.tar", tmp_path)), **{"lib.1.so": b"\x7fELF bad"}
     )
     with pytest.raises(PackageError, match=r"lib\.1\.so"):
-        examine(package)
+        examine_package(package)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import autopipe
-from autopipe.api.publish import publish
+from autopipe.api.publish import publish_package
 from autopipe.errors import StoreError
 
 
@@ -41,7 +41,7 @@ def test_a_package_replaces_what_a_link_pointed_to(artifact: Path, tmp_path: Pat
     output = tmp_path / "out"
     output.mkdir()
     (output / "demo.tar").symlink_to(precious)
-    assert publish(artifact, output).read_text() == "package"
+    assert publish_package(artifact, output).read_text() == "package"
     assert precious.read_text() == ""
     assert [path.name for path in output.iterdir()] == ["demo.tar"]
 
@@ -50,4 +50,4 @@ def test_a_package_replaces_what_a_link_pointed_to(artifact: Path, tmp_path: Pat
 def test_an_output_that_is_a_file_is_a_store_error(artifact: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(StoreError, match="out"):
-        publish(artifact, tmp_path / "out")
+        publish_package(artifact, tmp_path / "out")

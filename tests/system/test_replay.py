@@ -13,7 +13,7 @@ from autopipe.api import flow
 from autopipe.lock import file as files
 from autopipe.lock.locking import begin
 from autopipe.lock.mode import Mode
-from autopipe.signing.sign import sign
+from autopipe.signing.sign import sign_file
 from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signers
 from tests.signing import keys
@@ -51,7 +51,7 @@ def test_a_signed_lock_builds_what_was_signed_though_its_records_are_exchanged(
     forget(warm, "tune")
     key = keys.key(tmp_path, "alice")
     path = warm / "mlp.lock"
-    sign(BytesIO(path.read_bytes()), path, SignedKind.LOCK, key)
+    sign_file(BytesIO(path.read_bytes()), path, SignedKind.LOCK, key)
     signers = Signers(keys.signers(tmp_path, f"alice {keys.public(key)}"))
 
     def exchange(*arguments, **options):
@@ -125,7 +125,7 @@ def test_records_that_are_not_those_of_the_lock_are_refused(clone):
 
 @pytest.mark.fault("C21", "G8")
 def test_a_build_that_is_not_what_the_lock_says_is_not_published(rebuilt):
-    lock = files.read(rebuilt / "mlp.lock")
+    lock = files.read_lock(rebuilt / "mlp.lock")
     resealed(rebuilt, artifacts={**lock.artifacts, "lib.so": "00" * 32})
     first, difference = refused(rebuilt, Mode.FROZEN)
     assert first == f"{rebuilt}/mlp.lock: the build is not what it says"
@@ -136,7 +136,7 @@ def test_a_build_that_is_not_what_the_lock_says_is_not_published(rebuilt):
 def forged(folder, store, command):
     """Put a trace with code in it into the records, and make digest and seal anew."""
     records = folder / "mlp.records.jsonl"
-    lock = files.read(folder / "mlp.lock")
+    lock = files.read_lock(folder / "mlp.lock")
     victim = lock.tasks[0]
     (module,) = {path.read_text() for path in store.glob(f"**/workloads/{victim.workload}.json")}
     code = forge(tvm.ir.load_json(module), command)

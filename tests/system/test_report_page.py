@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 from autopipe.api import flow
 from autopipe.api.bisect import find_bisect_target
 from autopipe.api.report_tir import attach_tir
-from autopipe.api.reports import recording, saving
+from autopipe.api.reports import record_run, save_reports_at_end
 from autopipe.api.saved_builds import read_last_builds, read_reports
 from autopipe.artifacts.model_nodes import PACKED
 from autopipe.errors import ConfigError, WrongBuildError
 from autopipe.report.document import RunReport
-from autopipe.report.html.page import html
+from autopipe.report.html.page import build_page
 from tests.report.pages import Page
 
 KERNEL = ["hidden0.matmul", "hidden0", "relu0"]
@@ -27,8 +27,8 @@ def run(folder, *names, **options):
     """Run the pipeline again; return its report."""
     file, store, pages = folder / "mlp.yaml", folder / "store", [folder / name for name in names]
     with (
-        saving(lambda _: None, pages) as kept,
-        recording(lambda _: None, kept, file, store=store) as emit,
+        save_reports_at_end(lambda _: None, pages) as kept,
+        record_run(lambda _: None, kept, file, store=store) as emit,
     ):
         flow.run(file, store=store, output=folder / "dist", emit=emit, **options)
     return kept[0]
@@ -38,7 +38,7 @@ def run(folder, *names, **options):
 def test_a_run_and_its_store_tell_the_same_of_kernels(warm):
     report = run(warm, "run.html")
     text = (warm / "run.html").read_text()
-    assert text == html(report)
+    assert text == build_page(report)
     page = Page(text)
     assert ", ".join(KERNEL) in page.text
     assert any(call.kernel.endswith(PACKED) for call in report.graphs[0].calls)
@@ -54,7 +54,7 @@ def test_a_run_and_its_store_tell_the_same_of_kernels(warm):
     assert stored.verification == report.verification
     assert (stored.origin, stored.benchmark) == ("build", None)
     assert {stage.stage for stage in stored.stages} >= {"import", "tasks", "tune", "build"}
-    Page(html(stored))
+    Page(build_page(stored))
 
 
 def test_lock_and_package_tell_of_the_same_kernels(locked):
@@ -105,7 +105,7 @@ def test_a_build_that_fails_is_told_with_its_errors_and_bisected_as_it_was_run(w
     kept: list[RunReport] = []
     with (
         pytest.raises(WrongBuildError, match=rf"\nnext: autopipe bisect {file} --store {store}$"),
-        recording(lambda _: None, kept, file, overrides=STRICT, store=store) as emit,
+        record_run(lambda _: None, kept, file, overrides=STRICT, store=store) as emit,
     ):
         flow.run(file, store=store, output=warm / "dist", overrides=STRICT, emit=emit)
     (report,) = kept

@@ -180,7 +180,7 @@ def test_sketch_search_tunes_it_and_the_record_builds_it(tmp_path, name):
 
 @pytest.mark.parametrize(("name", "reductions"), [("rfc-fused", [2]), ("rfc-halves", [1, 1])])
 def test_the_example_of_the_rfc_is_one_task_and_its_halves_are_two(tmp_path, name, reductions):
-    tasks = flow.tasks(FOLDER / f"{name}.yaml", store=tmp_path)
+    tasks = flow.list_tasks(FOLDER / f"{name}.yaml", store=tmp_path)
     assert [task.reductions for task in tasks] == reductions
     assert all(task.dropped is None for task in tasks)
 

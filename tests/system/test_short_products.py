@@ -17,7 +17,7 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import GateError, TargetError
 from autopipe.pipeline.stage import Context
 from autopipe.stages.build import BuildStage
-from autopipe.verification.check import verify
+from autopipe.verification.check import verify_build
 from autopipe.verification.contained_build import ContainedBuild
 from tests.schedules import emulated
 
@@ -102,7 +102,7 @@ def build(folder, run):
 def verified(build, run, tmp_path, **options):
     target = json.loads((build / "library.json").read_bytes())["target"]
     with ContainedBuild(build, tmp_path, target) as model:
-        return verify(model, run["import"].path, Verify(**options), tmp_path)
+        return verify_build(model, run["import"].path, Verify(**options), tmp_path)
 
 
 def test_what_stays_in_float32_is_told(run):

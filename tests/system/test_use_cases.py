@@ -67,7 +67,7 @@ def test_rules_of_the_mix_go_by_the_share_of_time(store):
 
 
 def test_tasks_are_extracted_the_simple_ones_too(store):
-    tasks = flow.tasks(FOLDER / "extract-tasks.yaml", store=store)
+    tasks = flow.list_tasks(FOLDER / "extract-tasks.yaml", store=store)
     assert len(tasks) >= 4
     assert all(task.dropped is None for task in tasks)
     assert sum(task.share for task in tasks) == pytest.approx(1.0)
@@ -85,7 +85,9 @@ def test_what_matches_no_task_is_told_though_the_tasks_are_cached(store):
         'tasks.exclude=["nn.conv2d"]',
         "schedules.rules=[{match: {op: sofmax}, engines: []}, {engines: [ansor]}]",
     ]
-    first, again = (warned(flow.tasks, "extract-tasks", *overrides, store=store) for _ in range(2))
+    first, again = (
+        warned(flow.list_tasks, "extract-tasks", *overrides, store=store) for _ in range(2)
+    )
     assert first == again
     assert [text.split(":")[0] for text in again] == ["tasks.exclude.0", "schedules.rules.0"]
 

@@ -18,7 +18,7 @@ from tvm.relax import op
 
 from autopipe.artifacts.model_nodes import ModelNodes
 from autopipe.compiler import lowering, module_io
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import find_callee, list_bindings
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
@@ -188,12 +188,12 @@ def branches(lowered: tvm.IRModule) -> dict[str, str]:
     """Return the branch of each function that `main` calls, by what its arguments come from."""
     found: dict[str, str] = {}
     known: dict[str, str] = {}
-    for binding in bindings(lowered["main"]):
+    for binding in list_bindings(lowered["main"]):
         read = [var.name for var in relax.analysis.free_vars(binding.value)]
         origins = [known.get(name, name.rpartition("_")[0]) for name in read if name != "n"]
         branch = origins[0] if origins else "shape_of"
         known[binding.var.name] = branch
-        if called := callee(binding.value):
+        if called := find_callee(binding.value):
             found[called] = branch
     return found
 
@@ -269,7 +269,7 @@ def main() -> None:
     tune = TuneStage.of(plan, folder)
     assert tune is not None
     # Who wins is not what this is about.
-    with patch.object(repeat, "_PATIENCE", 0.0), patch.object(repeat, "_BEST", 1):
+    with patch.object(repeat, "_BEST", 1):
         for stage in (TasksStage.of(plan, folder), tune, BuildStage.of(plan, folder)):
             sys.stdout.write(f"{stage.name}: {stage.run(context(folder, stage.name))}\n")
     ours = results(tvm.runtime.load_module(str(folder / "build" / "lib.so")))

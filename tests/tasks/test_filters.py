@@ -1,8 +1,8 @@
 import pytest
 
 from autopipe.config.tasks import Heuristics, Tasks
-from autopipe.tasks.filters import FILTERS, apply_filters, nothing_left, tally
-from autopipe.tasks.filters.unmatched import unmatched
+from autopipe.tasks.filters import FILTERS, apply_filters, count_dropped, explain_no_tasks
+from autopipe.tasks.filters.unmatched import list_unmatched
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
@@ -164,13 +164,13 @@ def test_where_nothing_is_left_each_filter_says_how_much_it_took_and_what_would_
         [task(index=0, **SIMPLE), task(index=1, flops=1.0), task(index=2, flops=2.0)],
         Tasks(),
     )
-    assert tally(tasks) == {"small": 2, "simple": 1}
-    assert nothing_left(tasks) == (
+    assert count_dropped(tasks) == {"small": 2, "simple": 1}
+    assert explain_no_tasks(tasks) == (
         "tasks: none of 3 is left: small drops 2 (tasks.heuristics.min_flops: 0 keeps them), "
         "simple drops 1 (tasks.include_simple_task: true keeps them); "
         "or accept it with tasks.allow_empty: true"
     )
-    assert "the model has none" in nothing_left([])
+    assert "the model has none" in explain_no_tasks([])
 
 
 def test_each_filter_has_a_name_of_its_own_and_a_remedy_in_the_grammar():
@@ -196,11 +196,11 @@ def test_each_filter_has_a_name_of_its_own_and_a_remedy_in_the_grammar():
 )
 def test_a_pattern_that_matches_nothing_is_told(pattern, says):
     section = Tasks.model_validate({"include": [pattern]})
-    found = next(unmatched([task()], section), None)
+    found = next(list_unmatched([task()], section), None)
     assert found is None if says is None else str(found).startswith(says)
 
 
 def test_patterns_of_exclude_are_told_too():
     section = Tasks.model_validate({"exclude": ["nn.conv2d", "softmax"]})
-    (found,) = unmatched([task()], section)
+    (found,) = list_unmatched([task()], section)
     assert found.startswith("tasks.exclude.1: softmax matches no task")

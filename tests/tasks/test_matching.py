@@ -1,5 +1,5 @@
 from autopipe.config.match import Match
-from autopipe.tasks.matching import matches
+from autopipe.tasks.matching import is_match
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.tensor import Tensor
 from tests.schedules.tasks import task
@@ -43,10 +43,10 @@ def conv():
     ],
 )
 def test_all_that_a_match_gives_has_to_hold(match, fits):
-    assert matches(Match(**match), conv(), 0.2) == fits
+    assert is_match(Match(**match), conv(), 0.2) == fits
 
 
 def test_a_symbolic_size_fits_what_is_left_open_only():
     dynamic = task().model_copy(update={"inputs": (Tensor(shape=(-1,), dtype="float32"),)})
-    assert matches(Match(shape=("*",)), dynamic, 0.0)
-    assert not matches(Match(shape=("0..",)), dynamic, 0.0)
+    assert is_match(Match(shape=("*",)), dynamic, 0.0)
+    assert not is_match(Match(shape=("0..",)), dynamic, 0.0)

@@ -18,7 +18,7 @@ def select(tmp_path_factory):
 
     def select(*overrides):
         heard: list[Event] = []
-        tasks = flow.tasks(FILE, overrides=overrides, store=store, emit=heard.append)
+        tasks = flow.list_tasks(FILE, overrides=overrides, store=store, emit=heard.append)
         warned = [event.message for event in heard if isinstance(event, Warn)]
         return [task.info.names[0] for task in tasks if task.dropped is None], warned
 

@@ -254,10 +254,10 @@ def forge(module: Any, command: str) -> str:
     """
     from tvm.s_tir import Schedule
 
-    from autopipe.schedules.replay import dump
+    from autopipe.schedules.replay import dump_trace
 
     names = Schedule(module)
     first = names.get(names.get_child_blocks(names.get_sblock("root"))[0]).name_hint
     sch = Schedule(module)
     sch.annotate(sch.get_loops(sch.get_sblock(first))[0], "pragma_import_llvm", llvm(command))
-    return dump(sch.trace)
+    return dump_trace(sch.trace)

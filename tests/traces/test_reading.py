@@ -11,10 +11,10 @@ from tvm_ffi import structural_walk
 
 from autopipe import libraries
 from autopipe.errors import StageError
-from autopipe.schedules.replay import apply
+from autopipe.schedules.replay import apply_trace
 from autopipe.traces import index_map
 from autopipe.traces.kinds import ANNOTATIONS, KINDS
-from autopipe.traces.reading import LARGEST, Forbidden, check, read
+from autopipe.traces.reading import LARGEST, Forbidden, check_schedule, read_trace
 from tests.support.table import each_row
 from tests.traces.hostile import (
     BEGINNING,
@@ -43,7 +43,7 @@ def module():
 
 def refused(text):
     with pytest.raises(Forbidden) as caught:
-        check(text)
+        check_schedule(text)
     assert len(str(caught.value)) < 400
     assert str(caught.value).isprintable()
     return str(caught.value)
@@ -59,7 +59,7 @@ def test_the_lists_of_kinds_are_those_of_tvm():
 @each_row("kind", EXAMPLES)
 def test_each_kind_is_read_and_handed_on_as_it_was(kind):
     text = trace(kind, *EXAMPLES[kind])
-    assert read(text).json() == json.loads(text)
+    assert read_trace(text).json() == json.loads(text)
 
 
 NAMES = {"a loop that is not there", "a number that is not there"}
@@ -86,7 +86,7 @@ def test_every_hostile_trace_is_refused_or_names_what_is_harmless(module):
     passed: list[str] = []
     for kind, place, what, text in corpus():
         try:
-            read(text)
+            read_trace(text)
         except Forbidden as error:
             refusals.append(str(error))
         else:
@@ -102,7 +102,7 @@ def test_every_hostile_trace_is_refused_or_names_what_is_harmless(module):
 def harmless(module, text):
     """See that a trace that passes does not apply, or leaves nothing but known annotations."""
     try:
-        made = apply(module, text).mod["main"]
+        made = apply_trace(module, text).mod["main"]
     except StageError:
         return
     found: set[str] = set()
@@ -117,7 +117,7 @@ def test_code_in_an_annotation_is_named(key, module):
     text = trace("Annotate", ["l1", f'"{TEXTS["LLVM IR"]}"'], [key], [])
     assert refused(text) == f'instruction 4, Annotate: key may not be "{key}"'
     with pytest.raises(StageError, match="instruction 4, Annotate"):
-        apply(module, text)
+        apply_trace(module, text)
 
 
 @each_row(
@@ -157,15 +157,17 @@ def test_what_is_no_schedule_is_refused(text, why):
 
 def test_knobs_of_templates_pass():
     part = {"template": "window", "version": 3, "knobs": {"rows": 1, "packed": True, "x": None}}
-    check(json.dumps(SETTING))
-    check(json.dumps({"template": "sequence", "version": 1, "knobs": {"parts": [part, part]}}))
+    check_schedule(json.dumps(SETTING))
+    check_schedule(
+        json.dumps({"template": "sequence", "version": 1, "knobs": {"parts": [part, part]}})
+    )
 
 
 @pytest.mark.parametrize("library", libraries.LIBRARIES)
 @pytest.mark.parametrize("version", ["0.3.34.481.3", "1!2.0rc1+local.2", "of TVM"])
 def test_knobs_of_calls_of_libraries_pass(library, version):
     knobs = {"library": f"{library.name} {version}", "width": 32}
-    check(json.dumps({"template": "library_call", "version": 1, "knobs": knobs}))
+    check_schedule(json.dumps({"template": "library_call", "version": 1, "knobs": knobs}))
 
 
 def test_an_output_has_a_name_of_its_own():
@@ -189,7 +191,7 @@ def test_an_output_has_a_name_of_its_own():
 def test_an_index_map_says_no_more_than_that(change, why):
     graph = {**json.loads(IDENTITY), **change}
     with pytest.raises(ValueError, match=r"index map|of no nodes") as caught:
-        index_map.read(json.dumps(graph))
+        index_map.read_index_map(json.dumps(graph))
     assert why in str(caught.value)
 
 
@@ -204,7 +206,7 @@ def test_a_graph_that_is_small_and_stands_for_a_large_expression_is_refused():
     nodes.append(root)
     text = json.dumps({"root_index": len(nodes) - 1, "nodes": nodes})
     with pytest.raises(ValueError, match="larger than any layout"):
-        index_map.read(text)
+        index_map.read_index_map(text)
 
 
 def doubled(graph):
@@ -228,7 +230,7 @@ def test_an_index_map_counts_upwards(node):
     graph = doubled(json.loads(IDENTITY))
     graph["nodes"][5], graph["nodes"][6]["data"] = node, [3]
     with pytest.raises(ValueError, match=f"an index map with '{node['type']}' in it"):
-        index_map.read(json.dumps(graph))
+        index_map.read_index_map(json.dumps(graph))
 
 
 def misled(kind):
@@ -260,13 +262,13 @@ def test_a_split_keeps_to_the_length_of_its_loop():
 )
 def test_a_layout_stays_within_its_tensors(kind, why, module):
     with pytest.raises(Forbidden, match=why):
-        apply(module, misled(kind))
+        apply_trace(module, misled(kind))
 
 
 @pytest.mark.parametrize("text", [MODULE, CALL, "{}", '{"nodes": [1]}', '{"nodes": [{"type": 1}]}'])
 def test_other_objects_are_no_index_maps(text):
     with pytest.raises(ValueError, match="index map"):
-        index_map.read(text)
+        index_map.read_index_map(text)
 
 
 @pytest.mark.parametrize("path", sorted(PIPELINES.glob("*.records.jsonl")), ids=lambda p: p.stem)
@@ -275,9 +277,9 @@ def test_what_is_checked_in_passes(path):
     schedules = [line["record"]["schedule"] for line in lines if line.get("record")]
     assert schedules
     for schedule in schedules:
-        check(schedule)
+        check_schedule(schedule)
         if schedule.startswith("["):
-            assert plain(read(schedule).json()) == plain(json.loads(schedule))
+            assert plain(read_trace(schedule).json()) == plain(json.loads(schedule))
 
 
 def plain(value):

@@ -2,7 +2,7 @@
 
 import json
 
-from autopipe.traces.wording import is_trace, refused, steps
+from autopipe.traces.wording import describe_steps, is_refusal, is_trace
 from tests.traces.hostile import BEGINNING, EXAMPLES, TEXTS, trace
 
 
@@ -20,7 +20,7 @@ def test_a_trace_is_told_in_words():
         ["TransformLayout", *EXAMPLES["TransformLayout"][:3]],
     ]
     text = json.dumps([[*BEGINNING, *end], [[2, [4, 2]], [7, 1]]])
-    assert steps(text) == (
+    assert describe_steps(text) == (
         "split C.0 into 4 x 2",
         "reorder C.0.0, C.1, C.0.1",
         "fuse C.0.0, C.1",
@@ -35,18 +35,18 @@ def test_a_trace_is_told_in_words():
 
 def test_every_kind_can_be_told():
     for kind, example in EXAMPLES.items():
-        lines = steps(trace(kind, *example))
-        assert not refused(lines)
+        lines = describe_steps(trace(kind, *example))
+        assert not is_refusal(lines)
         assert all(line.isprintable() and "{" not in line for line in lines), lines
 
 
 def test_a_trace_that_would_be_refused_says_so():
-    lines = steps(trace("Annotate", ["l1", TEXTS["LLVM IR"]], ["pragma_import_llvm"], []))
+    lines = describe_steps(trace("Annotate", ["l1", TEXTS["LLVM IR"]], ["pragma_import_llvm"], []))
     assert lines == (
         'would be refused: instruction 4, Annotate: key may not be "pragma_import_llvm"',
     )
-    assert refused(lines)
-    assert not refused(())
+    assert is_refusal(lines)
+    assert not is_refusal(())
 
 
 def test_knobs_are_no_trace():

@@ -3,13 +3,13 @@
 from autopipe.artifacts.tuning import BestRecord, TuningResult
 from autopipe.measure.caches import LARGEST
 from autopipe.measure.measurement import Measurement, Surroundings
-from autopipe.records.proofs import proofs
+from autopipe.records.proofs import list_proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from autopipe.report.records import platform_text
+from autopipe.report.records import format_platform
 from autopipe.tasks.tensor import Tensor
-from autopipe.tuning.clock import clock_of, surroundings, touched_by
+from autopipe.tuning.clock import describe_surroundings, estimate_touched_bytes, name_clock
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from tests.schedules.tasks import task
@@ -29,30 +29,30 @@ def dense(weight, activation, *, calls=1, label=""):
 
 
 def test_a_model_touches_its_weights_and_its_largest_activations():
-    assert touched_by([dense(3, 1)]) == 4 * MIB
-    assert touched_by([dense(3, 1), dense(1, 4)]) == 8 * MIB
-    assert touched_by([dense(3, 1, calls=5)]) == 16 * MIB
-    assert touched_by([dense(40, 1, calls=5)]) == LARGEST
-    assert touched_by([dense(4, 1)]) == 4 * MIB
-    assert touched_by([]) == MIB
+    assert estimate_touched_bytes([dense(3, 1)]) == 4 * MIB
+    assert estimate_touched_bytes([dense(3, 1), dense(1, 4)]) == 8 * MIB
+    assert estimate_touched_bytes([dense(3, 1, calls=5)]) == 16 * MIB
+    assert estimate_touched_bytes([dense(40, 1, calls=5)]) == LARGEST
+    assert estimate_touched_bytes([dense(4, 1)]) == 4 * MIB
+    assert estimate_touched_bytes([]) == MIB
 
 
 def test_of_several_libraries_only_one_runs():
-    assert touched_by([dense(7, 1, label="@64"), dense(7, 1, label="")]) == 8 * MIB
+    assert estimate_touched_bytes([dense(7, 1, label="@64"), dense(7, 1, label="")]) == 8 * MIB
 
 
 def test_a_kernel_that_is_listed_at_likely_sizes_as_well_has_its_weights_once():
     static, opened = dense(7, 1), dense(7, 1)
     at_likely = dense(7, 1, label="@100")
-    assert touched_by([static, opened, at_likely]) == 16 * MIB
+    assert estimate_touched_bytes([static, opened, at_likely]) == 16 * MIB
 
 
 def test_what_is_no_weight_was_written_by_the_kernel_before():
-    assert surroundings(dense(1, 1), MIB) == Surroundings(MIB, (0,), (1,))
+    assert describe_surroundings(dense(1, 1), MIB) == Surroundings(MIB, (0,), (1,))
 
 
 def test_times_of_another_clock_are_those_of_another_platform(tmp_path):
-    clocks = [clock_of(size) for size in (0, MIB, 2 * MIB)]
+    clocks = [name_clock(size) for size in (0, MIB, 2 * MIB)]
     assert clocks == [None, "model, 1 MiB", "model, 2 MiB"]
     assert len({HERE.timed_by(clock) for clock in clocks}) == 3
     assert HERE.timed_by(None) is HERE
@@ -65,7 +65,7 @@ def test_times_of_another_clock_are_those_of_another_platform(tmp_path):
             assert len(journal.rows(timed)) == 1
         report = TuningResult.untuned().report
         proven = {
-            clock: proofs(store, HERE, {timed.task.workload: record(clock)}, report)
+            clock: list_proofs(store, HERE, {timed.task.workload: record(clock)}, report)
             for clock in clocks
         }
     assert [proof and proof[timed.task.workload].seconds for proof in proven.values()] == [
@@ -86,5 +86,5 @@ def test_a_platform_without_a_device_has_a_clock_as_well():
 
 
 def test_a_list_of_records_says_by_which_clock():
-    assert platform_text(HERE.timed_by("model, 2 MiB")).endswith("; clock model, 2 MiB")
-    assert "clock" not in platform_text(HERE)
+    assert format_platform(HERE.timed_by("model, 2 MiB")).endswith("; clock model, 2 MiB")
+    assert "clock" not in format_platform(HERE)

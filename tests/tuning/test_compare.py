@@ -14,10 +14,10 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.finals.compare import Finals
-from autopipe.tuning.finals.finalists import Finalists, _make_finalists, _rank
+from autopipe.tuning.finals.finalists import Finalists, _make_finalists, _rank_candidates
 from autopipe.tuning.finals.model_runs import Limits, TooLate
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.results import _told
+from autopipe.tuning.results import _describe_finals
 from autopipe.tuning.winner import pick_winner
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of
@@ -247,7 +247,7 @@ def test_what_is_faster_only_while_it_is_watched_does_not_win():
 def test_the_line_of_tuning_says_where_nothing_was_found():
     times = {"a": (1.0, 0.5)}
     for models, nothing in ((Models(times), False), (Shy(times), True)):
-        line = _told(play(models, entered(a=2)).report)
+        line = _describe_finals(play(models, entered(a=2)).report)
         assert ("nothing was found" in line) == nothing
         assert "ms inside the model" in line
 
@@ -346,7 +346,7 @@ def test_what_an_untuned_build_has_holds_the_place_though_another_start_was_fast
         state = state_of(task(), (ANSOR,), starts={STATIC: "s", other: "s"})
         for by, name, seconds in ((ANSOR, "a", 1.5), (STATIC, "s", 2.0), (other, "s", 1.0)):
             journal.write(state, Proposal(by, name), Measurement((seconds,)))
-        found = _make_finalists(state, _rank(state, journal), maker, 8)
+        found = _make_finalists(state, _rank_candidates(state, journal), maker, 8)
     assert found.proposals[0] == Proposal(other, "s")
     assert found.proposals[found.held] == Proposal(STATIC, "s")
 
@@ -363,5 +363,5 @@ def test_what_nobody_searched_may_win_however_slow_its_trial_was(tmp_path):
         )
         for by, name, seconds in times:
             journal.write(state, Proposal(by, name), Measurement((seconds,)))
-        ranked = [proposal.schedule for proposal in dict.fromkeys(_rank(state, journal))]
+        ranked = [proposal.schedule for proposal in dict.fromkeys(_rank_candidates(state, journal))]
     assert ranked == ["a", "s", "t"]

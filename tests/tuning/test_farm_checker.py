@@ -9,7 +9,7 @@ from autopipe.farm.wire import WorkAnswer
 from autopipe.processes.contained import Failed
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked, Finding
-from autopipe.tuning.runners.farm_checker import FarmChecker, accept
+from autopipe.tuning.runners.farm_checker import FarmChecker, check_answer
 
 PIECE = Piece("checking", "a", None, "ansor", "direct", "[]")  # type: ignore[arg-type]
 
@@ -50,4 +50,4 @@ def test_plain_loops_run_only_where_a_worker_says_so():
 
 def test_a_worker_that_refuses_ends_the_run_with_its_reason():
     with pytest.raises(TargetError, match="refuse this pipeline: no AVX"):
-        accept(WorkAnswer("d", refused="no AVX"))
+        check_answer(WorkAnswer("d", refused="no AVX"))

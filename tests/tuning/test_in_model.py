@@ -164,7 +164,7 @@ def test_an_untuned_schedule_that_is_wrong_is_no_incumbent(world, monkeypatch):
 @pytest.mark.parametrize("crashed", [True, False])
 def test_a_model_that_fails_leaves_it_to_the_trials(world, monkeypatch, crashed):
     state, opened = world
-    how = failure.ended(-11, "") if crashed else failure.hung(30.0)
+    how = failure.describe_ended(-11, "") if crashed else failure.describe_hung(30.0)
     monkeypatch.setattr(Model, "error", Failed(how))
     assert opened.compare(state) == ()
     assert engine_of(state, opened) == "ansor"
@@ -176,9 +176,9 @@ def test_a_model_that_fails_leaves_it_to_the_trials(world, monkeypatch, crashed)
 def test_without_finals_a_kernel_keeps_its_threads(world, monkeypatch):
     """In trials it may win without: there a second core has to wake up."""
     state, opened = world
-    monkeypatch.setattr(Model, "error", Failed(failure.hung(30.0)))
+    monkeypatch.setattr(Model, "error", Failed(failure.describe_hung(30.0)))
     _, other = opened.journal.ranked(state)
-    alone = one_thread.setting(other.proposal.schedule)
+    alone = one_thread.make_setting(other.proposal.schedule)
     assert alone is not None
     opened.comparison.plan.tuning.finalists = 2
     opened.journal.write(state, Proposal(TEMPLATES, alone), Measurement((0.9,)))
@@ -224,7 +224,7 @@ def at_sizes(world, monkeypatch):
 
     monkeypatch.setattr(in_model, "InModel", Sized)
     sized = [SizedModel(tvm.IRModule(), [state.task], {"rows": rows}) for rows in (32, 64)]
-    monkeypatch.setattr(in_model, "models", lambda *_: sized)
+    monkeypatch.setattr(in_model, "load_sized_models", lambda *_: sized)
     return state, opened, built
 
 
@@ -242,7 +242,7 @@ def test_who_won_at_one_size_stays_where_the_model_of_another_fails(at_sizes, mo
 
     def build(self, _):
         if len(built) > 1:
-            raise Failed(failure.hung(15.0))
+            raise Failed(failure.describe_hung(15.0))
 
     monkeypatch.setattr(Model, "build", build)
     (found,) = opened.compare(state)

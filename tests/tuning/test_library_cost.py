@@ -38,20 +38,20 @@ def states(journal, *times):
 
 def test_what_a_library_takes_off_is_a_part_of_all_tasks(journal):
     some = states(journal, (2.0, 1.0), (1.0, 3.0), (5.0, 0))
-    assert price.gain_of("openblas", some, journal) == pytest.approx(1 / 8)
+    assert price.compute_library_gain("openblas", some, journal) == pytest.approx(1 / 8)
 
 
 def test_a_library_that_nobody_wins_with_or_that_is_needed_anyway_has_no_gain(journal):
     first, second = states(journal, (1.0, 2.0), (0, 1.0))
-    assert price.gain_of("openblas", [first], journal) is None
-    assert price.gain_of("openblas", [first, second], journal) is None
-    assert price.gain_of("openblas", [], journal) is None
+    assert price.compute_library_gain("openblas", [first], journal) is None
+    assert price.compute_library_gain("openblas", [first, second], journal) is None
+    assert price.compute_library_gain("openblas", [], journal) is None
 
 
 def test_a_library_below_its_price_wins_no_task(journal, monkeypatch):
     library = SimpleNamespace(name="openblas")
     monkeypatch.setattr(price, "LIBRARIES", (library,))
-    monkeypatch.setattr(price, "_size", lambda _: 24 << 20)
+    monkeypatch.setattr(price, "_compute_library_size", lambda _: 24 << 20)
     (state,) = states(journal, (1.0, 0.98))
     told: list[Any] = []
 

@@ -14,8 +14,8 @@ from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.search.first_round import measure_shares, measure_starts
-from autopipe.tuning.search.loop import TuningLoop, batch_size
-from autopipe.tuning.search.scheduler import gradient, round_robin
+from autopipe.tuning.search.loop import TuningLoop, choose_batch_size
+from autopipe.tuning.search.scheduler import choose_by_gradient, choose_round_robin
 from autopipe.tuning.search.searcher import OutOfTime
 from tests.tuning.states import ANSOR, HERE, STATIC, TEMPLATES, state, trials_of
 
@@ -79,7 +79,9 @@ def start(journal, tasks, budget, *, measurer=None):
     measure_starts(trials_of(journal, tasks, measurer or Stopwatch(), **budget))
 
 
-def tuner(journal, tasks, budget, *, searcher=None, measurer=None, batch=4, scheduler=round_robin):
+def tuner(
+    journal, tasks, budget, *, searcher=None, measurer=None, batch=4, scheduler=choose_round_robin
+):
     trials = trials_of(journal, tasks, measurer or Stopwatch(), **budget)
     return TuningLoop(trials, scheduler, batch, searcher or Proposals(), lambda *_: None)
 
@@ -88,7 +90,7 @@ def trials(tasks):
     return [each.trials for each in tasks]
 
 
-@pytest.mark.parametrize("scheduler", [gradient, round_robin])
+@pytest.mark.parametrize("scheduler", [choose_by_gradient, choose_round_robin])
 @pytest.mark.parametrize("budget", [1, 7, 8, 23])
 def test_the_budget_is_spent_and_no_more(journal, scheduler, budget):
     tasks = states(3)
@@ -102,7 +104,7 @@ def test_the_budget_is_spent_and_no_more(journal, scheduler, budget):
 @pytest.mark.fault("D20")
 def test_a_budget_smaller_than_the_tasks_goes_to_the_heaviest(journal):
     tasks = [*states(2, share=0.1), state(9, share=0.8)]
-    tuner(journal, tasks, {"trials": 1}, batch=1, scheduler=gradient).run()
+    tuner(journal, tasks, {"trials": 1}, batch=1, scheduler=choose_by_gradient).run()
     assert trials(tasks) == [0, 0, 1]
 
 
@@ -141,7 +143,7 @@ def test_a_trial_is_on_the_disk_before_anybody_is_told_of_it(journal):
 
     made = trials_of(journal, tasks, Stopwatch(), check, trials=10)
     measure_starts(made)
-    TuningLoop(made, round_robin, 4, Proposals(), lambda *_: None).run()
+    TuningLoop(made, choose_round_robin, 4, Proposals(), lambda *_: None).run()
     assert told == list(range(1, 11))
 
 
@@ -295,7 +297,7 @@ def test_a_single_task_waits_for_its_batch(journal):
     ],
 )  # fmt: skip
 def test_batches_are_small_where_the_budget_is_small(budget, tasks, most, size):
-    assert batch_size(budget, tasks, most) == size
+    assert choose_batch_size(budget, tasks, most) == size
 
 
 def with_start(seconds, index=0, **fields):

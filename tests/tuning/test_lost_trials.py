@@ -11,7 +11,7 @@ import pytest
 from autopipe.pipeline.events import Event
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from autopipe.tuning.journal import _count
+from autopipe.tuning.journal import _recount_trials
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,7 +47,7 @@ def test_a_log_that_was_cut_is_told_with_what_it_costs(tmp_path: Path, *, cut: b
     events: list[Event] = []
     ctx = SimpleNamespace(records=tmp_path / "records.sqlite", emit=events.append)
     with RecordStore.open(ctx.records, lambda _: None) as store:
-        _count(session, store, ctx)  # type: ignore[arg-type]
+        _recount_trials(session, store, ctx)  # type: ignore[arg-type]
     if not cut:
         assert (session.trials, events) == (10, [])
         return

@@ -10,7 +10,7 @@ from autopipe.pipeline.counted import Watch
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from autopipe.stages.build import _of_likely
+from autopipe.stages.build import _list_likely_records
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.finals.over_sizes import find_families, invite_guests, pick_settings
@@ -150,6 +150,6 @@ def test_the_build_takes_what_is_best_over_all_first():
         one: best_record(one, schedule=SMALL, open_settings=settings),
         two: best_record(two, schedule=MIDDLE),
     }
-    found = [record.schedule for record in _of_likely(every, records)]
+    found = [record.schedule for record in _list_likely_records(every, records)]
     assert found == [LARGE, SMALL, MIDDLE]
-    assert list(_of_likely(first.task, records)) == []
+    assert list(_list_likely_records(first.task, records)) == []

@@ -9,20 +9,20 @@ from autopipe.artifacts.tuning import BestRecord, TuningResult
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.counted import Watch
-from autopipe.records.proofs import proofs
+from autopipe.records.proofs import list_proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.engines import default, serial, static
 from autopipe.schedules.policy import SERIAL
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.finals.repeat import (
     Extras,
     exclude_one_thread,
+    make_one_thread_schedule,
     measure_repeats,
-    on_one_thread,
 )
 from autopipe.tuning.journal import Journal
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
@@ -189,12 +189,15 @@ def test_only_small_kernels_with_threads_are_tried_on_one():
     def replayed(*_):
         return found.module
 
-    alone = on_one_thread(small, fastest, replayed)
+    alone = make_one_thread_schedule(small, fastest, replayed)
     assert alone is not None
-    assert "T.parallel" not in replay(module, found.implementation, alone, CONDITIONS).script()
-    assert on_one_thread(large, fastest, replayed) is None
-    assert on_one_thread(small, Proposal(TEMPLATES, alone), replayed) is None
-    assert on_one_thread(small, fastest, lambda *_: module_of(*dense())) is None
+    assert (
+        "T.parallel"
+        not in replay_schedule(module, found.implementation, alone, CONDITIONS).script()
+    )
+    assert make_one_thread_schedule(large, fastest, replayed) is None
+    assert make_one_thread_schedule(small, Proposal(TEMPLATES, alone), replayed) is None
+    assert make_one_thread_schedule(small, fastest, lambda *_: module_of(*dense())) is None
 
 
 def test_a_task_without_a_record_has_no_run_off(journal):
@@ -216,7 +219,7 @@ def test_a_winner_whose_rounds_differ_is_reported_as_unsteady(journal, spread):
     (row,) = [row.record for row in journal.rows(each) if row.id == won.row]
     best = BestRecord.model_construct(**asdict(row), trials=1)  # its schedule is but a name
     report = TuningResult.untuned().report
-    (proof,) = proofs(journal.store, journal.platform, {row.workload: best}, report).values()
+    (proof,) = list_proofs(journal.store, journal.platform, {row.workload: best}, report).values()
     assert (proof.seconds, proof.steady) == (won.median, not won.is_unsteady)
     assert len(machine.asked) == 1
 
@@ -236,7 +239,7 @@ def test_the_serial_loops_are_those_of_default_without_threads(monkeypatch):
     assert "T.parallel" in planned(default, module).module.script()
     assert "T.parallel" not in plain.module.script()
     assert "T.vectorized" in plain.module.script()
-    made = replay(module, "direct", plain.schedule, CONDITIONS)
+    made = replay_schedule(module, "direct", plain.schedule, CONDITIONS)
     assert made.script() == plain.module.script()
 
 

@@ -14,7 +14,7 @@ from tvm.script import tirx as T  # noqa: N812 - as everybody calls it
 
 from autopipe.config.tuning import Measure, Reach
 from autopipe.environment.facet import Facet
-from autopipe.environment.toolchain import machine_of
+from autopipe.environment.toolchain import find_architecture
 from autopipe.errors import SetupError
 from autopipe.measure import devices
 from autopipe.measure.measurement import Repeatable
@@ -136,7 +136,7 @@ def test_candidates_are_timed_in_order_and_a_bad_one_costs_itself(board):
 def test_what_is_known_of_a_device_enters_its_records(board):
     assert board.device["rpc"] == "board"
     assert board.device["threads"] == 2
-    assert board.device["machine"] == machine_of(None)
+    assert board.device["machine"] == find_architecture(None)
     assert board.device["cores"]
 
 

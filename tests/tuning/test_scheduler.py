@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from autopipe.tuning.search.scheduler import SCHEDULERS, gradient, round_robin
+from autopipe.tuning.search.scheduler import SCHEDULERS, choose_by_gradient, choose_round_robin
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, state_of
 
@@ -17,34 +17,34 @@ def state(index, history, *, share=0.0, flops=1e9, calls=1, ops=("nn.conv2d",), 
 
 def test_what_has_no_schedule_comes_first_the_heaviest_before_the_others():
     states = [state(0, [], share=0.1), state(1, [], share=0.3), state(2, [1.0])]
-    assert gradient(states).task.index == 1
+    assert choose_by_gradient(states).task.index == 1
     states[1].history.append(1.0)
     states[1].best = 1.0
-    assert gradient(states).task.index == 0
+    assert choose_by_gradient(states).task.index == 0
 
 
 def test_the_gradient_follows_what_shortens_the_model_most():
     often = state(0, [1.0, 0.9], calls=10)
     once = state(1, [1.0, 0.9])
-    assert gradient([once, often]) is often
+    assert choose_by_gradient([once, often]) is often
 
 
 def test_the_gradient_leaves_a_task_that_no_longer_improves():
     flat = state(0, [1.0] * 20, ops=("a",))
     falling = state(1, [1.9, 1.6, 1.3, 1.0], ops=("b",))
-    assert gradient([flat, falling]) is falling
+    assert choose_by_gradient([flat, falling]) is falling
 
 
 def test_the_gradient_expects_similar_tasks_to_reach_similar_speed():
     slow = state(0, [1.0] * 9, flops=1e9)
     fast = state(1, [0.01] * 9, flops=1e9)
     alone = state(2, [1.0] * 9, flops=1e9, ops=("other",))
-    assert gradient([fast, alone, slow]) is slow
+    assert choose_by_gradient([fast, alone, slow]) is slow
 
 
 def test_a_task_without_work_to_count_does_not_confuse_the_gradient():
     uncounted = state(0, [1.0, 1.0], flops=0.0)
-    assert gradient([uncounted, state(1, [1.0], stopped="done")]) is uncounted
+    assert choose_by_gradient([uncounted, state(1, [1.0], stopped="done")]) is uncounted
 
 
 def test_nothing_gets_far_ahead_while_a_task_was_never_searched():
@@ -54,7 +54,7 @@ def test_nothing_gets_far_ahead_while_a_task_was_never_searched():
     )
     states, order = [lighter, heavy, light], []
     for _ in range(6):
-        chosen = gradient(states)
+        chosen = choose_by_gradient(states)
         chosen.bandit.arms[ANSOR].stats.count(0.0, 1.0)
         chosen.history.append(chosen.best)
         order.append(chosen.task.index)
@@ -63,10 +63,10 @@ def test_nothing_gets_far_ahead_while_a_task_was_never_searched():
 
 def test_round_robin_takes_turns():
     states = [state(0, [1.0]), state(1, []), state(2, [])]
-    assert round_robin(states).task.index == 1
+    assert choose_round_robin(states).task.index == 1
     states[1].history.append(1.0)
     states[1].best = 1.0
-    assert round_robin(states).task.index == 2
+    assert choose_round_robin(states).task.index == 2
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)

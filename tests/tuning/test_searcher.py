@@ -8,7 +8,7 @@ from autopipe.processes import contained
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.search.searcher import OutOfTime, Searcher, key
+from autopipe.tuning.search.searcher import OutOfTime, Searcher, make_search_key
 from tests.schedules.tasks import CONDITIONS
 from tests.tuning.states import state
 
@@ -20,7 +20,7 @@ NAMES = ("good", "none", "raises", "crashes", "hangs", "hungers", "learns badly"
 
 TASKS = [state(index) for index in range(len(NAMES))]
 PROBLEMS = {
-    key(each, TOY): Problem(each.task, None, CONDITIONS, (), 4, 0) for each in TASKS  # type: ignore[arg-type]
+    make_search_key(each, TOY): Problem(each.task, None, CONDITIONS, (), 4, 0) for each in TASKS  # type: ignore[arg-type]
 }  # fmt: skip
 
 

@@ -10,9 +10,9 @@ import tvm
 from autopipe.backends.cuda import CUDA
 from autopipe.measure.measurement import Measurement
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.merge import plant
+from autopipe.records.merge import add_seeds
 from autopipe.records.record import Record
-from autopipe.records.seed import Seed, keys
+from autopipe.records.seed import Seed, list_seed_keys
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
@@ -20,7 +20,7 @@ from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.templates.serve import serve
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.search.seeds import nearest, seeds
+from autopipe.tuning.search.seeds import find_nearest_setting, find_seeds
 from tests.records.test_autotvm import PRODUCT
 from tests.schedules.engines.test_static import conv, dense, depthwise, module_of
 from tests.schedules.made import failures
@@ -69,7 +69,7 @@ def record(schedule, seconds, **fields):
 
 
 def found(state, journal, maker, trials=100):
-    proposals = seeds(trials_of(journal, [state], trials=trials), maker)
+    proposals = find_seeds(trials_of(journal, [state], trials=trials), maker)
     assert all(each is state and proposal.by == TEMPLATES for each, proposal in proposals)
     return [proposal.schedule for _, proposal in proposals]
 
@@ -114,7 +114,7 @@ def test_only_what_is_measured_here_counts(state, journal, maker, documents):
     assert journal.winner(state) is None
     assert journal.known(state, TEMPLATES) == []
     trials = trials_of(journal, [state], Stopwatch(), trials=9)
-    trials.each(seeds(trials, maker))
+    trials.each(find_seeds(trials, maker))
     assert journal.known(state, TEMPLATES) == [MeasuredSchedule(documents[3], 2.0)]
     assert state.trials == 1
     assert journal.winner(state).times == (2.0,)
@@ -136,10 +136,10 @@ def seed(key, template, **knobs):
 
 
 def test_a_log_gives_the_nearest_setting_of_our_template(state, journal, maker):
-    (key,) = keys(PRODUCT)
+    (key,) = list_seed_keys(PRODUCT)
     for rows, columns in ((4, 8), (2, 16)):
         wanted = {"tile_y": [-1, 1, rows], "tile_x": [-1, 2, columns], "tile_k": [-1, 4]}
-        plant(journal.store, [seed(key, "dense_pack.x86", **wanted)])
+        add_seeds(journal.store, [seed(key, "dense_pack.x86", **wanted)])
     knobs = [json.loads(document)["knobs"] for document in found(state, journal, maker)]
     assert [(each["rows"], each["columns"]) for each in knobs] == [(4, 8), (2, 16)]
     assert journal.winner(state) is None
@@ -157,13 +157,13 @@ def test_channels_are_columns_where_they_come_last(tensors, channels, template, 
     rows, columns = tile
     key = json.dumps(["conv2d", [], [channels, 1, 3, 3]])
     wanted = seed(key, template, tile_oc=[-1, columns], tile_ow=[-1, rows], unroll_kw=True)
-    knobs = json.loads(nearest(module_of(*tensors), wanted, CONDITIONS) or "")["knobs"]
+    knobs = json.loads(find_nearest_setting(module_of(*tensors), wanted, CONDITIONS) or "")["knobs"]
     found = (knobs["rows"], knobs["columns"])
     assert found == (tile if channels == tensors[0][-1].shape[-1] else tile[::-1])
 
 
 def test_a_log_says_nothing_of_what_no_tile_is_for(module):
-    assert nearest(module, seed("[]", "dense_pack.x86"), CONDITIONS) is None
+    assert find_nearest_setting(module, seed("[]", "dense_pack.x86"), CONDITIONS) is None
     gpu = replace(CONDITIONS, hardware=replace(CONDITIONS.hardware, backend=CUDA))
     wanted = seed("[]", "dense_pack.x86", tile_y=[-1, 4], tile_x=[-1, 4])
-    assert nearest(module, wanted, gpu) is None
+    assert find_nearest_setting(module, wanted, gpu) is None

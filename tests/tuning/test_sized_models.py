@@ -5,7 +5,7 @@ from tvm import relax
 from autopipe.artifacts.lowering import SizedModules
 from autopipe.compiler import lowering, module_io
 from autopipe.compiler.tasks import extract_tasks
-from autopipe.tuning.finals.sized_models import can_run, models
+from autopipe.tuning.finals.sized_models import can_run, load_sized_models
 from tests.compiler import graphs
 
 
@@ -39,18 +39,18 @@ def kept(folder, *sizes):
 
 def test_a_model_of_one_size_is_itself(tmp_path):
     tasks = kept(tmp_path)
-    (found,) = models(tmp_path, tasks)
+    (found,) = load_sized_models(tmp_path, tasks)
     assert (list(found.tasks), found.sizes) == (tasks, {})
     assert can_run(tmp_path, tasks)
 
 
 def test_a_task_of_two_sizes_is_in_both_models_with_its_calls_there(tmp_path):
     tasks = kept(tmp_path, 32, 64)
-    found = list(models(tmp_path, tasks))
+    found = list(load_sized_models(tmp_path, tasks))
     assert [one.sizes for one in found] == [{"rows": 32}, {"rows": 64}]
     (shared,) = {task.workload for task in found[0].tasks} & {t.workload for t in found[1].tasks}
     for one in found:
-        names = {name for name, _ in module_io.prim_funcs(one.module)}
+        names = {name for name, _ in module_io.list_prim_funcs(one.module)}
         assert names == {name for task in one.tasks for name in task.functions}
         assert {task.workload: task.calls for task in one.tasks}[shared] == 2
     assert {task.workload: task.calls for task in tasks}[shared] > 4  # of all models together

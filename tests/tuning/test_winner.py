@@ -223,7 +223,7 @@ def tuned(folder, workers):
 
 def test_what_another_run_measures_after_the_search_is_no_evidence(tmp_path, monkeypatch):
     """It may call a library that was just left out."""
-    monkeypatch.setattr(module_io, "from_json", lambda _: None)
+    monkeypatch.setattr(module_io, "parse_json", lambda _: None)
     journal, state = tuned(tmp_path, Workers([None]))
     with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         (tmp_path / "other").mkdir()

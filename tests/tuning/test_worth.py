@@ -11,16 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import te, topi
 
-from autopipe.compiler.tasks import task_of, workload
+from autopipe.compiler.tasks import make_task, make_workload
 from autopipe.config.tasks import Judge
-from autopipe.schedules.engines.ansor import Ansor, _schedules
+from autopipe.schedules.engines.ansor import Ansor, _count_schedules
 from autopipe.schedules.engines.autotvm import AutoTVM
 from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.op_info import OpInfo
 from autopipe.tasks.shares import TOO_LITTLE
-from autopipe.tuning.search.searcher import Searcher, key
-from autopipe.tuning.search.worth import NEAR, NotWorth, SearchWorth, demand, size
+from autopipe.tuning.search.searcher import Searcher, make_search_key
+from autopipe.tuning.search.worth import (
+    NEAR,
+    NotWorth,
+    SearchWorth,
+    check_space_size,
+    count_schedules,
+)
 from autopipe.tuning.task_state import TaskState
 from tests.schedules.tasks import CONDITIONS
 from tests.tuning.states import ANSOR, state
@@ -137,8 +143,8 @@ def problem(reduces: bool, shape: tuple[int | tvm.tirx.Var, ...] = (64, 128)) ->
         if reduces
         else te.compute(shape, lambda *i: x(*i) + 1.0)
     )
-    found = workload(te.create_prim_func([x, out]))
-    described = task_of(0, found, ["main"], OpInfo(kind="opaque"))
+    found = make_workload(te.create_prim_func([x, out]))
+    described = make_task(0, found, ["main"], OpInfo(kind="opaque"))
     return Problem(described, found.module, CONDITIONS, (), 8, 0)
 
 
@@ -146,14 +152,14 @@ def test_a_design_space_says_how_large_it_is():
     ansor, autotvm = Ansor(CONDITIONS), AutoTVM(CONDITIONS)
     sketches = ansor.search(problem(reduces=False))
     assert sketches is not None
-    assert size(sketches) == 1 == len(sketches.propose(8))
+    assert count_schedules(sketches) == 1 == len(sketches.propose(8))
     tiled = ansor.search(problem(reduces=True))
     assert tiled is not None
-    assert size(tiled) == math.inf
+    assert count_schedules(tiled) == math.inf
     settings = autotvm.search(problem(reduces=False))
     assert settings is not None
-    assert size(settings) == len(settings.propose(1000)) > 1
-    assert size(cast("Any", object())) == math.inf
+    assert count_schedules(settings) == len(settings.propose(1000)) > 1
+    assert count_schedules(cast("Any", object())) == math.inf
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (8, 0), (tvm.tirx.Var("n", "int64"), 8)])
@@ -169,7 +175,7 @@ def test_an_engine_with_too_few_schedules_is_not_asked_for_them():
             return SimpleNamespace(size=3, propose=lambda count: ["a", "b", "c"][:count])
 
     task, few = state(), Contender("few", "direct")
-    asked = {key(task, few): problem(reduces=False)}
+    asked = {make_search_key(task, few): problem(reduces=False)}
     for least, enough in ((3, True), (4, False)):
         searcher = Searcher({"few": Few}, asked, lambda *_: (), least)
         try:
@@ -183,26 +189,26 @@ def test_an_engine_with_too_few_schedules_is_not_asked_for_them():
 
 
 def test_a_space_at_the_limit_is_searched():
-    demand(2, 2)
+    check_space_size(2, 2)
     with pytest.raises(NotWorth):
-        demand(1, 2)
+        check_space_size(1, 2)
 
 
 def test_choices_are_counted_and_tiles_are_not():
     sch = tvm.s_tir.Schedule(problem(reduces=False).module)
-    assert _schedules(sch) == 1
+    assert _count_schedules(sch) == 1
     sch.sample_categorical([0, 16, 64], [0.4, 0.3, 0.3])
     sch.sample_categorical([0, 1], [0.5, 0.5])
-    assert _schedules(sch) == 6
+    assert _count_schedules(sch) == 6
     loop = sch.get_loops(sch.get_child_blocks(sch.get_sblock("root"))[0])[-1]
     sch.sample_perfect_tile(loop, 2)
-    assert _schedules(sch) == math.inf
+    assert _count_schedules(sch) == math.inf
 
 
 def test_what_no_schedule_can_see_into_is_a_space_of_one():
     x = te.placeholder((8, 64), "float32")
-    found = workload(te.create_prim_func([x, topi.cumsum(x, axis=1)]))
-    described = task_of(0, found, ["main"], OpInfo(kind="opaque"))
+    found = make_workload(te.create_prim_func([x, topi.cumsum(x, axis=1)]))
+    described = make_task(0, found, ["main"], OpInfo(kind="opaque"))
     search = Ansor(CONDITIONS).search(Problem(described, found.module, CONDITIONS, (), 8, 0))
     assert search is not None
-    assert size(search) == 1
+    assert count_schedules(search) == 1

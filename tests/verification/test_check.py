@@ -13,7 +13,7 @@ from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config.verify import Verify
 from autopipe.errors import GateError, WrongBuildError
 from autopipe.verification import judge
-from autopipe.verification.check import find_wrong_case, verify
+from autopipe.verification.check import find_wrong_case, verify_build
 from tests.verification.imported_onnx import describe_imported, save_imported
 
 X = Port(name="x", shape=(50,), dtype="float32")
@@ -23,7 +23,7 @@ Y = Port(name="y", shape=(50,), dtype="float32")
 def verified(tmp_path, compute, tell_failure=lambda _: None, **options):
     """Verify a function as if it were a build of the identity."""
     build, asked = identity(tmp_path, compute), Verify(reference="onnx", **options)
-    return verify(build, tmp_path, asked, tmp_path, tell_failure=tell_failure)
+    return verify_build(build, tmp_path, asked, tmp_path, tell_failure=tell_failure)
 
 
 def identity(tmp_path, compute):
@@ -157,7 +157,7 @@ def test_a_model_of_bytes_that_takes_integers_may_round_as_moved_weights_do(tmp_
     def computed(bias):
         floats = np.floor(table * 64 + bias) / np.float32(64)
         build.side_effect = lambda arrays: {"y": floats[arrays["x"]] @ last}
-        return verify(build, tmp_path, Verify(reference="onnxruntime", cases=1), tmp_path)
+        return verify_build(build, tmp_path, Verify(reference="onnxruntime", cases=1), tmp_path)
 
     computed(0.75)
     with pytest.raises(GateError):

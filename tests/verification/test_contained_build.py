@@ -12,7 +12,7 @@ from autopipe.artifacts.signature import Port
 from autopipe.compiler.library import runtime
 from autopipe.config.verify import Verify
 from autopipe.errors import GateError, StageError
-from autopipe.verification.check import verify
+from autopipe.verification.check import verify_build
 from autopipe.verification.contained_build import BuildCrash, ContainedBuild
 from tests.artifacts.examples import library
 from tests.verification.imported_onnx import save_imported
@@ -53,7 +53,7 @@ def crashing(compute, name=signal.SIGSEGV):
 
 def test_a_crash_on_huge_numbers_is_told_with_its_case(contained):
     with contained.make(crashing(np.exp), "Exp") as build:
-        found = verify(build, contained.folder, Verify(reference="onnx"), contained.folder)
+        found = verify_build(build, contained.folder, Verify(reference="onnx"), contained.folder)
     told = [line for line in found.warnings if "crash" in line]
     assert told[0].startswith("case 'huge': the build crashed on it (killed by SIGSEGV)")
     assert {case.name for case in found.special if case.crashed} >= {"huge"}
@@ -64,7 +64,7 @@ def test_a_crash_fails_a_build_that_promises_more(contained):
         contained.make(crashing(np.abs, signal.SIGFPE), "Abs") as build,
         pytest.raises(GateError, match=r"on case 'huge': the build crashed .*SIGFPE"),
     ):
-        verify(build, contained.folder, Verify(reference="onnx"), contained.folder)
+        verify_build(build, contained.folder, Verify(reference="onnx"), contained.folder)
 
 
 def test_after_a_crash_the_next_call_finds_a_sound_process(contained):

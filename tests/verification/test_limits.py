@@ -4,7 +4,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.config.verify import Verify
 from autopipe.verification.case_source import CaseSource
-from autopipe.verification.limits import input_limits
+from autopipe.verification.limits import find_input_limits
 from tests.support.table import each_row
 from tests.verification.imported_onnx import save_imported
 
@@ -50,4 +50,4 @@ def test_integers_are_made_smaller_until_onnxruntime_takes_them(tmp_path, operat
     nodes = [helper.make_node(operator, ["ids", "ids"], ["at"])]
     model = computed(tmp_path, nodes)
     port = Port(name="ids", shape=(2,), dtype="int64")
-    assert input_limits(model, [port]) == ({} if limit is None else {"ids": limit})
+    assert find_input_limits(model, [port]) == ({} if limit is None else {"ids": limit})

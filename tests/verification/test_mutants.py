@@ -10,8 +10,8 @@ from autopipe.config.verify import Verify
 from autopipe.errors import GateError
 from autopipe.store import arrays
 from autopipe.verification import reference
-from autopipe.verification.check import verify
-from autopipe.verification.inputs import Case, nudged, specials
+from autopipe.verification.check import verify_build
+from autopipe.verification.inputs import Case, list_special_cases, nudged
 from autopipe.verification.reference import Expected
 from tests.support.table import each_row
 from tests.verification import mutants
@@ -50,7 +50,7 @@ def verified(tmp_path, monkeypatch):
             return Expected("onnxruntime", names, tuple(files), (), refused=refused)
 
         monkeypatch.setattr(reference, "expect", expect)
-        return verify(mutants.build(made, run), tmp_path, Verify(**options), tmp_path)
+        return verify_build(mutants.build(made, run), tmp_path, Verify(**options), tmp_path)
 
     return verified
 
@@ -190,7 +190,7 @@ def test_an_edge_that_the_reference_refuses_is_skipped(verified):
 def test_special_numbers_are_few_and_all_are_there():
     port = Port(name="x", shape=(64, 10), dtype="float32")
     count = Port(name="n", shape=(9,), dtype="int64")
-    found = {case.name: case.arrays for case in specials([port, count], {}, seed=0)}
+    found = {case.name: case.arrays for case in list_special_cases([port, count], {}, seed=0)}
     assert list(found) == ["tiny", "huge", "infinite", "nan", "signed"]
     assert np.isinf(found["infinite"]["x"]).sum() == np.isnan(found["nan"]["x"]).sum() == 20
     assert {np.inf, -np.inf} < set(found["infinite"]["x"].flat)
@@ -199,7 +199,7 @@ def test_special_numbers_are_few_and_all_are_there():
     assert 0 < (found["tiny"]["x"] != 0)[below].sum() < 20
     assert (found["signed"]["n"] < 0).any()
     assert (found["signed"]["n"] != 0).all()
-    assert [case.name for case in specials([count], {"n": 3}, seed=0)] == []
+    assert [case.name for case in list_special_cases([count], {"n": 3}, seed=0)] == []
 
 
 def test_a_cast_down_and_up_again_that_was_dropped_is_found(verified):

@@ -36,7 +36,7 @@ def refused(tmp_path):
 
 @pytest.mark.fault("E7")
 def test_auto_falls_back_where_onnxruntime_has_no_kernel_and_says_so(refused):
-    expected = reference.expect(reference.choose("auto", refused[0]), *refused)
+    expected = reference.expect(reference.choose_engines("auto", refused[0]), *refused)
     assert expected.engine == "onnx"
     assert expected.version == onnx.__version__
     assert "NOT_IMPLEMENTED" in expected.refusals[0]
@@ -46,7 +46,7 @@ def test_auto_falls_back_where_onnxruntime_has_no_kernel_and_says_so(refused):
 
 def test_a_reference_asked_for_by_name_has_no_stand_in(refused):
     with pytest.raises(StageError, match=r"the reference onnxruntime failed: .*NOT_IMPLEMENTED"):
-        reference.expect(reference.choose("onnxruntime", refused[0]), *refused)
+        reference.expect(reference.choose_engines("onnxruntime", refused[0]), *refused)
 
 
 def test_a_loop_that_does_not_end_for_some_inputs_is_told_after_a_while(tmp_path, monkeypatch):
@@ -84,15 +84,15 @@ def test_plain_loops_need_no_onnx(tmp_path):
     model = imported(source, tmp_path, format="tvmscript", weights=Weights())
     ids = np.array([6, 0, 3, 3, 1])
     save_file({"ids": ids}, tmp_path / "0.safetensors")
-    engines = reference.choose("auto", model)
-    assert engines == reference.choose("plain", model) == ("plain",)
+    engines = reference.choose_engines("auto", model)
+    assert engines == reference.choose_engines("plain", model) == ("plain",)
     expected = reference.expect(engines, model, [tmp_path / "0.safetensors"])
     assert (expected.engine, expected.outputs) == ("plain", ("rows",))
     table = load_file(model / "weights.safetensors")["table"]
     np.testing.assert_array_equal(load_file(expected.files[0])["rows"], table[ids])
     assert ImportedModel.read(model).selects == {"ids": 7}
     with pytest.raises(ConfigError, match=r"onnx runs ONNX models, .* did you mean 'plain'"):
-        reference.choose("onnx", model)
+        reference.choose_engines("onnx", model)
 
 
 def test_plain_loops_of_an_onnx_model_agree_with_onnxruntime(tmp_path):
@@ -139,7 +139,7 @@ def divided(tmp_path):
 
 @pytest.mark.fault("E7")
 def test_another_reference_takes_a_case_that_the_first_one_refuses(divided):
-    expected = reference.expect(reference.choose("auto", divided[0]), *divided)
+    expected = reference.expect(reference.choose_engines("auto", divided[0]), *divided)
     assert expected.engine == "onnxruntime"
     assert expected.engines == {expected.files[1]: "onnx"}
     (told,) = expected.refusals
@@ -170,7 +170,7 @@ def test_an_optimizer_that_refuses_a_model_is_left_out(divided, monkeypatch):
 
     monkeypatch.setattr(reference, "_ask", refusing)
     model, cases = divided
-    expected = reference.expect(reference.choose("onnxruntime", model), model, cases[::2])
+    expected = reference.expect(reference.choose_engines("onnxruntime", model), model, cases[::2])
     assert expected.engine == "unoptimized onnxruntime"
     assert expected.failed == {"onnxruntime"}
     assert expected.refusals[0].endswith("fails; unoptimized onnxruntime took its place")

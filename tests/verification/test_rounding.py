@@ -9,7 +9,7 @@ from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.frontends.onnx.facts.reference import write_reference
 from autopipe.config.verify import Verify
 from autopipe.errors import GateError
-from autopipe.verification.check import verify
+from autopipe.verification.check import verify_build
 from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.rounding import to_bfloat16
 from tests.verification.imported_onnx import describe_imported
@@ -47,7 +47,7 @@ def verified(tmp_path, compute, forged=None, **options):
 
     work = tmp_path / "work"
     work.mkdir()
-    return verify(Build(), tmp_path, Verify(reference="onnx", **options), work)
+    return verify_build(Build(), tmp_path, Verify(reference="onnx", **options), work)
 
 
 def test_a_build_is_equal_to_the_model_with_rounded_weights(tmp_path):

@@ -5,7 +5,11 @@ import itertools
 import numpy as np
 
 from autopipe.artifacts.verification import Tolerance
-from autopipe.verification.rows import elsewhere, of, of_same_length
+from autopipe.verification.rows import (
+    count_unmatched_rows,
+    drop_unit_batch_axes,
+    group_by_row_count,
+)
 from tests.support.table import each_row
 
 FINE = {"y": Tolerance(rtol=0, atol=0.1), "label": Tolerance(rtol=0, atol=0)}
@@ -28,7 +32,7 @@ def letters(text):
     ],
 )
 def test_rows_that_are_not_in_order_are_counted(ours, theirs, count):
-    assert elsewhere(letters(ours), letters(theirs), ["y"], FINE) == count
+    assert count_unmatched_rows(letters(ours), letters(theirs), ["y"], FINE) == count
 
 
 def test_the_longest_common_order_is_found():
@@ -43,7 +47,7 @@ def test_the_longest_common_order_is_found():
     for _ in range(60):
         a, b = ("".join(random.choice(list("abc"), random.integers(1, 7))) for _ in range(2))
         expected = max(len(a), len(b)) - longest(a, b)
-        assert elsewhere(letters(a), letters(b), ["y"], FINE) == expected, (a, b)
+        assert count_unmatched_rows(letters(a), letters(b), ["y"], FINE) == expected, (a, b)
 
 
 def _within(part, text):
@@ -55,15 +59,28 @@ def test_a_row_is_what_all_outputs_have_at_its_place():
     boxes = np.arange(12.0).reshape(3, 4)
     theirs = {"y": boxes, "label": np.array([1, 2, 3])}
     assert (
-        elsewhere({"y": boxes + 0.05, "label": theirs["label"]}, theirs, ["y", "label"], FINE) == 0
+        count_unmatched_rows(
+            {"y": boxes + 0.05, "label": theirs["label"]}, theirs, ["y", "label"], FINE
+        )
+        == 0
     )
-    assert elsewhere({"y": boxes, "label": np.array([1, 9, 3])}, theirs, ["y", "label"], FINE) == 1
-    assert elsewhere({"y": boxes[:, :3]}, theirs, ["y"], FINE) is None
-    batch = of({"y": boxes[None]}, {"y": (1, -1, 4)})
-    assert elsewhere(batch, theirs, ["y"], FINE) == 0
-    single = of({"y": boxes[:1]}, {"y": (-1, 4)})
-    assert elsewhere(single, of(theirs, {"y": (-1, 4), "label": (-1,)}), ["y"], FINE) == 2
-    assert list(of_same_length({**theirs, "all": np.zeros(7), "one": np.zeros(())})) == [
+    assert (
+        count_unmatched_rows(
+            {"y": boxes, "label": np.array([1, 9, 3])}, theirs, ["y", "label"], FINE
+        )
+        == 1
+    )
+    assert count_unmatched_rows({"y": boxes[:, :3]}, theirs, ["y"], FINE) is None
+    batch = drop_unit_batch_axes({"y": boxes[None]}, {"y": (1, -1, 4)})
+    assert count_unmatched_rows(batch, theirs, ["y"], FINE) == 0
+    single = drop_unit_batch_axes({"y": boxes[:1]}, {"y": (-1, 4)})
+    assert (
+        count_unmatched_rows(
+            single, drop_unit_batch_axes(theirs, {"y": (-1, 4), "label": (-1,)}), ["y"], FINE
+        )
+        == 2
+    )
+    assert list(group_by_row_count({**theirs, "all": np.zeros(7), "one": np.zeros(())})) == [
         ["y", "label"],
         ["all"],
     ]

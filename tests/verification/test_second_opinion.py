@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
-from autopipe.verification.compare import compare, where_defined
+from autopipe.verification.compare import compare_outputs, fill_undefined_outputs
 from autopipe.verification.inputs import Case
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
-from autopipe.verification.second_opinion import ComparedCase, resolve
+from autopipe.verification.second_opinion import ComparedCase, resolve_disagreements
 from autopipe.verification.worst import describe_worst
 
 ALLOWED = Tolerance(rtol=1e-3, atol=1e-4)
@@ -51,12 +51,12 @@ def compared(references, build):
     """Return the comparison of a build, which is a number, with the references."""
 
     def again(_, case, theirs):
-        outputs = compare("y", np.full(4, build, np.float32), theirs["y"], ALLOWED)
+        outputs = compare_outputs("y", np.full(4, build, np.float32), theirs["y"], ALLOWED)
         return CheckedCase(name=case.name, skipped=False, outputs=(outputs,))
 
     first = answer(references.engines[0], references.answers[references.engines[0]])
     one = ComparedCase(CASE, first, again(None, CASE, first))
-    resolve(references, [one], again)
+    resolve_disagreements(references, [one], again)
     return one.checked
 
 
@@ -97,7 +97,7 @@ def test_a_build_that_crashed_is_compared_with_no_other():
     crashed = CheckedCase(name="zeros", skipped=False, crashed=True, outputs=(failure,))
     references = References(ort=1, onnx=2)
     one = ComparedCase(CASE, answer("ort", 1), crashed)
-    resolve(references, [one], lambda *_: pytest.fail("it is compared"))
+    resolve_disagreements(references, [one], lambda *_: pytest.fail("it is compared"))
     assert one.checked is crashed
 
 
@@ -119,9 +119,9 @@ def test_the_summary_names_each_reference():
 def test_what_onnx_leaves_open_is_not_compared():
     infinite, none = np.array([np.inf, 1], np.float32), np.array([np.nan, 1], np.float32)
     ours, theirs = {"y": np.array([0, 2], np.float32)}, {"y": none}
-    (made,) = where_defined([infinite], ours, theirs).values()
+    (made,) = fill_undefined_outputs([infinite], ours, theirs).values()
     np.testing.assert_array_equal(made, np.array([np.nan, 2], np.float32))
-    (made,) = where_defined([none], ours, theirs).values()
+    (made,) = fill_undefined_outputs([none], ours, theirs).values()
     np.testing.assert_array_equal(made, ours["y"])
     other = {"y": np.zeros((2, 1), np.float32)}
-    assert where_defined([infinite], other, theirs)["y"].shape == (2, 1)
+    assert fill_undefined_outputs([infinite], other, theirs)["y"].shape == (2, 1)

@@ -11,9 +11,9 @@ from autopipe.artifacts.signature import Port, Signature, SizedLibrary
 from autopipe.config.dimension import Dimension
 from autopipe.config.verify import Verify
 from autopipe.errors import ConfigError, GateError, ModelError, StageError
-from autopipe.verification.check import verify
+from autopipe.verification.check import verify_build
 from autopipe.verification.contained_build import ContainedBuild
-from autopipe.verification.sizes import tried
+from autopipe.verification.sizes import choose_trial_sizes
 from tests.support.table import each_row
 from tests.verification.imported_onnx import save_imported
 
@@ -29,7 +29,7 @@ EDGES = Dimension(min=0, max=100, likely=(10,))
     "dimensions", [{"b": BATCH}, {"e": EDGES}, {"h": HEIGHT}, {"b": BATCH, "h": HEIGHT, "w": WIDTH}]
 )
 def test_sizes_are_in_range_and_each_is_tried_once(dimensions):
-    found = tried(dimensions, 0)
+    found = choose_trial_sizes(dimensions, 0)
     keys = [tuple(sizes.values()) for sizes in found]
     assert len(set(keys)) == len(keys) <= 20
     assert len(keys) >= 15
@@ -37,22 +37,24 @@ def test_sizes_are_in_range_and_each_is_tried_once(dimensions):
         assert list(sizes) == list(dimensions)
         assert all(dimensions[name].refusal(size) is None for name, size in sizes.items())
         assert any(size not in dimensions[name].likely for name, size in sizes.items())
-    assert found == tried(dimensions, 0) != tried(dimensions, 1)
+    assert found == choose_trial_sizes(dimensions, 0) != choose_trial_sizes(dimensions, 1)
     first = {name: one.first for name, one in dimensions.items()}
     last = {name: one.last for name, one in dimensions.items()}
     assert list(found[:2]) == [first, last]
 
 
 def test_boundaries_of_tiles_are_tried_and_one_step_off():
-    found = {sizes["b"] for seed in range(20) for sizes in tried({"b": BATCH}, seed)}
+    found = {sizes["b"] for seed in range(20) for sizes in choose_trial_sizes({"b": BATCH}, seed)}
     assert found >= {15, 16, 17, 31, 32, 33, 63, 64, 7, 9, 1, 2, 3}
     assert 8 not in found
-    heights = {sizes["h"] for seed in range(20) for sizes in tried({"h": HEIGHT}, seed)}
+    heights = {
+        sizes["h"] for seed in range(20) for sizes in choose_trial_sizes({"h": HEIGHT}, seed)
+    }
     assert heights >= {32, 64, 480, 512, 544, 992, 1024, 1056}
 
 
 def test_a_range_of_one_size_has_no_other():
-    assert tried({"b": Dimension(min=8, max=8, likely=(8,))}, 0) == ()
+    assert choose_trial_sizes({"b": Dimension(min=8, max=8, likely=(8,))}, 0) == ()
 
 
 X = Port(name="x", shape=(-1, 4), dtype="float32", dimensions=("batch", ""))
@@ -85,7 +87,7 @@ def verified(folder, compute, nodes=(), given=None, signature=SIGNATURE, **weigh
             return {"y": compute(arrays["x"], generic)}
 
     build.side_effect = call
-    return verify(build, folder, Verify(reference="onnx"), folder, given)
+    return verify_build(build, folder, Verify(reference="onnx"), folder, given)
 
 
 def test_likely_sizes_have_all_cases_and_others_one(tmp_path):

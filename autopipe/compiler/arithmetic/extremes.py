@@ -38,7 +38,7 @@ def begin_with_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tvm_ffi.structural_map(function, (tirx.FloatImm, infinite))
 
 
-def _legalized(usual: Callable[..., relax.Call]) -> Legalize:
+def _wrap_legalizer(usual: Callable[..., relax.Call]) -> Legalize:
     """Return what legalizes an operator, given what TVM does."""
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -56,4 +56,4 @@ def _legalized(usual: Callable[..., relax.Call]) -> Legalize:
 
 for _name in _OPERATORS:
     _usual = tvm.ir.Op.get(f"relax.{_name}").get_attr("FLegalize")
-    tvm.ir.register_op_attr(f"relax.{_name}", "FLegalize", _legalized(_usual), _LEVEL)
+    tvm.ir.register_op_attr(f"relax.{_name}", "FLegalize", _wrap_legalizer(_usual), _LEVEL)

@@ -20,7 +20,7 @@ _LEVEL: Final = 11
 """Above that of TVM's own registration, which is 10."""
 
 
-def _legalized(*, is_like: bool) -> Legalize:
+def _make_legalizer(*, is_like: bool) -> Legalize:
     """Return what legalizes `full`, or `full_like`."""
     usual: Legalize = create._full(is_like, None, "full")
 
@@ -36,4 +36,6 @@ def _legalized(*, is_like: bool) -> Legalize:
 
 
 for _name, _is_like in (("full", False), ("full_like", True)):
-    tvm.ir.register_op_attr(f"relax.{_name}", "FLegalize", _legalized(is_like=_is_like), _LEVEL)
+    tvm.ir.register_op_attr(
+        f"relax.{_name}", "FLegalize", _make_legalizer(is_like=_is_like), _LEVEL
+    )

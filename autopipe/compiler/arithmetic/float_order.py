@@ -26,7 +26,7 @@ _LEVEL: Final = 11
 """TVM registers its own at 10."""
 
 
-def ordered(x: te.Tensor, *, nan_first: bool = False) -> te.Tensor:
+def to_ordered_integers(x: te.Tensor, *, nan_first: bool = False) -> te.Tensor:
     """Return integers in the order of the floats of a tensor, NaN last or first."""
     kind, magnitude = _DOUBLE if str(x.dtype) == "float64" else _SINGLE
 
@@ -42,8 +42,8 @@ def ordered(x: te.Tensor, *, nan_first: bool = False) -> te.Tensor:
     return te.compute(x.shape, at, name="ordered")
 
 
-def restored(keys: te.Tensor, dtype: str) -> te.Tensor:
-    """Return the floats of a type that `ordered` made integers of."""
+def restore_floats(keys: te.Tensor, dtype: str) -> te.Tensor:
+    """Return the floats of a type that `to_ordered_integers` made integers of."""
     kind, _ = _DOUBLE if dtype == "float64" else _SINGLE
 
     def at(*index: Expr) -> Expr:
@@ -55,7 +55,7 @@ def restored(keys: te.Tensor, dtype: str) -> te.Tensor:
     return te.compute(keys.shape, at, name="restored")
 
 
-def _legalized(find: Callable[..., te.Tensor], *, nan_first: bool) -> Legalize:
+def _make_legalizer(find: Callable[..., te.Tensor], *, nan_first: bool) -> Legalize:
     """Return what legalizes a call of `relax.argmax` or `relax.argmin`."""
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -64,15 +64,15 @@ def _legalized(find: Callable[..., te.Tensor], *, nan_first: bool) -> Legalize:
         def compute(x: te.Tensor) -> te.Tensor:
             along = None if axis is None else int(axis)
             if str(x.dtype) in FLOATS:
-                return find(ordered(x, nan_first=nan_first), along, keepdims)
-            return _inside(find(x, along, keepdims))
+                return find(to_ordered_integers(x, nan_first=nan_first), along, keepdims)
+            return _clamp_positions(find(x, along, keepdims))
 
         return builder.call_te(compute, call.args[0], primfunc_name_hint=find.__name__)
 
     return legalize
 
 
-def _inside(places: te.Tensor) -> te.Tensor:
+def _clamp_positions(places: te.Tensor) -> te.Tensor:
     """Return places that are never below 0.
 
     TVM's search begins at place -1 with the last number of the dtype, and stays there where all
@@ -83,5 +83,5 @@ def _inside(places: te.Tensor) -> te.Tensor:
 
 for _find, _nan_first in ((topi.argmax, False), (topi.argmin, True)):
     tvm.ir.register_op_attr(
-        f"relax.{_find.__name__}", "FLegalize", _legalized(_find, nan_first=_nan_first), _LEVEL
+        f"relax.{_find.__name__}", "FLegalize", _make_legalizer(_find, nan_first=_nan_first), _LEVEL
     )

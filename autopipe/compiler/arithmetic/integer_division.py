@@ -44,7 +44,7 @@ def divide_safely(division: Division) -> Expr:
     zero, one = (tirx.const(value, dtype) for value in (0, 1))
     specials = {0: zero}
     if dtype.startswith("int"):
-        specials[-1] = _negate(dividend, dtype)
+        specials[-1] = _negate_integer(dividend, dtype)
     cases = {value: divisor.equal(tirx.const(value, dtype)) for value in specials}
     guarded = tirx.Select(tirx.any(*cases.values()), one, divisor)
     result: Expr = type(division)(dividend, guarded)
@@ -55,7 +55,7 @@ def divide_safely(division: Division) -> Expr:
     return result
 
 
-def _negate(value: Expr, dtype: str) -> Expr:
+def _negate_integer(value: Expr, dtype: str) -> Expr:
     """Return an integer with the other sign; the smallest one, which has no other, as it is.
 
     LLVM takes no result of a subtraction for an overflow, and TVM's simplifier takes `value == MIN`
@@ -66,14 +66,14 @@ def _negate(value: Expr, dtype: str) -> Expr:
     return tirx.Select(is_least, value, zero - value)
 
 
-def _guarded(compute: Compute) -> Compute:
+def _guard_divisions(compute: Compute) -> Compute:
     """Return a function of topi whose divisions are all safe."""
     return rewrite_elements(compute, _DIVISIONS, divide_safely)
 
 
-def _legalized(compute: Compute) -> Legalize:
+def _make_legalizer(compute: Compute) -> Legalize:
     """Return what legalizes an operator by a function of topi."""
-    usual, guarded = binary._binary(_guarded(compute)), _guarded(compute)
+    usual, guarded = binary._binary(_guard_divisions(compute)), _guard_divisions(compute)
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if _is_refused(call.args[1]):
@@ -94,4 +94,6 @@ def _is_refused(divisor: relax.Expr) -> bool:
 
 
 for _compute in (topi.divide, topi.floor_divide, topi.mod, topi.floor_mod):
-    tvm.ir.register_op_attr(f"relax.{_compute.__name__}", "FLegalize", _legalized(_compute), _LEVEL)
+    tvm.ir.register_op_attr(
+        f"relax.{_compute.__name__}", "FLegalize", _make_legalizer(_compute), _LEVEL
+    )

@@ -22,7 +22,7 @@ _LEVEL: Final = 99
 """Above that of TVM's own registration."""
 
 
-def _lowered(name: str) -> Callable[[Call], Expr]:
+def _make_lowering(name: str) -> Callable[[Call], Expr]:
     """Return what a call becomes in code: one of libm, or for vectors what TVM has."""
     operator = tvm.ir.Op.get(name)
     formula = next(filter(None, map(operator.get_attr, _FORMULAS)))
@@ -36,4 +36,4 @@ def _lowered(name: str) -> Callable[[Call], Expr]:
 
 
 for _name in FUNCTIONS:
-    tirx.register_intrin_lowering(_name, target="llvm", f=_lowered(_name), level=_LEVEL)
+    tirx.register_intrin_lowering(_name, target="llvm", f=_make_lowering(_name), level=_LEVEL)

@@ -17,7 +17,7 @@ from tvm.ir import Expr
 _REGISTER: Final = "s_tir.schedule.RegisterReducer"
 
 
-def _register(combine: Callable[[Expr, Expr], Expr], first: float) -> None:
+def _register_reducer(combine: Callable[[Expr, Expr], Expr], first: float) -> None:
     """Add a reduction of floats by its operation and its first value."""
 
     def identity(values: Sequence[Expr]) -> list[Expr]:
@@ -33,5 +33,5 @@ def _register(combine: Callable[[Expr, Expr], Expr], first: float) -> None:
     tvm.get_global_func(_REGISTER)(1, *functions)
 
 
-_register(tirx.Max, -math.inf)
-_register(tirx.Min, math.inf)
+_register_reducer(tirx.Max, -math.inf)
+_register_reducer(tirx.Min, math.inf)

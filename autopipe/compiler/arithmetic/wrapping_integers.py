@@ -48,7 +48,7 @@ def hide_wrapping(value: tirx.Add | tirx.Sub | tirx.Mul) -> Expr:
     """Return integer arithmetic hidden from TVM's simplifier; any other as it is."""
     if str(value.ty) not in _BITS:
         return value
-    return _hide(type(value)(_hide(value.a), _hide(value.b)))
+    return _hide_value(type(value)(_hide_value(value.a), _hide_value(value.b)))
 
 
 def hide_comparison(
@@ -57,7 +57,7 @@ def hide_comparison(
     """Return a comparison of integers with both sides hidden; any other as it is."""
     if str(comparison.a.ty) not in _BITS:
         return comparison
-    return type(comparison)(_hide(comparison.a), _hide(comparison.b))
+    return type(comparison)(_hide_value(comparison.a), _hide_value(comparison.b))
 
 
 def hide_cast(cast: tirx.Cast) -> Expr:
@@ -65,7 +65,7 @@ def hide_cast(cast: tirx.Cast) -> Expr:
     source, dtype = str(cast.value.ty), str(cast.ty)
     if not {source, dtype} <= _INTEGERS or np.can_cast(source, dtype):
         return cast
-    return _hide(tirx.Cast(dtype, _hide(cast.value)))
+    return _hide_value(tirx.Cast(dtype, _hide_value(cast.value)))
 
 
 def widen_wrapping(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -74,10 +74,10 @@ def widen_wrapping(function: tirx.PrimFunc) -> tirx.PrimFunc:
     A kernel of a GPU is returned as it is.
     """
     on_processor = function.attrs["target"].kind.name == "llvm"
-    return tvm_ffi.structural_map(function, (Call, _widen)) if on_processor else function
+    return tvm_ffi.structural_map(function, (Call, _widen_operation)) if on_processor else function
 
 
-def _hide(value: Expr) -> Expr:
+def _hide_value(value: Expr) -> Expr:
     if getattr(getattr(value, "op", None), "name", "") == _LOAD or _is_hidden(value):
         return value
     return Call(Op.get(_SAME_BITS), [value], ret_ty=value.ty)
@@ -89,7 +89,7 @@ def _is_hidden(value: Expr) -> bool:
     return str(value.args[0].ty) == str(value.ty)
 
 
-def _widen(call: Call) -> Expr:
+def _widen_operation(call: Call) -> Expr:
     dtype = str(call.ty)
     if not _is_hidden(call) or not isinstance(call.args[0], _ARITHMETIC) or dtype not in _BITS:
         return call
@@ -102,13 +102,13 @@ def _widen(call: Call) -> Expr:
         result = left + tirx.Cast(wide, tirx.bitwise_not(right))
     else:
         result = type(operation)(tirx.Cast(wide, left), tirx.Cast(wide, right))
-    return _hide(tirx.reinterpret(dtype, tirx.Cast(narrow, result)))
+    return _hide_value(tirx.reinterpret(dtype, tirx.Cast(narrow, result)))
 
 
 def _to_unsigned(operand: Expr, dtype: str) -> Expr:
     """Return the bits of an operand as an unsigned integer; TVM cannot reinterpret a literal 0."""
     if _is_hidden(operand) and isinstance(operand.args[0], tirx.IntImm):
-        return _hide(tirx.const(int(operand.args[0]) % (1 << _BITS[dtype]), dtype))
+        return _hide_value(tirx.const(int(operand.args[0]) % (1 << _BITS[dtype]), dtype))
     return tirx.reinterpret(dtype, operand)
 
 
@@ -127,23 +127,23 @@ def _legalize_cast(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return builder.call_te(rewrite_elements(topi.cast, [tirx.Cast], hide_cast), data, dtype)
 
 
-def _square(data: te.Tensor) -> te.Tensor:
+def _square_tensor(data: te.Tensor) -> te.Tensor:
     return topi.multiply(data, data)
 
 
-def _register(name: str, legalize: Legalize) -> None:
+def _register_legalizer(name: str, legalize: Legalize) -> None:
     tvm.ir.register_op_attr(f"relax.{name}", "FLegalize", legalize, _LEVEL)
 
 
 for _compute in (topi.add, topi.subtract, topi.multiply):
     _hidden = rewrite_elements(_compute, _ARITHMETIC, hide_wrapping)
-    _register(_compute.__name__, binary._binary(_hidden))
+    _register_legalizer(_compute.__name__, binary._binary(_hidden))
 for _compute in (
     topi.equal, topi.not_equal, topi.greater, topi.greater_equal, topi.less, topi.less_equal
 ):  # fmt: skip
     _hidden = rewrite_elements(_compute, _COMPARISONS, hide_comparison)
-    _register(_compute.__name__, binary._binary(_hidden))
-for _name, _compute in (("abs", topi.abs), ("negative", topi.negative), ("square", _square)):
+    _register_legalizer(_compute.__name__, binary._binary(_hidden))
+for _name, _compute in (("abs", topi.abs), ("negative", topi.negative), ("square", _square_tensor)):
     _hidden = rewrite_elements(_compute, _ARITHMETIC, hide_wrapping)
-    _register(_name, partial(_legalize_unary, _hidden, f"tir_{_name}"))
-_register("astype", _legalize_cast)
+    _register_legalizer(_name, partial(_legalize_unary, _hidden, f"tir_{_name}"))
+_register_legalizer("astype", _legalize_cast)

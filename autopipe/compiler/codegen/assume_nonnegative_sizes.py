@@ -31,11 +31,11 @@ def assume_nonnegative_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
     shapes: list[tvm.ir.Var] = []
 
     def seen(bind: tirx.Bind) -> None:
-        if _kind(bind.value) == _SHAPE:
+        if _read_struct_field(bind.value) == _SHAPE:
             shapes.append(bind.var)
 
     def cut(bind: tirx.Bind) -> tirx.Stmt:
-        kind, value = _kind(bind.value), bind.value
+        kind, value = _read_struct_field(bind.value), bind.value
         if kind not in {_ELEMENT, _ARGUMENT} or str(value.ty) != _SIZE:
             return bind
         if kind == _ELEMENT and not any(map(value.args[0].same_as, shapes)):
@@ -48,7 +48,7 @@ def assume_nonnegative_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tvm_ffi.structural_map(function, (tirx.Bind, cut))
 
 
-def _kind(value: tvm.ir.Expr) -> int | None:
+def _read_struct_field(value: tvm.ir.Expr) -> int | None:
     """Return what an expression gets from a struct, if it does."""
     called = isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == _GETS
     return int(value.args[2]) if called else None

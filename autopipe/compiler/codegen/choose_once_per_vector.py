@@ -25,7 +25,7 @@ from tvm.tirx import For, ForKind, IntImm, PrimFunc, Stmt
 
 from autopipe.compiler.loops.index_borders import (
     COMPARISONS,
-    difference,
+    build_difference,
     is_number,
     is_of_indices,
 )
@@ -39,7 +39,7 @@ def choose_once_per_vector(function: PrimFunc) -> PrimFunc:
 
 
 def _rewrite_loop(loop: For, known: Analyzer) -> Stmt:
-    if loop.kind != ForKind.VECTORIZED or not is_number(loop.extent) or not _begins_at_zero(loop):
+    if loop.kind != ForKind.VECTORIZED or not is_number(loop.extent) or not _has_zero_start(loop):
         return loop
     values = _read_bindings(loop.body)
 
@@ -54,7 +54,7 @@ def _rewrite_loop(loop: For, known: Analyzer) -> Stmt:
     )
 
 
-def _begins_at_zero(loop: For) -> bool:
+def _has_zero_start(loop: For) -> bool:
     return is_number(loop.min) and int(loop.min) == 0
 
 
@@ -72,17 +72,19 @@ def _compare_first(
     """Return the comparison of the first element if all others come out alike."""
     if not is_of_indices(comparison):
         return comparison
-    made = type(comparison)(*(_replace(side, values) for side in (comparison.a, comparison.b)))
-    linear = detect_linear_equation(difference(made), [loop.loop_var])
+    made = type(comparison)(
+        *(_substitute_variables(side, values) for side in (comparison.a, comparison.b))
+    )
+    linear = detect_linear_equation(build_difference(made), [loop.loop_var])
     if len(linear) == 0 or not is_number(linear[0]) or int(linear[0]) == 0:
         return comparison
     if not _is_uniform(int(linear[0]), linear[1], int(loop.extent), known):
         return comparison
     zero = IntImm(str(loop.loop_var.ty), 0)
-    return known.simplify(_replace(made, [(loop.loop_var, zero)]))
+    return known.simplify(_substitute_variables(made, [(loop.loop_var, zero)]))
 
 
-def _replace(expr: Expr, values: Sequence[tuple[Var, Expr]]) -> Expr:
+def _substitute_variables(expr: Expr, values: Sequence[tuple[Var, Expr]]) -> Expr:
     """Return an expression with values in the place of variables."""
 
     def find_value(var: Var) -> Expr:

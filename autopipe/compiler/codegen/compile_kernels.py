@@ -40,7 +40,7 @@ def compile_kernel(
 ) -> tvm.runtime.Module:
     """Compile the PrimFuncs of a module to a TVM runtime module. Raises ForeignCode."""
     module.look_through(scheduled)
-    pipeline = _pipeline_name(scheduled)
+    pipeline = _choose_pipeline(scheduled)
     library: tvm.runtime.Module = tvm.tirx.build(scheduled, target, pipeline=pipeline)
     text.look_through(library)
     return library
@@ -59,14 +59,14 @@ def compile_model(model: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime
     return executable
 
 
-def _pipeline_name(scheduled: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
+def _choose_pipeline(scheduled: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
     """Return the pass list for kernels: the dynamic one if a size is dynamic."""
     alone = isinstance(scheduled, tvm.tirx.PrimFunc)
     functions = [scheduled] if alone else scheduled.functions.values()
     return DYNAMIC if any(map(open_variables, functions)) else STATIC
 
 
-def kernel_pipeline(
+def make_kernel_pipeline(
     host_passes: Sequence[KernelPass],
 ) -> tuple[object, Callable[[], object], object]:
     """Return TVM's passes for kernels, host code and device code, with ours before them."""
@@ -90,11 +90,11 @@ def export_library(
     told: dict[str, Any] = {"options": list(options)} if options else {}
     if linker is not None:
         told["cc"] = linker
-    executable.export_library(str(path), fcompile=_linked, **told)
+    executable.export_library(str(path), fcompile=_link_checked, **told)
 
 
 @wraps(cc.create_shared)  # TVM reads attributes of it
-def _linked(output: str, objects: Sequence[str], **options: object) -> None:
+def _link_checked(output: str, objects: Sequence[str], **options: object) -> None:
     for file in objects:
         check_objects.look_at_object(Path(file).read_bytes(), Path(file).name)
     sizes = ", ".join(f"{Path(file).name} {Path(file).stat().st_size} bytes" for file in objects)
@@ -113,6 +113,8 @@ def _compile_folded(
     return compile_kernel(function, target)
 
 
-register_tir_pipeline(STATIC, partial(kernel_pipeline, HOST_KERNELS))
-register_tir_pipeline(DYNAMIC, partial(kernel_pipeline, (*HOST_KERNELS_DYNAMIC, *HOST_KERNELS)))
+register_tir_pipeline(STATIC, partial(make_kernel_pipeline, HOST_KERNELS))
+register_tir_pipeline(
+    DYNAMIC, partial(make_kernel_pipeline, (*HOST_KERNELS_DYNAMIC, *HOST_KERNELS))
+)
 replace_build(_compile_folded)

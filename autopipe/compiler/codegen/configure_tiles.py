@@ -66,29 +66,31 @@ declare void @{configure}(ptr)
 
 def configure_tiles(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return a kernel that configures registers of tiles outside of its loops."""
-    if not _settings(function.body):
+    if not _collect_settings(function.body):
         return function
-    body = tvm_ffi.structural_map(function.body, (tirx.For, _around))
-    for words in _settings(body):
+    body = tvm_ffi.structural_map(function.body, (tirx.For, _configure_loop))
+    for words in _collect_settings(body):
         told = ", ".join(f"i32 {word}" for word in words)
         text = _BODY.format(
-            name=_name(words), words=told, system_call=SYSTEM_CALL, configure=CONFIGURE
+            name=_name_function(words), words=told, system_call=SYSTEM_CALL, configure=CONFIGURE
         )
         body = tirx.AttrStmt(tirx.const(0, "int32"), _IMPORT, tvm.ir.StringImm(text), body)
-    return function.with_body(tvm_ffi.structural_map(body, (tvm.ir.Call, _called)))
+    return function.with_body(tvm_ffi.structural_map(body, (tvm.ir.Call, _to_extern_call)))
 
 
-def _around(loop: tirx.For) -> tirx.Stmt:
+def _configure_loop(loop: tirx.For) -> tirx.Stmt:
     """Return a loop with one configuration around it, if there is one in it.
 
     Loops come innermost first, so it ends at the outermost one, or where threads begin.
     """
-    settings = list(_settings(loop.body))
+    settings = list(_collect_settings(loop.body))
     if len(settings) != 1 or _has_threads(loop.body):
         return loop
 
     def left(one: tirx.Evaluate) -> tirx.Stmt:
-        instruction = _is(one.value, CONFIGURE) or _is(one.value, RELEASE)
+        instruction = _is_intrinsic_call(one.value, CONFIGURE) or _is_intrinsic_call(
+            one.value, RELEASE
+        )
         return tirx.Evaluate(tirx.const(0)) if instruction else one
 
     bare = tirx.For(
@@ -104,20 +106,20 @@ def _around(loop: tirx.For) -> tirx.Stmt:
     return tirx.AttrStmt(tirx.const(0, "int32"), _LAUNCH, tirx.const(1), whole)
 
 
-def _called(call: tvm.ir.Call) -> tvm.ir.Expr:
+def _to_extern_call(call: tvm.ir.Call) -> tvm.ir.Expr:
     """Return a configuration as a call of a function of ours."""
-    if not _is(call, CONFIGURE):
+    if not _is_intrinsic_call(call, CONFIGURE):
         return call
-    return tirx.call_extern("void", _name(_words(call)))
+    return tirx.call_extern("void", _name_function(_read_words(call)))
 
 
-def _settings(body: tirx.Stmt) -> dict[tuple[int, ...], None]:
+def _collect_settings(body: tirx.Stmt) -> dict[tuple[int, ...], None]:
     """Return the words of all configurations in a body, each once."""
     found: dict[tuple[int, ...], None] = {}
 
     def look(call: tvm.ir.Call) -> None:
-        if _is(call, CONFIGURE):
-            found[_words(call)] = None
+        if _is_intrinsic_call(call, CONFIGURE):
+            found[_read_words(call)] = None
 
     tvm_ffi.structural_walk(body, (tvm.ir.Call, look))
     return found
@@ -132,17 +134,17 @@ def _has_threads(body: tirx.Stmt) -> bool:
     return any(found)
 
 
-def _is(value: tvm.ir.Expr, name: str) -> bool:
+def _is_intrinsic_call(value: tvm.ir.Expr, name: str) -> bool:
     """Tell whether an expression calls an instruction."""
     if getattr(getattr(value, "op", None), "name", "") != _CALLS:
         return False
     return int(value.args[0]) == codegen.llvm_lookup_intrinsic_id(name)
 
 
-def _words(call: tvm.ir.Call) -> tuple[int, ...]:
+def _read_words(call: tvm.ir.Call) -> tuple[int, ...]:
     return tuple(int(word) for word in call.args[1:])
 
 
-def _name(words: tuple[int, ...]) -> str:
+def _name_function(words: tuple[int, ...]) -> str:
     """Return the name of the function for a configuration."""
     return f"autopipe_tiles_{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}"

@@ -32,7 +32,7 @@ def keep_in_registers(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return a kernel whose small buffers of scope `local` are on the stack."""
 
     def left_alone(allocated: tirx.AllocBuffer) -> tirx.Stmt:
-        if allocated.buffer.scope() != "local" or not 0 < _size(allocated.buffer) <= MOST:
+        if allocated.buffer.scope() != "local" or not 0 < _count_bytes(allocated.buffer) <= MOST:
             return allocated
         annotations = {**dict(allocated.annotations or {}), _LEFT_ALONE: tirx.IntImm("int32", 1)}
         return tirx.AllocBuffer(allocated.buffer, annotations)
@@ -40,7 +40,7 @@ def keep_in_registers(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tvm_ffi.structural_map(function, (tirx.AllocBuffer, left_alone))
 
 
-def _size(buffer: tvm.ir.Var) -> int:
+def _count_bytes(buffer: tvm.ir.Var) -> int:
     """Return the bytes of a buffer, 0 if that is not known."""
     size = int(tvm.runtime.DataType(str(buffer.ty.dtype)).itemsize)
     for extent in buffer.ty.shape:

@@ -36,15 +36,15 @@ def multiply_by_reciprocals(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
     The reciprocal of a number above 2^126 or below 2^-126 has few bits or none.
     """
-    if not elementary.marked(function) or _rounds(function):
+    if not elementary.is_marked(function) or _has_rounding(function):
         return function
-    by_numbers = tvm_ffi.structural_map(function, (tirx.Div, _by_a_number))
-    return tvm_ffi.structural_map(by_numbers, (tirx.For, _loop))
+    by_numbers = tvm_ffi.structural_map(function, (tirx.Div, _multiply_by_constant))
+    return tvm_ffi.structural_map(by_numbers, (tirx.For, _rewrite_loop))
 
 
-def _by_a_number(division: tirx.Div) -> Expr:
+def _multiply_by_constant(division: tirx.Div) -> Expr:
     """Return the product with the reciprocal where a number is divided by."""
-    over, under = map(_element, (division.a, division.b))
+    over, under = map(_strip_broadcast, (division.a, division.b))
     if str(under.ty) != _FLOAT or not isinstance(under, tirx.FloatImm) or _is_one(over):
         return division
     if not _LEAST <= abs(under.value) <= 1 / _LEAST:
@@ -55,7 +55,7 @@ def _by_a_number(division: tirx.Div) -> Expr:
     return division.a * reciprocal
 
 
-def _rounds(function: tirx.PrimFunc) -> bool:
+def _has_rounding(function: tirx.PrimFunc) -> bool:
     """Tell whether a function makes whole numbers of others, as quantization does."""
     found: list[bool] = []
 
@@ -69,11 +69,11 @@ def _rounds(function: tirx.PrimFunc) -> bool:
     return any(found)
 
 
-def _loop(loop: tirx.For) -> tirx.For:
+def _rewrite_loop(loop: tirx.For) -> tirx.For:
     """Return a loop whose divisors that stay the same are divided by once."""
     divisors: list[tirx.Div] = []
     tvm_ffi.structural_walk(loop.body, (tirx.Div, divisors.append))
-    if not any(map(_counts, divisors)):
+    if not any(map(_can_rewrite_division, divisors)):
         return loop
     own: list[tvm.ir.Var] = [loop.loop_var]
     tvm_ffi.structural_walk(
@@ -88,7 +88,7 @@ def _loop(loop: tirx.For) -> tirx.For:
     )
 
     def product(division: tirx.Div) -> Expr:
-        if not _counts(division) or _uses(division.b, own):
+        if not _can_rewrite_division(division) or _has_variable(division.b, own):
             return division
         return division.a * (tirx.div(tirx.const(1, division.b.ty), division.b))
 
@@ -99,9 +99,9 @@ def _loop(loop: tirx.For) -> tirx.For:
     )  # fmt: skip
 
 
-def _counts(division: tirx.Div) -> bool:
+def _can_rewrite_division(division: tirx.Div) -> bool:
     """Tell whether a division is one of floats, by no constant and not of 1."""
-    over, under = map(_element, (division.a, division.b))
+    over, under = map(_strip_broadcast, (division.a, division.b))
     return str(under.ty) == _FLOAT and not _is_one(over) and not isinstance(under, tirx.FloatImm)
 
 
@@ -109,12 +109,12 @@ def _is_one(value: Expr) -> bool:
     return isinstance(value, tirx.FloatImm) and value.value == 1.0
 
 
-def _element(value: Expr) -> Expr:
+def _strip_broadcast(value: Expr) -> Expr:
     """Return what all elements of a vector are, if it is made of one number."""
     return value.value if isinstance(value, tirx.Broadcast) else value
 
 
-def _uses(value: Expr, names: list[tvm.ir.Var]) -> bool:
+def _has_variable(value: Expr, names: list[tvm.ir.Var]) -> bool:
     """Tell whether an expression uses one of some variables, or loads from one of these buffers."""
     used: list[tvm.ir.Var] = []
     tvm_ffi.structural_walk(

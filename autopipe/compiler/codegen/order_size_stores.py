@@ -7,18 +7,18 @@ in the order of a table of pointers, which is another one in each process.
 import tvm
 from tvm import tirx
 
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.module_io import list_prim_funcs
 
 
 def order_size_stores(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with the stores of each `shape_func` sorted by their places."""
-    for name, function in prim_funcs(module):
+    for name, function in list_prim_funcs(module):
         if name.startswith("shape_func"):
-            module.update_func(module.get_global_var(name), _in_order(function))
+            module.update_func(module.get_global_var(name), _sort_stores(function))
     return module
 
 
-def _in_order(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def _sort_stores(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Sort the stores of a function by the place that is written; none reads what another wrote."""
     statements = list(function.body.seq) if hasattr(function.body, "seq") else [function.body]
     if not all(isinstance(statement, tirx.BufferStore) for statement in statements):

@@ -20,7 +20,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad
 
-from autopipe.compiler.graph.arithmetic import let
+from autopipe.compiler.graph.arithmetic import build_let
 
 _CHOICES: Final = (tirx.Max, tirx.Min)
 _FLOATS: Final = ("float16", "float32", "float64")
@@ -32,17 +32,17 @@ def propagate_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
     tvm_ffi.structural_walk(function.body, [(kind, choices.append) for kind in _CHOICES])
     if not any(map(_is_float, choices)):
         return function
-    kept = _in_indices(function) if _has_integers_of_floats(function) else []
+    kept = _find_index_extrema(function) if _has_integers_of_floats(function) else []
 
     def propagated(choice: Expr) -> Expr:
         if not _is_float(choice) or any(map(choice.same_as, kept)):
             return choice
-        return _propagated(choice)
+        return _rewrite_extremum(choice)
 
     return tvm_ffi.structural_map(function, [(kind, propagated) for kind in _CHOICES])
 
 
-def _propagated(choice: Expr) -> Expr:
+def _rewrite_extremum(choice: Expr) -> Expr:
     is_first: Callable[[Expr, Expr], Expr]
     is_first = tirx.GT if isinstance(choice, tirx.Max) else tirx.LT
     if _is_number(choice.a):
@@ -56,10 +56,10 @@ def _propagated(choice: Expr) -> Expr:
         return tirx.Select(tirx.EQ(other, other), first, other)  # `!=` of TVM is false for NaN
 
     if _is_number(choice.b):
-        return let(choice.a, bounded)
+        return build_let(choice.a, bounded)
     # The second operand is compared with itself: the first one is mostly an accumulator, and a
     # chain of dependent instructions does not get longer.
-    return let(choice.a, lambda one: let(choice.b, lambda other: chosen(one, other)))
+    return build_let(choice.a, lambda one: build_let(choice.b, lambda other: chosen(one, other)))
 
 
 def _is_float(value: Expr) -> bool:
@@ -88,7 +88,7 @@ def _has_integers_of_floats(function: tirx.PrimFunc) -> bool:
     return any(found)
 
 
-def _in_indices(function: tirx.PrimFunc) -> list[Expr]:
+def _find_index_extrema(function: tirx.PrimFunc) -> list[Expr]:
     """Return the minima and maxima that an index or a stored integer is computed from."""
     values: dict[tvm.ir.Var, list[Expr]] = defaultdict(list)  # of each variable and buffer
     waiting: list[Expr] = []

@@ -22,7 +22,7 @@ from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 
-from autopipe.compiler.graph.arithmetic import let
+from autopipe.compiler.graph.arithmetic import build_let
 
 _SHORT: Final = "bfloat16"
 _WIDE: Final = "float32"
@@ -35,7 +35,7 @@ _REINTERPRET: Final = "tirx.reinterpret"
 
 def round_to_bfloat16(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return a kernel that rounds to bfloat16 wherever it says so."""
-    held = _own_buffers(function)
+    held = _pair_local_buffers(function)
 
     def renamed(var: tvm.ir.Var) -> tvm.ir.Var:
         return next((bits for known, bits in held if known.same_as(var)), var)
@@ -44,26 +44,26 @@ def round_to_bfloat16(function: tirx.PrimFunc) -> tirx.PrimFunc:
         if str(load.source.ty.dtype) != _BITS or not _is_short(load):
             return load
         read = tirx.BufferLoad(load.source, load.indices)
-        return tirx.reinterpret(_like(_SHORT, load), read)
+        return tirx.reinterpret(_match_lanes(_SHORT, load), read)
 
     def stored(store: tirx.BufferStore) -> tirx.Stmt:
         if str(store.buffer.ty.dtype) != _BITS or not _is_short(store.value):
             return store
-        return tirx.BufferStore(store.buffer, _bits(store.value), store.indices)
+        return tirx.BufferStore(store.buffer, _to_bits(store.value), store.indices)
 
-    rounded = tvm_ffi.structural_map(function, (tirx.Cast, _rounded))
+    rounded = tvm_ffi.structural_map(function, (tirx.Cast, _expand_cast))
     return tvm_ffi.structural_map(
         rounded, [(tvm.ir.Var, renamed), (TensorLoad, loaded), (tirx.BufferStore, stored)]
     )
 
 
-def _own_buffers(function: tirx.PrimFunc) -> list[tuple[tvm.ir.Var, tvm.ir.Var]]:
+def _pair_local_buffers(function: tirx.PrimFunc) -> list[tuple[tvm.ir.Var, tvm.ir.Var]]:
     """Return the buffers of bfloat16 that are no parameters, each with one for its bits."""
     held: list[tuple[tvm.ir.Var, tvm.ir.Var]] = []
 
     def add(buffer: tvm.ir.Var) -> None:
         if str(buffer.ty.dtype) == _SHORT:
-            held.append((buffer, _of_bits(buffer)))
+            held.append((buffer, _make_bit_buffer(buffer)))
 
     def look(block: SBlock) -> None:
         for buffer in block.alloc_buffers:
@@ -79,7 +79,7 @@ def _own_buffers(function: tirx.PrimFunc) -> list[tuple[tvm.ir.Var, tvm.ir.Var]]
     return held
 
 
-def _of_bits(buffer: tvm.ir.Var) -> tvm.ir.Var:
+def _make_bit_buffer(buffer: tvm.ir.Var) -> tvm.ir.Var:
     """Return a buffer like this one for the bits of its numbers."""
     kind = buffer.ty
     return tirx.decl_buffer(
@@ -88,30 +88,30 @@ def _of_bits(buffer: tvm.ir.Var) -> tvm.ir.Var:
     )  # fmt: skip
 
 
-def _bits(value: tvm.ir.Expr) -> tvm.ir.Expr:
+def _to_bits(value: tvm.ir.Expr) -> tvm.ir.Expr:
     """Return the bits of a bfloat16; TVM would compute an expression of such in float32."""
     name = getattr(getattr(value, "op", None), "name", "")
-    kind = _like(_BITS, value)
+    kind = _match_lanes(_BITS, value)
     if name == _CHOICE:
         condition, one, other = value.args
-        return tirx.if_then_else(condition, _bits(one), _bits(other))
+        return tirx.if_then_else(condition, _to_bits(one), _to_bits(other))
     if name == _REINTERPRET and str(value.args[0].ty) == kind:
         return value.args[0]
     if isinstance(value, tirx.FloatImm) and float(value.value) == 0:
         return tirx.const(0, _BITS)
     if isinstance(value, TensorLoad) or name == _REINTERPRET:
         return tirx.reinterpret(kind, value)
-    return _nearest(tirx.Cast(_like(_WIDE, value), value))
+    return _round_to_bits(tirx.Cast(_match_lanes(_WIDE, value), value))
 
 
-def _rounded(cast: tirx.Cast) -> tvm.ir.Expr:
+def _expand_cast(cast: tirx.Cast) -> tvm.ir.Expr:
     """Return the nearest bfloat16 to a float32."""
     if not _is_short(cast) or not str(cast.value.ty).startswith(_WIDE):
         return cast
-    return tirx.reinterpret(_like(_SHORT, cast), _nearest(cast.value))
+    return tirx.reinterpret(_match_lanes(_SHORT, cast), _round_to_bits(cast.value))
 
 
-def _nearest(value: tvm.ir.Expr) -> tvm.ir.Expr:
+def _round_to_bits(value: tvm.ir.Expr) -> tvm.ir.Expr:
     """Return the bits of the nearest bfloat16 to a float32."""
 
     def nearest(bits: tvm.ir.Expr) -> tvm.ir.Expr:
@@ -122,14 +122,14 @@ def _nearest(value: tvm.ir.Expr) -> tvm.ir.Expr:
 
         odd = tirx.bitwise_and(tirx.shift_right(bits, same(16)), same(1))
         upper = tirx.shift_right(bits + same(0x7FFF) + odd, same(16))
-        return tirx.Cast(_like(_BITS, value), upper)
+        return tirx.Cast(_match_lanes(_BITS, value), upper)
 
-    bits = tirx.reinterpret(_like(_WIDE_BITS, value), value)
-    return nearest(bits) if _computes(value) else let(bits, nearest)
+    bits = tirx.reinterpret(_match_lanes(_WIDE_BITS, value), value)
+    return nearest(bits) if _has_bfloat16_math(value) else build_let(bits, nearest)
 
 
-def _computes(value: tvm.ir.Expr) -> bool:
-    """Tell whether an expression computes with bfloat16: TVM widens nothing in what `let` binds."""
+def _has_bfloat16_math(value: tvm.ir.Expr) -> bool:
+    """Tell whether an expression computes with bfloat16. TVM does not widen operands of a let."""
     found: list[object] = []
 
     def look(node: tvm.ir.Expr) -> None:
@@ -143,7 +143,7 @@ def _is_short(value: tvm.ir.Expr) -> bool:
     return str(value.ty).startswith(_SHORT)
 
 
-def _like(dtype: str, value: tvm.ir.Expr) -> str:
+def _match_lanes(dtype: str, value: tvm.ir.Expr) -> str:
     """Return a dtype with as many lanes as a value has."""
     lanes = int(tvm.runtime.DataType(str(value.ty)).lanes)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"

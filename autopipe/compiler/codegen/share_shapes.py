@@ -44,7 +44,7 @@ class _Shapes(PyExprMutator):
         return written
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if not _makes_shape(binding.value):
+        if not _is_heap_shape(binding.value):
             super().visit_var_binding_(binding)
             return
         value = self.visit_expr(binding.value)
@@ -56,7 +56,7 @@ class _Shapes(PyExprMutator):
         self._made.append((value, self.visit_expr(binding.var)))
 
 
-def _makes_shape(value: relax.Expr) -> bool:
+def _is_heap_shape(value: relax.Expr) -> bool:
     """Tell whether a value is a shape that is made of sizes in the heap."""
     return (
         isinstance(value, relax.Call)

@@ -25,7 +25,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Evaluate, For, ForKind, PrimFunc, Stmt
 
-from autopipe.compiler.loops.copy_loops import renewed
+from autopipe.compiler.loops.copy_loops import copy_loop_nest
 from autopipe.compiler.loops.index_borders import (
     Iterations,
     Ranges,
@@ -52,13 +52,13 @@ def split_at_borders(function: PrimFunc) -> PrimFunc:
     if not has_choices(function.body):
         return function
     known = Ranges.of(function)
-    body = tvm_ffi.structural_map(function.body, (For, lambda one: _split(one, known, _DEPTH)))
+    body = tvm_ffi.structural_map(function.body, (For, lambda one: _split_loop(one, known, _DEPTH)))
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def _split(loop: For, ranges: Ranges, depth: int) -> Stmt:
+def _split_loop(loop: For, ranges: Ranges, depth: int) -> Stmt:
     """Return a loop, or loops in its place."""
-    if not _may_have_vectors(loop):
+    if not _can_vectorize(loop):
         return loop
     known = ranges.known
     whole = Iterations(loop.min, known.simplify(loop.min + loop.extent), loop.body)
@@ -74,7 +74,7 @@ def _split(loop: For, ranges: Ranges, depth: int) -> Stmt:
     end = known.simplify(tirx.max(between.end, first))
     outside = [Iterations(whole.first, first, loop.body), Iterations(end, whole.end, loop.body)]
     before, after = (
-        _split(part.loop(loop, known), ranges, depth - 1)
+        _split_loop(part.loop(loop, known), ranges, depth - 1)
         if depth and part.most(known) >= _LEAST
         else part.loop(loop, known)
         for part in outside
@@ -83,10 +83,10 @@ def _split(loop: For, ranges: Ranges, depth: int) -> Stmt:
     done = [one for one in (before, middle, after) if not _is_empty(one)]
     if not done:
         return Evaluate(0)
-    return tirx.stmt_seq(*map(renewed, done))
+    return tirx.stmt_seq(*map(copy_loop_nest, done))
 
 
-def _may_have_vectors(loop: For) -> bool:
+def _can_vectorize(loop: For) -> bool:
     """Tell whether a loop is long, and vectors are left to LLVM: loops in it are short."""
     if loop.kind != ForKind.SERIAL or loop.step is not None or _is_short(loop):
         return False

@@ -48,7 +48,7 @@ def type_bfloat16_operands(function: tirx.PrimFunc) -> tirx.PrimFunc:
     met = dict[int, None]()
 
     def changed(call: tvm.ir.Call) -> tvm.ir.Expr:
-        bits = _called(call, numbers)
+        bits = _find_dot_bits(call, numbers)
         if bits is None:
             return call
         met[bits] = None
@@ -62,7 +62,7 @@ def type_bfloat16_operands(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return mapped.with_body(body) if met else mapped
 
 
-def _called(call: tvm.ir.Call, numbers: dict[int, int]) -> int | None:
+def _find_dot_bits(call: tvm.ir.Call, numbers: dict[int, int]) -> int | None:
     """Return the bits of the dot product that an expression calls, if it does."""
     if getattr(call.op, "name", "") != _CALLS:
         return None

@@ -19,10 +19,10 @@ from tvm import relax, tirx
 from tvm.sym import Analyzer
 from tvm_ffi import StructuralMutator, structural_mutate
 
-from autopipe.compiler.graph.calls import bindings, callee, graph_functions
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.graph.calls import find_callee, graph_functions, list_bindings
+from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.recurrence.fix_recurrence import open_form
-from autopipe.config.dimension import Dimension, Sizes, ends, likely
+from autopipe.config.dimension import Dimension, Sizes, list_end_sizes, list_likely_sizes
 from autopipe.errors import ConfigError
 
 SIZES: Final = "autopipe.sizes"
@@ -46,7 +46,7 @@ Counts = Mapping[str, int]
 """How many multiples each open size has, by its name."""
 
 
-def steps(dimensions: Mapping[str, Dimension], sizes: Sizes) -> dict[str, int]:
+def count_multiples(dimensions: Mapping[str, Dimension], sizes: Sizes) -> dict[str, int]:
     """Return how many multiples each size has: 20 for 640 with a multiple of 32."""
     return {name: size // dimensions[name].multiple for name, size in sizes.items()}
 
@@ -64,8 +64,11 @@ class OpenSizes:
         """Return what a pipeline says; the first of likely sizes counts."""
         if not dimensions:
             return cls({}, {}, {})
-        smallest, largest = ends(dimensions)
-        found = (steps(dimensions, sizes) for sizes in (smallest, likely(dimensions)[0], largest))
+        smallest, largest = list_end_sizes(dimensions)
+        found = (
+            count_multiples(dimensions, sizes)
+            for sizes in (smallest, list_likely_sizes(dimensions)[0], largest)
+        )
         return cls(*found)
 
     def also(self, module: tvm.IRModule, said: Mapping[str, int]) -> Self:
@@ -89,21 +92,23 @@ class OpenSizes:
         return type(self)(*known)
 
 
-def noted(module: tvm.IRModule, known: OpenSizes) -> tvm.IRModule:
+def annotate_sizes(module: tvm.IRModule, known: OpenSizes) -> tvm.IRModule:
     """Return a lowered module whose PrimFuncs with open sizes say what is known of them."""
     if not known.likely:
         return module
     changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
-    for name, function in prim_funcs(module):
+    for name, function in list_prim_funcs(module):
         said = (
-            _said_of_calls(module, name, known) if open_form(function) else _said(function, known)
+            _describe_call_sizes(module, name, known)
+            if open_form(function)
+            else _describe_sizes(function, known)
         )
         if said:
             changed.update_func(module.get_global_var(name), function.with_attr(SIZES, said))
     return changed
 
 
-def _said(function: tirx.PrimFunc, known: OpenSizes) -> list[list[int]]:
+def _describe_sizes(function: tirx.PrimFunc, known: OpenSizes) -> list[list[int]]:
     """Return what is known of the sizes of a PrimFunc, which are called like those of `main`."""
     found = [str(variable.name) for variable in open_variables(function)]
     if not all(size in known.likely for size in found):
@@ -112,13 +117,13 @@ def _said(function: tirx.PrimFunc, known: OpenSizes) -> list[list[int]]:
     return [[counts[size] for counts in each] for size in found]
 
 
-def _said_of_calls(module: tvm.IRModule, name: str, known: OpenSizes) -> list[list[int]]:
+def _describe_call_sizes(module: tvm.IRModule, name: str, known: OpenSizes) -> list[list[int]]:
     """Return what is known of the sizes of a PrimFunc that has its own names for them.
 
     Nothing is, where it is called twice, or a size may shrink where one of the model grows.
     """
-    values = [one.value for _, body in graph_functions(module) for one in bindings(body)]
-    calls = [value for value in values if callee(value) == name]
+    values = [one.value for _, body in graph_functions(module) for one in list_bindings(body)]
+    calls = [value for value in values if find_callee(value) == name]
     if len(calls) != 1:
         return []
     params, arguments = module[name].params, calls[0].args[1].fields
@@ -131,21 +136,21 @@ def _said_of_calls(module: tvm.IRModule, name: str, known: OpenSizes) -> list[li
     for size in open_variables(module[name]):
         extent = next(value for extent, value in given if extent.same_as(size))
         each = (known.smallest, known.likely, known.largest)
-        counts = [count for one in each if (count := _closed_at(extent, one)) is not None]
+        counts = [count for one in each if (count := _evaluate_monotonic(extent, one)) is not None]
         if len(counts) < len(each):
             return []
         said.append(counts)
     return said
 
 
-def _closed_at(extent: tirx.Expr, counts: Counts) -> int | None:
+def _evaluate_monotonic(extent: tirx.Expr, counts: Counts) -> int | None:
     """Return an extent at some sizes, or None if it may shrink where one of them grows."""
     found: list[tirx.Var] = []
-    _add(found, tirx.analysis.undefined_vars(extent))
+    _add_distinct(found, tirx.analysis.undefined_vars(extent))
     names = [str(size.name) for size in found]
-    if not _grows(extent) or not all(name in counts for name in names):
+    if not _is_monotonic(extent) or not all(name in counts for name in names):
         return None
-    return _closed(extent, found, [counts[name] for name in names])
+    return _evaluate_extent(extent, found, [counts[name] for name in names])
 
 
 def open_variables(function: tirx.PrimFunc) -> list[tirx.Var]:
@@ -153,22 +158,22 @@ def open_variables(function: tirx.PrimFunc) -> list[tirx.Var]:
     found: list[tirx.Var] = []
     for param in function.params:
         if not isinstance(param.ty, tirx.BufferType):
-            _add(found, [param])
+            _add_distinct(found, [param])
             continue
         for extent in param.ty.shape:
             if not isinstance(extent, tirx.IntImm):
-                _add(found, tirx.analysis.undefined_vars(extent))
+                _add_distinct(found, tirx.analysis.undefined_vars(extent))
     return found
 
 
-def _add(found: list[tirx.Var], variables: Iterator[tirx.Var] | list[tirx.Var]) -> None:
+def _add_distinct(found: list[tirx.Var], variables: Iterator[tirx.Var] | list[tirx.Var]) -> None:
     for variable in variables:
         if not any(variable.same_as(other) for other in found):
             found.append(variable)
 
 
-def known_of(function: tirx.PrimFunc) -> OpenSizes | None:
-    """Return what `noted` has written into a PrimFunc; None if its sizes are not open."""
+def read_open_sizes(function: tirx.PrimFunc) -> OpenSizes | None:
+    """Return what `annotate_sizes` has written into a PrimFunc; None if its sizes are not open."""
     said = (function.attrs or {}).get(SIZES)
     if said is None:
         return None
@@ -177,7 +182,7 @@ def known_of(function: tirx.PrimFunc) -> OpenSizes | None:
     return OpenSizes(*(dict(zip(names, counts, strict=True)) for counts in each))
 
 
-def bound(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
+def bind_kernel_sizes(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
     """Return a module whose `main` is a PrimFunc with its open sizes bound."""
     function = module["main"]
     variables = open_variables(function)
@@ -206,11 +211,11 @@ def bound(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
         (tirx.LE, compared),
         *((kind, folded) for kind in _ARITHMETIC),
     ]
-    body = structural_mutate(_without_counts(function), closing)
+    body = structural_mutate(_drop_size_params(function), closing)
     return tvm.IRModule({"main": body})
 
 
-def counted(function: tirx.PrimFunc) -> list[tuple[int, tirx.Var]]:
+def list_size_params(function: tirx.PrimFunc) -> list[tuple[int, tirx.Var]]:
     """Return the parameters that are counts of open sizes, each with its position."""
     return [
         (at, param)
@@ -219,7 +224,7 @@ def counted(function: tirx.PrimFunc) -> list[tuple[int, tirx.Var]]:
     ]
 
 
-def _without_counts(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def _drop_size_params(function: tirx.PrimFunc) -> tirx.PrimFunc:
     function = function.without_attr(SIZES)
     tensors = [param for param in function.params if isinstance(param.ty, tirx.BufferType)]
     if len(tensors) == len(function.params):
@@ -227,7 +232,7 @@ def _without_counts(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tirx.PrimFunc(tensors, function.body, function.ret_type, function.attrs)
 
 
-def least(extent: int | tirx.Expr, known: OpenSizes | None) -> int:
+def find_min_extent(extent: int | tirx.Expr, known: OpenSizes | None) -> int:
     """Return the least that an extent can be, but for 0; 0 if it may shrink where a size grows.
 
     What has no elements has no loops either. Example: of `28 * boxes` with none or more boxes it is
@@ -235,32 +240,36 @@ def least(extent: int | tirx.Expr, known: OpenSizes | None) -> int:
     """
     if isinstance(extent, int):
         return extent
-    if known is None or not _grows(extent):
+    if known is None or not _is_monotonic(extent):
         return 0
     found: list[tirx.Var] = []
-    _add(found, tirx.analysis.undefined_vars(extent))
+    _add_distinct(found, tirx.analysis.undefined_vars(extent))
     ends = (
         (known.smallest.get(str(size.name), 0), max(1, known.smallest.get(str(size.name), 0)))
         for size in found
     )
-    values = (_closed(extent, found, counts) for counts in product(*map(dict.fromkeys, ends)))
+    values = (
+        _evaluate_extent(extent, found, counts) for counts in product(*map(dict.fromkeys, ends))
+    )
     return min((value for value in values if value), default=0)
 
 
 def is_at_least(extent: int | tirx.Expr, length: int, known: OpenSizes | None) -> bool:
     """Tell whether a dynamic extent is always at least `length`, or 0."""
-    return length <= 1 or least(extent, known) >= length
+    return length <= 1 or find_min_extent(extent, known) >= length
 
 
-def most(extent: int | tirx.Expr, known: OpenSizes) -> float:
+def find_max_extent(extent: int | tirx.Expr, known: OpenSizes) -> float:
     """Return the most that an extent can be; infinity if it may shrink where a size grows."""
     if isinstance(extent, int):
         return extent
-    closed = _closed_at(extent, known.largest)
+    closed = _evaluate_monotonic(extent, known.largest)
     return math.inf if closed is None else closed
 
 
-def _closed(extent: tirx.Expr, sizes: Sequence[tirx.Var], counts: Sequence[int]) -> int | None:
+def _evaluate_extent(
+    extent: tirx.Expr, sizes: Sequence[tirx.Var], counts: Sequence[int]
+) -> int | None:
     """Return an extent with its open sizes bound; None if that is no number."""
 
     def value(var: tvm.ir.Var, _: object) -> tvm.ir.Expr:
@@ -272,29 +281,29 @@ def _closed(extent: tirx.Expr, sizes: Sequence[tirx.Var], counts: Sequence[int])
     return int(closed) if isinstance(closed, tirx.IntImm) else None
 
 
-def _grows(extent: tirx.Expr) -> bool:
+def _is_monotonic(extent: tirx.Expr) -> bool:
     """Tell whether an extent never shrinks where a size grows."""
     if isinstance(extent, tirx.Var | tirx.IntImm):
         return True
     if isinstance(extent, tirx.Cast):
-        return _grows(extent.value)
+        return _is_monotonic(extent.value)
     if isinstance(extent, tirx.Max | tirx.Min):
-        return _grows(extent.a) and _grows(extent.b)
+        return _is_monotonic(extent.a) and _is_monotonic(extent.b)
     if isinstance(extent, tirx.Add | tirx.Mul):
         negative = (
             isinstance(part, tirx.IntImm) and int(part) < 0 for part in (extent.a, extent.b)
         )
         lowered = isinstance(extent, tirx.Mul) and any(negative)
-        return not lowered and _grows(extent.a) and _grows(extent.b)
+        return not lowered and _is_monotonic(extent.a) and _is_monotonic(extent.b)
     if isinstance(extent, tirx.Sub | tirx.FloorDiv):
-        return isinstance(extent.b, tirx.IntImm) and _grows(extent.a)
+        return isinstance(extent.b, tirx.IntImm) and _is_monotonic(extent.a)
     return False
 
 
-def likely_instance(module: tvm.IRModule) -> tvm.IRModule | None:
+def bind_likely_sizes(module: tvm.IRModule) -> tvm.IRModule | None:
     """Return a module whose `main` has open sizes with these as they probably are; else None."""
-    known = known_of(module["main"])
-    return None if known is None else bound(module, known.likely)
+    known = read_open_sizes(module["main"])
+    return None if known is None else bind_kernel_sizes(module, known.likely)
 
 
 def is_dynamic(module: tvm.IRModule) -> bool:
@@ -307,6 +316,6 @@ def is_dynamic(module: tvm.IRModule) -> bool:
     return taken or FOUND_SIZES in (main.attrs or {})
 
 
-def computes_sizes(module: tvm.IRModule) -> bool:
+def has_computed_sizes(module: tvm.IRModule) -> bool:
     """Tell whether a model has sizes that do not follow from those of its inputs, as of NonZero."""
     return FOUND_SIZES in (module["main"].attrs or {})

@@ -58,7 +58,7 @@ class Computation:
     """Whether it needs nothing of what the model is given."""
 
 
-def check(
+def check_memory(
     steps: Sequence[Computation],
     *,
     given: Mapping[str, int],
@@ -75,13 +75,15 @@ def check(
     for step in steps:
         if step.constant:
             folded += sum(step.outputs.values())
-            _within(folded, limit, f"{step.what}: what is computed of constants alone comes to")
+            _check_limit(
+                folded, limit, f"{step.what}: what is computed of constants alone comes to"
+            )
     limit = bounds.alive + bounds.alive_share * (stored + sum(given.values()))
     machine = available() // bounds.machine_share
-    for step, alive in _alive(steps, given, returned):
+    for step, alive in _count_live_bytes(steps, given, returned):
         told = f"{step.what}: the tensors that are alive with its results take"
-        _within(alive, limit, told)
-        _within(alive, machine, told, "half of this machine, ")
+        _check_limit(alive, limit, told)
+        _check_limit(alive, machine, told, "half of this machine, ")
 
 
 def check_rounds(what: str, count: int, bounds: Bounds = BOUNDS) -> None:
@@ -102,7 +104,7 @@ def check_bodies(count: int, bounds: Bounds = BOUNDS) -> None:
         raise ModelError(f"the model has {count} branches and bodies, more than {bounds.bodies}")
 
 
-def of_import(stored: int, bounds: Bounds = BOUNDS) -> int:
+def compute_import_limit(stored: int, bounds: Bounds = BOUNDS) -> int:
     """Return how many bytes the import of a model may take whose weights take `stored`."""
     return min(
         bounds.imported + bounds.imported_share * stored, available() // bounds.machine_share
@@ -115,10 +117,10 @@ def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
     limit = min(bounds.weights, available() // bounds.machine_share)
     for name, size in sizes.items():
         total += size
-        _within(total, limit, f"weight {name!r}: the weights up to it take")
+        _check_limit(total, limit, f"weight {name!r}: the weights up to it take")
 
 
-def _alive(
+def _count_live_bytes(
     steps: Sequence[Computation], given: Mapping[str, int], returned: Collection[str]
 ) -> Iterable[tuple[Computation, int]]:
     """Yield each step with the bytes of all tensors that it needs in memory, without weights."""
@@ -135,6 +137,6 @@ def _alive(
                 total -= held.pop(name)
 
 
-def _within(size: int, limit: int, what: str, whose: str = "") -> None:
+def _check_limit(size: int, limit: int, what: str, whose: str = "") -> None:
     if size > limit:
         raise ModelError(f"{what} {size >> 20} MiB, more than {whose}{limit >> 20} MiB")

@@ -23,34 +23,34 @@ _SUM_MEAN = 2 * (2**16 - 1)
 _SUM_STD = math.sqrt(4 * (2**32 - 1) / 12)
 
 
-def draw(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Array:
+def draw_weight(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Array:
     """Return a weight for a role. The same key always gives the same numbers."""
-    z = normal(key, math.prod(shape))
+    z = draw_normal(key, math.prod(shape))
     deviation = math.sqrt(role.data.variance)
     if role.kind == "kernel":
-        z *= _rounded(1 / math.sqrt(role.fan_in * role.data.square))
+        z *= _round_number(1 / math.sqrt(role.fan_in * role.data.square))
     elif role.kind == "shift":
         z *= _BIAS
     elif role.kind == "scale":
-        z = _around_one(z)
+        z = _scale_around_one(z)
     elif role.kind == "mean":
-        z = _rounded(role.data.mean) + z * _rounded(_BIAS * deviation)
+        z = _round_number(role.data.mean) + z * _round_number(_BIAS * deviation)
     elif role.kind == "variance":
-        z = _around_one(z) * _rounded(role.data.variance)
+        z = _scale_around_one(z) * _round_number(role.data.variance)
     return z.reshape(shape).astype(dtype)
 
 
-def _rounded(number: float) -> np.float32:
+def _round_number(number: float) -> np.float32:
     """Return a number rounded to six digits, so that it is the same on all machines."""
     return np.float32(f"{number:.6g}")
 
 
-def _around_one(z: Array) -> Array:
+def _scale_around_one(z: Array) -> Array:
     """Return numbers around one, none of them near zero."""
     return 1 + _SPREAD * z
 
 
-def normal(key: str, count: int) -> Array:
+def draw_normal(key: str, count: int) -> Array:
     """Return nearly normal float32 numbers, the same with every machine and every numpy.
 
     Each number is the sum of four uniform 16-bit integers (Irwin-Hall distribution). Integers are

@@ -40,7 +40,7 @@ NORMAL = Moments(0.0, 1.0)
 _LIMIT = 1e6
 
 
-def bounded(mean: float, square: float) -> Moments:
+def round_moments(mean: float, square: float) -> Moments:
     """Return rounded moments, with the mean square kept away from zero and from infinity."""
     return Moments(round(mean, 9), round(min(max(square, 1 / _LIMIT), _LIMIT), 9))
 

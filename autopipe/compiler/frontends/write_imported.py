@@ -23,7 +23,7 @@ def write_imported(model: Imported, dimensions: Mapping[str, Dimension], out: Pa
     ModelNodes(nodes=model.nodes).write(out)
     params = sum(values.size for values in model.weights.values())
     ImportedModel(
-        name=model.name, inputs=_ports(model.inputs), outputs=_ports(model.outputs),
+        name=model.name, inputs=_to_ports(model.inputs), outputs=_to_ports(model.outputs),
         weights=tuple(model.weights), source_sha256=model.source_sha256,
         synthesized=model.synthesized, opset=model.opset, selects=dict(model.selects),
         params=params, dimensions=dict(dimensions), promises=model.promises,
@@ -31,5 +31,5 @@ def write_imported(model: Imported, dimensions: Mapping[str, Dimension], out: Pa
     return params
 
 
-def _ports(values: Iterable[Value]) -> tuple[Port, ...]:
+def _to_ports(values: Iterable[Value]) -> tuple[Port, ...]:
     return tuple(Port.model_validate(value.model_dump()) for value in values)

@@ -61,7 +61,7 @@ class Chains:
         There is one chain, a shortest one, for each op that can be the last; shorter chains come
         first. No chain goes through an op of `blocked`.
         """
-        for chain in self._walk(start, pattern, blocked):
+        for chain in self._match_prefixes(start, pattern, blocked):
             if len(chain.ops) == len(pattern):
                 yield chain
 
@@ -69,7 +69,7 @@ class Chains:
         """Describe in words the chain that matches most of a pattern, and what reads its end."""
         best = Chain((), ())
         for start in self.ops:
-            for chain in self._walk(start, pattern, ()):
+            for chain in self._match_prefixes(start, pattern, ()):
                 best = max(best, chain, key=lambda found: len(found.ops))
         if not best.ops:
             return f"there is no {pattern[0]}"
@@ -77,7 +77,7 @@ class Chains:
         read = f"feeds {', '.join(after)}" if after else "feeds nothing"
         return f"the nearest is {', '.join(self.ops[op] for op in best.ops)}, which {read}"
 
-    def _walk(
+    def _match_prefixes(
         self, start: str, pattern: Sequence[str], blocked: Collection[str]
     ) -> Iterator[Chain]:
         """Yield the chains that match a beginning of the pattern, by breadth-first search."""

@@ -31,7 +31,9 @@ class FusionRules:
         return bool(self.join or self.apart)
 
 
-def apply(rules: FusionRules, steps: Sequence[FusionStep], grouping: Grouping, warn: Warn) -> None:
+def apply_rules(
+    rules: FusionRules, steps: Sequence[FusionStep], grouping: Grouping, warn: Warn
+) -> None:
     """Cut and unite the groups as the rules say; `warn` is told which matches stay as they are.
 
     The rules `apart` come first, then the rules `join` in order; an op is joined once at most.
@@ -70,7 +72,7 @@ class _Applied:
                 self._grouping.cut(before, self._calls[after])
             except ValueError as error:
                 stuck[str(error)] += 1
-        self._report(rule, ops, len(chains), stuck)
+        self._warn_unapplied(rule, ops, len(chains), stuck)
 
     def join(self, rule: str, ops: Sequence[str]) -> None:
         """Unite the groups of each chain that the rule matches and no earlier rule has taken."""
@@ -79,16 +81,16 @@ class _Applied:
             reasons: list[str] = []
             for chain in self._chains.at(start, ops, self._taken):
                 try:
-                    self._unite(rule, chain)
+                    self._unite_chain(rule, chain)
                 except ValueError as error:
                     reasons.append(str(error))
                 else:
                     break
             else:
-                stuck.update((reasons or self._contending(rule, start, ops))[:1])
-        self._report(rule, ops, len(stuck) + (rule in self._taken.values()), stuck)
+                stuck.update((reasons or self._find_conflict(rule, start, ops))[:1])
+        self._warn_unapplied(rule, ops, len(stuck) + (rule in self._taken.values()), stuck)
 
-    def _unite(self, rule: str, chain: Chain) -> None:
+    def _unite_chain(self, rule: str, chain: Chain) -> None:
         """Unite the groups of a chain. Raises ValueError if another rule forbids it."""
         calls = [name for owner in chain.path for name in self._calls[owner]]
         group = replace(self._grouping.around(calls), rule=rule)
@@ -103,7 +105,7 @@ class _Applied:
             self._grouping.unite(group)
         self._taken.update(dict.fromkeys(owners, rule))
 
-    def _contending(self, rule: str, start: str, ops: Sequence[str]) -> list[str]:
+    def _find_conflict(self, rule: str, start: str, ops: Sequence[str]) -> list[str]:
         """Return words that say which other rule has taken an op of a chain, or []."""
         for chain in self._chains.at(start, ops):
             first = next(owner for owner in chain.path if owner in self._taken)
@@ -111,7 +113,9 @@ class _Applied:
                 return [f"{self._chains.ops[first]} is taken by {self._taken[first]}"]
         return []
 
-    def _report(self, rule: str, ops: Sequence[str], matched: int, stuck: Counter[str]) -> None:
+    def _warn_unapplied(
+        self, rule: str, ops: Sequence[str], matched: int, stuck: Counter[str]
+    ) -> None:
         if not matched:
             self._warn(f"{rule}: matches nothing: {self._chains.nearest(ops)}")
         for why, count in stuck.items():

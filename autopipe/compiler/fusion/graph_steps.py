@@ -1,7 +1,7 @@
 """Describes the graph before fusion as steps, one for each binding, by names that survive fusion.
 
 `FuseOps` renames variables, so a call is recognized by what it calls and with which arguments:
-`key` returns ("call", "add", "lv", "b") for `lv1 = add(lv, b)`. Two bindings with the same key
+`make_binding_key` returns ("call", "add", "lv", "b") for `lv1 = add(lv, b)`. Bindings with one key
 compute the same, and are one step.
 """
 
@@ -14,8 +14,13 @@ import tvm_ffi
 from tvm import relax
 
 from autopipe.compiler.fusion.chains import FusionStep
-from autopipe.compiler.graph.calls import bindings, callee, graph_functions, is_kernel_call
-from autopipe.compiler.graph.literals import tensors
+from autopipe.compiler.graph.calls import (
+    find_callee,
+    graph_functions,
+    is_kernel_call,
+    list_bindings,
+)
+from autopipe.compiler.graph.literals import list_tensors
 from autopipe.compiler.labels.op_info import CallInfos
 from autopipe.tasks.op_info import KINDS
 from autopipe.tasks.tensor import Tensor
@@ -37,12 +42,14 @@ class Unfused:
     names: Mapping[relax.Var, str]
     """Name of the step or of the parameter that a variable stands for."""
     found: Mapping[Hashable, str]
-    """Names of the steps, by function and what `key` returns for them."""
+    """Names of the steps, by function and what `make_binding_key` returns for them."""
     returned: frozenset[str]
     """Names of the steps and parameters that a function of the graph returns."""
 
 
-def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfos) -> Unfused:
+def describe_steps(
+    module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfos
+) -> Unfused:
     """Return the steps of the graph.
 
     Args:
@@ -56,13 +63,13 @@ def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfo
     steps: list[FusionStep] = []
     twice: set[str] = set()
     for variable, function in functions:
-        inside = _dataflow(function)
-        for binding in bindings(function):
+        inside = _list_dataflow_names(function)
+        for binding in list_bindings(function):
             name = binding.var.name
-            place = variable.name_hint, key(binding.value, name, names)
+            place = variable.name_hint, make_binding_key(binding.value, name, names)
             names[binding.var] = found.setdefault(place, name)
             if names[binding.var] == name:
-                step = _step(binding, parts, inside=name in inside)
+                step = _describe_step(binding, parts, inside=name in inside)
                 reads = (names.get(var) for var in relax.analysis.free_vars(binding.value))
                 read = tuple(dict.fromkeys(filter(None, reads)))
                 steps.append(replace(step, reads=read))
@@ -72,42 +79,42 @@ def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfo
     steps = [replace(step, reads=tuple(r for r in step.reads if r in own)) for step in steps]
     repeated = "is computed twice"  # by two functions, which a change of one would not keep apart
     steps = [replace(s, obstacle=s.obstacle or repeated) if s.name in twice else s for s in steps]
-    bound = [binding for _, function in functions for binding in bindings(function)]
+    bound = [binding for _, function in functions for binding in list_bindings(function)]
     calls = {b.var.name: b.value for b in bound if is_kernel_call(b.value) and b.var.name in own}
     results = [v for _, function in functions for v in relax.analysis.free_vars(function.body.body)]
     returned = (names[variable] for variable in results)
-    return Unfused(_owned(steps, ops), calls, names, found, frozenset(returned))
+    return Unfused(_assign_owners(steps, ops), calls, names, found, frozenset(returned))
 
 
-def key(value: relax.Expr, name: str, names: Mapping[relax.Var, Value]) -> Hashable:
+def make_binding_key(value: relax.Expr, name: str, names: Mapping[relax.Var, Value]) -> Hashable:
     """Return what identifies a binding, however its variables are named after fusion.
 
     `name` identifies a binding that neither calls a PrimFunc nor takes an item of a tuple.
     """
     if isinstance(value, relax.TupleGetItem):
-        return "item", meaning(value.tuple_value, names), int(value.index)
-    function = callee(value)
+        return "item", make_argument_key(value.tuple_value, names), int(value.index)
+    function = find_callee(value)
     if function is None:
         return "binding", name
-    return "call", function, *(meaning(argument, names) for argument in value.args[1])
+    return "call", function, *(make_argument_key(argument, names) for argument in value.args[1])
 
 
-def meaning(value: relax.Expr, names: Mapping[relax.Var, Value]) -> Hashable:
+def make_argument_key(value: relax.Expr, names: Mapping[relax.Var, Value]) -> Hashable:
     """Return what identifies an argument: the name of a step, or the hash of a constant."""
     if isinstance(value, relax.Var):
         size = "size", value.name  # which no binding names: the type of a parameter does
         bound = names.get(value, size)
-        return bound if isinstance(bound, str | tuple) else meaning(bound, names)
+        return bound if isinstance(bound, str | tuple) else make_argument_key(bound, names)
     return "constant", tvm_ffi.structural_hash(value)
 
 
-def _dataflow(function: relax.Function) -> frozenset[str]:
+def _list_dataflow_names(function: relax.Function) -> frozenset[str]:
     """Return the names bound in the longest dataflow block: only there `FuseOps` fuses."""
     blocks = [b.bindings for b in function.body.blocks if isinstance(b, relax.DataflowBlock)]
     return frozenset(binding.var.name for binding in max(blocks, key=len, default=()))
 
 
-def _step(binding: relax.Binding, parts: CallInfos, *, inside: bool) -> FusionStep:
+def _describe_step(binding: relax.Binding, parts: CallInfos, *, inside: bool) -> FusionStep:
     """Return the step of a binding, what it reads left open; `inside` is the dataflow."""
     name, value = binding.var.name, binding.value
     if not is_kernel_call(value):
@@ -116,18 +123,18 @@ def _step(binding: relax.Binding, parts: CallInfos, *, inside: bool) -> FusionSt
     obstacle = None if inside else "is outside of the dataflow"
     if isinstance(value.ty, relax.TupleType):
         obstacle = "has several results"
-    shapes = [tensor.shape for tensor in (*tensors(value.ty), *_read(value))]
+    shapes = [tensor.shape for tensor in (*list_tensors(value.ty), *_list_read_tensors(value))]
     if any(min(shape, default=0) < 0 for shape in shapes):
         obstacle = "has a symbolic dimension"
     return FusionStep(name, part.op.name, name, (), part.pattern <= _SIMPLE, obstacle)
 
 
-def _read(call: relax.Call) -> Sequence[Tensor]:
+def _list_read_tensors(call: relax.Call) -> Sequence[Tensor]:
     """Return the tensors that a call reads."""
-    return [tensor for argument in call.args[1] for tensor in tensors(argument.ty)]
+    return [tensor for argument in call.args[1] for tensor in list_tensors(argument.ty)]
 
 
-def _owned(steps: Sequence[FusionStep], ops: Mapping[str, relax.Expr]) -> list[FusionStep]:
+def _assign_owners(steps: Sequence[FusionStep], ops: Mapping[str, relax.Expr]) -> list[FusionStep]:
     """Set the owner of each step: the next step that an op was bound to, if it is the same op."""
     owned: list[FusionStep] = []
     pending: list[FusionStep] = []

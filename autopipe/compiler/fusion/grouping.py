@@ -45,7 +45,7 @@ class Grouping:
         self._readers: Mapping[str, Sequence[str]] = readers
         self._groups = {step.name: Group((step.name,)) for step in steps}
         for names in fused:
-            self._put(_whole(names))
+            self._assign_group(_make_group(names))
 
     def __iter__(self) -> Iterator[Group]:
         """Yield the groups, in the order of their first steps."""
@@ -63,12 +63,12 @@ class Grouping:
     def obstacle(self, group: Group) -> str | None:
         """Return why a group has to stay as it is, or None if it can be changed."""
         obstacles = ((name, self._steps[name].obstacle) for name in group.steps)
-        return next((f"{self._op(name)} {why}" for name, why in obstacles if why), None)
+        return next((f"{self._describe_op(name)} {why}" for name, why in obstacles if why), None)
 
     def split(self, group: Group) -> None:
         """Replace a group by its pieces."""
         for piece in group.pieces:
-            self._put(piece)
+            self._assign_group(piece)
 
     def around(self, steps: Collection[str]) -> Group:
         """Return the smallest group that holds the groups of some steps; it is not united yet.
@@ -78,18 +78,22 @@ class Grouping:
         step that sums, or if a step has to stay where it is.
         """
         members = {name for step in steps for name in self.of(step).steps}
-        between = self._reached(members, self._readers) & self._reached(members, self._reads)
-        names = self._sorted(members | between)
+        between = self._find_reachable_steps(members, self._readers) & self._find_reachable_steps(
+            members, self._reads
+        )
+        names = self._sort_steps(members | between)
         for name in names:
             if not self._steps[name].simple and name not in steps:
-                raise ValueError(f"they bring {self._op(name)}, which the rule does not name")
+                raise ValueError(
+                    f"they bring {self._describe_op(name)}, which the rule does not name"
+                )
         group = Group(names, tuple(dict.fromkeys(map(self.of, names))))
-        self._refuse(group)
+        self._check_obstacle(group)
         return group
 
     def unite(self, group: Group) -> None:
         """Replace the pieces of a group that `around` returned by that group."""
-        self._put(group)
+        self._assign_group(group)
 
     def cut(self, before: str, after: Collection[str]) -> None:
         """Cut the group of `before` above the steps `after`, if it holds any of them.
@@ -101,17 +105,19 @@ class Grouping:
         group = self.of(before)
         if not set(group.steps).intersection(after):
             return
-        self._refuse(group)
+        self._check_obstacle(group)
         inside = set(group.steps)
-        below = self._spread(inside.intersection(after), inside, [self._readers])
+        below = self._find_connected_steps(inside.intersection(after), inside, [self._readers])
         for part in (inside - below, below):
             left = set(part)
             while left:
-                piece = self._spread({self._sorted(left)[0]}, left, [self._readers, self._reads])
+                piece = self._find_connected_steps(
+                    {self._sort_steps(left)[0]}, left, [self._readers, self._reads]
+                )
                 left -= piece
-                self._put(_whole(self._sorted(piece)))
+                self._assign_group(_make_group(self._sort_steps(piece)))
 
-    def _reached(
+    def _find_reachable_steps(
         self, members: Collection[str], neighbours: Mapping[str, Sequence[str]]
     ) -> set[str]:
         """Return all steps outside of a group that it leads to, whole groups at a time."""
@@ -125,7 +131,7 @@ class Grouping:
                 queue.extend(neighbour for step in whole for neighbour in neighbours[step])
         return reached
 
-    def _spread(
+    def _find_connected_steps(
         self,
         start: Collection[str],
         inside: Collection[str],
@@ -142,23 +148,23 @@ class Grouping:
             queue.extend(new)
         return reached
 
-    def _refuse(self, group: Group) -> None:
+    def _check_obstacle(self, group: Group) -> None:
         """Raise ValueError if a group has to stay as it is."""
         if obstacle := self.obstacle(group):
             raise ValueError(obstacle)
 
-    def _sorted(self, names: Iterable[str]) -> tuple[str, ...]:
+    def _sort_steps(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=self._order.__getitem__))
 
-    def _op(self, name: str) -> str:
+    def _describe_op(self, name: str) -> str:
         return self._steps[name].op or "something that is no op"
 
-    def _put(self, group: Group) -> None:
+    def _assign_group(self, group: Group) -> None:
         """Make a group that of all its steps."""
         self._groups.update(dict.fromkeys(group.steps, group))
 
 
-def _whole(names: Iterable[str]) -> Group:
+def _make_group(names: Iterable[str]) -> Group:
     """Return the group of some steps, whose pieces are the single steps."""
     steps = tuple(names)
     return Group(steps, tuple(Group((name,)) for name in steps) if len(steps) > 1 else ())

@@ -19,8 +19,8 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.relax.transform import FuseTIR
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import counted
-from autopipe.compiler.graph.calls import bindings, callee, graph_functions, is_fused
+from autopipe.compiler.dynamic_sizes.kernel_sizes import list_size_params
+from autopipe.compiler.graph.calls import find_callee, graph_functions, is_fused, list_bindings
 from autopipe.tasks.op_info import KINDS
 
 _PATTERN: Final = "op_pattern"
@@ -31,12 +31,12 @@ Fuse = Callable[[tvm.IRModule], tvm.IRModule]
 """Returns a legalized module with its calls fused."""
 
 
-def mergeable(module: tvm.IRModule, fuse: Fuse) -> tvm.IRModule:
+def fuse_mergeable(module: tvm.IRModule, fuse: Fuse) -> tvm.IRModule:
     """Return a legalized module with its calls fused into groups that become a kernel each."""
     fused = fuse(module)
     if not _is_open(fused):
         return fused
-    while not _merges(fused) and (names := _culprits(module, fused)):
+    while not _can_merge_groups(fused) and (names := _find_unmergeable(module, fused)):
         module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
         for name in names:
             module.update_func(
@@ -54,12 +54,12 @@ def _is_open(module: tvm.IRModule) -> bool:
     )
 
 
-def _merges(module: tvm.IRModule) -> bool:
+def _can_merge_groups(module: tvm.IRModule) -> bool:
     """Tell whether TVM can make a kernel of each group."""
     functions = (function for _, function in module.functions_items())
     groups = [one for one in functions if isinstance(one, relax.Function) and is_fused(one)]
-    calls = [one.value for group in groups for one in bindings(group)]
-    named = ((name, call) for call in calls if (name := callee(call)) is not None)
+    calls = [one.value for group in groups for one in list_bindings(group)]
+    named = ((name, call) for call in calls if (name := find_callee(call)) is not None)
     if not all(_has_same_forms(module[name], call.args[1].fields) for name, call in named):
         return False
     try:
@@ -90,16 +90,18 @@ def _has_same_forms(kernel: tirx.PrimFunc, arguments: Sequence[Any]) -> bool:
     )
 
 
-def _culprits(module: tvm.IRModule, fused: tvm.IRModule) -> list[str]:
+def _find_unmergeable(module: tvm.IRModule, fused: tvm.IRModule) -> list[str]:
     """Return the kernels that are to be opaque next; none if there is nothing left to do."""
     found: dict[str, None] = {}
     for variable, group in fused.functions_items():
         if not isinstance(group, relax.Function) or not is_fused(group):
             continue
-        if not _merges(_alone(fused, variable, group)):
-            names = [name for one in bindings(group) if (name := callee(one.value)) is not None]
+        if not _can_merge_groups(_isolate_group(fused, variable, group)):
+            names = [
+                name for one in list_bindings(group) if (name := find_callee(one.value)) is not None
+            ]
             fresh = [name for name in names if not _is_opaque(module[name])]
-            numbers = [name for name in fresh if _takes_numbers(module[name])]
+            numbers = [name for name in fresh if _has_size_params(module[name])]
             found |= dict.fromkeys(numbers or fresh)
     return list(found)
 
@@ -108,12 +110,14 @@ def _is_opaque(kernel: tirx.PrimFunc) -> bool:
     return int((kernel.attrs or {}).get(_PATTERN, 0)) == _OPAQUE
 
 
-def _takes_numbers(kernel: tirx.PrimFunc) -> bool:
+def _has_size_params(kernel: tirx.PrimFunc) -> bool:
     """Tell whether a kernel is given sizes as numbers, or only a result to fill."""
-    return bool(counted(kernel)) or len(kernel.params) == 1
+    return bool(list_size_params(kernel)) or len(kernel.params) == 1
 
 
-def _alone(fused: tvm.IRModule, variable: tvm.ir.GlobalVar, group: relax.Function) -> tvm.IRModule:
+def _isolate_group(
+    fused: tvm.IRModule, variable: tvm.ir.GlobalVar, group: relax.Function
+) -> tvm.IRModule:
     """Return a module whose `main` calls one group and nothing else."""
     kernels = {v: f for v, f in fused.functions_items() if isinstance(f, tirx.PrimFunc)}
     builder = relax.BlockBuilder(tvm.IRModule({**kernels, variable: group}))

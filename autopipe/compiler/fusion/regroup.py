@@ -4,11 +4,11 @@ Example: before fusion `main` is
 
     lv = conv2d(x, w); lv1 = add(lv, b); gv = relu(lv1)
 
-`FuseOps` makes of it, and `read` finds the group ("lv", "lv1", "gv"):
+`FuseOps` makes of it, and `read_groups` finds the group ("lv", "lv1", "gv"):
 
     gv = fused_conv2d_add_relu(x, w, b)
 
-With the groups ("lv", "lv1") and ("gv",), `regroup` makes
+With the groups ("lv", "lv1") and ("gv",), `replace_groups` makes
 
     lv1 = fused_conv2d_add(x, w, b); gv = relu(lv1)
 """
@@ -20,8 +20,13 @@ from functools import partial
 import tvm
 from tvm import relax
 
-from autopipe.compiler.fusion.graph_steps import Unfused, Value, key, meaning
-from autopipe.compiler.graph.calls import bindings, callee, fused_function, graph_functions
+from autopipe.compiler.fusion.graph_steps import Unfused, Value, make_argument_key, make_binding_key
+from autopipe.compiler.graph.calls import (
+    find_callee,
+    find_fused_function,
+    graph_functions,
+    list_bindings,
+)
 
 Groups = Sequence[tuple[str, ...]]
 """Names of the steps of each function."""
@@ -42,32 +47,38 @@ class Fused:
         return list(self.steps.values())
 
 
-def read(module: tvm.IRModule, before: Unfused) -> Fused:
+def read_groups(module: tvm.IRModule, before: Unfused) -> Fused:
     """Return which steps each binding after `FuseOps` computes."""
     functions = graph_functions(module)
     values: dict[relax.Var, Value] = {p: p.name for _, graph in functions for p in graph.params}
     steps: dict[relax.Var, tuple[str, ...]] = {}
     for function, graph in functions:
-        read_value = partial(_value, str(function.name_hint), before)
-        for binding in bindings(graph):
+        read_value = partial(_resolve_binding, str(function.name_hint), before)
+        for binding in list_bindings(graph):
             variable, value = binding.var, binding.value
-            called = fused_function(module, value)
+            called = find_fused_function(module, value)
             if called is None:
                 values[variable] = read_value(value, variable.name, values)
-                if callee(value) is not None:
+                if find_callee(value) is not None:
                     steps[variable] = (str(values[variable]),)
                 continue
             given = zip(called.params, value.args, strict=True)
-            inner = {param: _argument(argument, values) for param, argument in given}
-            for step in bindings(called):
+            inner = {param: _resolve_argument(argument, values) for param, argument in given}
+            for step in list_bindings(called):
                 inner[step.var] = read_value(step.value, step.var.name, inner)
-            calls = (inner[step.var] for step in bindings(called) if callee(step.value) is not None)
+            calls = (
+                inner[step.var]
+                for step in list_bindings(called)
+                if find_callee(step.value) is not None
+            )
             steps[variable] = tuple(str(name) for name in calls)
-            values[variable] = _argument(called.body.body, inner)
+            values[variable] = _resolve_argument(called.body.body, inner)
     return Fused(values, steps)
 
 
-def regroup(module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups) -> tvm.IRModule:
+def replace_groups(
+    module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups
+) -> tvm.IRModule:
     """Return what `FuseOps` made, with the functions of `groups` in place of its own.
 
     Both divide the same steps. Groups that `FuseOps` chose itself keep their functions.
@@ -77,23 +88,23 @@ def regroup(module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups)
     return _Regrouped(module, before, fused, changed).module if changed else module
 
 
-def _value(
+def _resolve_binding(
     place: str, before: Unfused, value: relax.Expr, name: str, values: Mapping[relax.Var, Value]
 ) -> Value:
     """Return what a binding stands for that does not call a function of `FuseOps`."""
     if isinstance(value, relax.TupleGetItem) and isinstance(values[value.tuple_value], tuple):
         return values[value.tuple_value][value.index]
     if isinstance(value, relax.Tuple | relax.Var):
-        return _argument(value, values)
-    return before.found.get((place, key(value, name, values)), name)
+        return _resolve_argument(value, values)
+    return before.found.get((place, make_binding_key(value, name, values)), name)
 
 
-def _argument(value: relax.Expr, values: Mapping[relax.Var, Value]) -> Value:
+def _resolve_argument(value: relax.Expr, values: Mapping[relax.Var, Value]) -> Value:
     """Return what an argument stands for before fusion."""
     if isinstance(value, relax.Var):
         return values[value]
     if isinstance(value, relax.Tuple):
-        return tuple(_argument(field, values) for field in value.fields)
+        return tuple(_resolve_argument(field, values) for field in value.fields)
     return value
 
 
@@ -114,7 +125,7 @@ class Functions:
     def alone(self, group: Sequence[str]) -> tvm.IRModule:
         """Return a module whose `main` only calls the function of a group, which is `fused`."""
         function, _ = self.function(group, [name for name in group if self.is_read(name, group)])
-        names = {callee(self._before.calls[name]) or "" for name in group}
+        names = {find_callee(self._before.calls[name]) or "" for name in group}
         called = [self._module.get_global_var(name) for name in sorted(names)]
         builder = relax.BlockBuilder(tvm.IRModule({var: self._module[var] for var in called}))
         fused = builder.add_func(function, "fused")
@@ -137,7 +148,7 @@ class Functions:
         given: dict[Hashable, relax.Expr] = {}
         for name in group:
             for argument in self._before.calls[name].args[1]:
-                meant = meaning(argument, self._before.names)
+                meant = make_argument_key(argument, self._before.names)
                 if meant not in group and meant not in given:
                     named = meant if isinstance(meant, str) else f"param_{len(given)}"
                     inside[meant], given[meant] = relax.Var(named, argument.ty), argument
@@ -147,7 +158,9 @@ class Functions:
             with builder.dataflow():
                 for name in group:
                     call = self._before.calls[name]
-                    arguments = [inside[meaning(e, self._before.names)] for e in call.args[1]]
+                    arguments = [
+                        inside[make_argument_key(e, self._before.names)] for e in call.args[1]
+                    ]
                     inside[name] = relax.DataflowVar(name, call.ty)
                     made = builder.normalize(self.primitive(call, arguments))
                     builder.emit_normalized(relax.VarBinding(inside[name], made))
@@ -158,7 +171,7 @@ class Functions:
 
     def primitive(self, call: relax.Call, arguments: Sequence[relax.Expr]) -> relax.Call:
         """Return the same call of a PrimFunc with other arguments."""
-        function = self._module.get_global_var(callee(call) or "")
+        function = self._module.get_global_var(find_callee(call) or "")
         return relax.Call(call.op, [function, relax.Tuple(arguments)], call.attrs, call.ty_args)
 
 
@@ -190,61 +203,63 @@ class _Regrouped:
         for binding in block.bindings:
             names = self._steps.get(binding.var, ())
             changed = dict.fromkeys(self._groups[name] for name in names if name in self._groups)
-            units.extend(self._call(group) for group in changed if group not in made)
+            units.extend(self._build_group_calls(group) for group in changed if group not in made)
             made.update(changed)
             value = self._values[binding.var]
             named = isinstance(value, str) and value in self._groups
-            if named and binding.var.same_as(self._variable(str(value))):
+            if named and binding.var.same_as(self._find_variable(str(value))):
                 continue  # a new call binds it
             if changed:
                 assert isinstance(value, tuple)  # noqa: S101 - of the results of a group
-                fields = [self._variable(str(name)) for name in value]
-                units.append([self._binding(binding.var, relax.Tuple(fields))])
+                fields = [self._find_variable(str(name)) for name in value]
+                units.append([self._make_binding(binding.var, relax.Tuple(fields))])
             else:
                 units.append([binding])
-        return relax.DataflowBlock(list(_in_order(units))) if made else block
+        return relax.DataflowBlock(list(_sort_units(units))) if made else block
 
-    def _call(self, group: tuple[str, ...]) -> list[relax.Binding]:
+    def _build_group_calls(self, group: tuple[str, ...]) -> list[relax.Binding]:
         """Return the bindings that compute what others read of a group."""
         results = [name for name in group if self._functions.is_read(name, group)]
         if len(group) == 1:
             call = self._before.calls[group[0]]
-            arguments = [self._outer(argument) for argument in call.args[1]]
+            arguments = [self._map_to_main(argument) for argument in call.args[1]]
             return [
-                self._binding(self._variable(group[0]), self._functions.primitive(call, arguments))
+                self._make_binding(
+                    self._find_variable(group[0]), self._functions.primitive(call, arguments)
+                )
             ]
         function, given = self._functions.function(group, results)
-        name = "_".join(["fused", *(callee(self._before.calls[step]) or "" for step in group)])
-        arguments = [self._outer(argument) for argument in given]
+        name = "_".join(["fused", *(find_callee(self._before.calls[step]) or "" for step in group)])
+        arguments = [self._map_to_main(argument) for argument in given]
         called = self._builder.add_func(function, name)
         whole = relax.Call(called, arguments, ret_ty=function.ret_ty)
         if len(results) == 1:
-            return [relax.VarBinding(self._variable(results[0]), whole)]
+            return [relax.VarBinding(self._find_variable(results[0]), whole)]
         several = relax.DataflowVar(name, function.ret_ty)
         items = (
-            self._binding(self._variable(result), relax.TupleGetItem(several, index))
+            self._make_binding(self._find_variable(result), relax.TupleGetItem(several, index))
             for index, result in enumerate(results)
         )
         return [relax.VarBinding(several, whole), *items]
 
-    def _outer(self, value: relax.Expr) -> relax.Expr:
+    def _map_to_main(self, value: relax.Expr) -> relax.Expr:
         """Return the expression of the new `main` for an expression before fusion."""
         if not isinstance(value, relax.Var):
             return value
-        return self._variable(self._before.names[value])
+        return self._find_variable(self._before.names[value])
 
-    def _variable(self, name: str) -> relax.Var:
+    def _find_variable(self, name: str) -> relax.Var:
         """Return the variable of a step in the new `main`."""
         if name not in self._variables:
             self._variables[name] = relax.DataflowVar(name, self._before.calls[name].ty)
         return self._variables[name]
 
-    def _binding(self, variable: relax.Var, value: relax.Expr) -> relax.Binding:
+    def _make_binding(self, variable: relax.Var, value: relax.Expr) -> relax.Binding:
         """Return a binding whose value has its type inferred."""
         return relax.VarBinding(variable, self._builder.normalize(value))
 
 
-def _in_order(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Binding]:
+def _sort_units(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Binding]:
     """Yield the bindings of all units, each unit after those it reads, otherwise in their order.
 
     The order is found by depth-first search. Raises ValueError if two units read each other.

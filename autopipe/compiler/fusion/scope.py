@@ -16,14 +16,14 @@ from tvm.relax.transform import FuseOps, FuseTIR
 
 from autopipe.compiler.fusion import fusion_rules
 from autopipe.compiler.fusion.fusion_rules import FusionRules, Warn
-from autopipe.compiler.fusion.graph_steps import unfused
+from autopipe.compiler.fusion.graph_steps import describe_steps
 from autopipe.compiler.fusion.grouping import Group, Grouping
-from autopipe.compiler.fusion.neighbours import Pays, join_neighbours, may_join
-from autopipe.compiler.fusion.regroup import Functions, read, regroup
+from autopipe.compiler.fusion.neighbours import Pays, can_join, join_neighbours
+from autopipe.compiler.fusion.regroup import Functions, read_groups, replace_groups
 from autopipe.compiler.labels.op_info import CallInfos
-from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.tasks import workload
-from autopipe.config.suggestion import closest
+from autopipe.compiler.module_io import list_prim_funcs
+from autopipe.compiler.tasks import make_workload
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 Refusal = Callable[[tvm.IRModule], str | None]
@@ -42,7 +42,7 @@ class Scope:
     """Whether all fused functions are tried, not only those that rules joined."""
 
 
-def fuse(
+def fuse_calls(
     module: tvm.IRModule,
     ops: Mapping[str, relax.Expr],
     parts: CallInfos,
@@ -60,24 +60,24 @@ def fuse(
     """
     fused = FuseOps()(module)
     if scope is None:
-        if pays is None or not may_join(module, parts):
+        if pays is None or not can_join(module, parts):
             return fused
-        before = unfused(module, ops, parts)
+        before = describe_steps(module, ops, parts)
         return join_neighbours(module, fused, before, parts, pays)
-    before = unfused(module, ops, parts)
-    chosen = read(fused, before)
+    before = describe_steps(module, ops, parts)
+    chosen = read_groups(fused, before)
     grouping = Grouping(before.steps, chosen.groups)
-    fusion_rules.apply(scope.rules, before.steps, grouping, scope.warn)
-    _split(grouping, _Trial(Functions(fused, before), scope), scope)
-    return regroup(fused, before, chosen, [group.steps for group in grouping])
+    fusion_rules.apply_rules(scope.rules, before.steps, grouping, scope.warn)
+    _split_infeasible(grouping, _Trial(Functions(fused, before), scope), scope)
+    return replace_groups(fused, before, chosen, [group.steps for group in grouping])
 
 
-def check(rules: FusionRules) -> None:
+def check_rules(rules: FusionRules) -> None:
     """Raise ConfigError if a rule names no op of Relax, so that it could match nothing."""
     ops_of_relax = [name for name in tvm.ir.Op.list_op_names() if name.startswith("relax.")]
     names = sorted(name.removeprefix("relax.") for name in ops_of_relax)
     wrong = [
-        f"fusion.{section}.{position}: {op!r} fits no op of Relax{_meant(op, names)}"
+        f"fusion.{section}.{position}: {op!r} fits no op of Relax{_suggest_op(op, names)}"
         for section, patterns in (("join", rules.join), ("apart", rules.apart))
         for position, ops in enumerate(patterns)
         for op in ops
@@ -87,11 +87,11 @@ def check(rules: FusionRules) -> None:
         raise ConfigError("; ".join(wrong))
 
 
-def _meant(op: str, names: Sequence[str]) -> str:
+def _suggest_op(op: str, names: Sequence[str]) -> str:
     """Return a hint for a wrong name: the op that was probably meant, or examples."""
     last = op.rpartition(".")[2].strip("*?")
     same = [name for name in names if name.rpartition(".")[2] == last]
-    meant = next(iter(same), None) or closest(op, names)
+    meant = next(iter(same), None) or find_closest(op, names)
     return f"; did you mean `{meant}`?" if meant else ", such as nn.conv2d or matmul"
 
 
@@ -109,15 +109,15 @@ class _Trial:
             merged = FuseTIR()(self._functions.alone(group.steps))
         except (RuntimeError, ValueError, TypeError) as error:
             return f"TVM can not merge them: {str(error).strip().splitlines()[-1]}"
-        ((_, function),) = [pair for pair in prim_funcs(merged) if pair[0] == "fused"]
-        merged_workload = workload(function)
+        ((_, function),) = [pair for pair in list_prim_funcs(merged) if pair[0] == "fused"]
+        merged_workload = make_workload(function)
         identity = merged_workload.identity
         if identity not in self._tried:
             self._tried[identity] = self._scope.refusal(merged_workload.module)
         return self._tried[identity]
 
 
-def _split(grouping: Grouping, trial: _Trial, scope: Scope) -> None:
+def _split_infeasible(grouping: Grouping, trial: _Trial, scope: Scope) -> None:
     """Split each group that can not be one function, then its pieces likewise, until all can."""
     said: Counter[str] = Counter()
     waiting = deque(grouping)

@@ -19,7 +19,7 @@ _BINARY: Final = (
 )  # fmt: skip
 
 
-def tensor_read(expr: Expr) -> te.Tensor | None:
+def find_read_tensor(expr: Expr) -> te.Tensor | None:
     """Return the tensor that an expression is an element of; None for any other expression."""
     if isinstance(expr, Call) and name_of(expr) == "te.tensor_load":
         source = expr.args[0]
@@ -32,22 +32,22 @@ def name_of(call: Call) -> str:
     return str(call.op.name) if isinstance(call.op, Op) else str(call.op)
 
 
-def dtype_of(expr: Expr) -> str:
+def read_dtype(expr: Expr) -> str:
     """Return the type of an expression, such as `float32`."""
     return str(expr.ty)
 
 
 def is_float(expr: Expr) -> bool:
     """Tell whether an expression is a number that has derivatives."""
-    return "float" in dtype_of(expr)
+    return "float" in read_dtype(expr)
 
 
-def parts(expr: Expr) -> list[Expr]:
+def list_operands(expr: Expr) -> list[Expr]:
     """Return what an expression is made of; of a read its indices. Raises ModelError."""
     if isinstance(expr, _BINARY):
         return [expr.a, expr.b]
     if isinstance(expr, Call):
-        return list(expr.args)[tensor_read(expr) is not None :]
+        return list(expr.args)[find_read_tensor(expr) is not None :]
     if isinstance(expr, tirx.Select):
         return [expr.condition, expr.true_value, expr.false_value]
     if isinstance(expr, tirx.Cast):
@@ -59,24 +59,24 @@ def parts(expr: Expr) -> list[Expr]:
     raise ModelError(f"a gradient through {type(expr).__name__} is not known here")
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
+def walk_expression(expr: Expr) -> Iterator[Expr]:
     """Yield an expression and all that it is made of."""
     yield expr
-    for part in parts(expr):
-        yield from walk(part)
+    for part in list_operands(expr):
+        yield from walk_expression(part)
 
 
-def looks_up(expr: Expr) -> bool:
+def has_reads(expr: Expr) -> bool:
     """Tell whether an element is read somewhere in an expression."""
-    return any(tensor_read(part) is not None for part in walk(expr))
+    return any(find_read_tensor(part) is not None for part in walk_expression(expr))
 
 
-def uses(expr: Expr, var: Var) -> bool:
+def has_variable(expr: Expr, var: Var) -> bool:
     """Tell whether a variable occurs."""
-    return any(isinstance(part, Var) and part.same_as(var) for part in walk(expr))
+    return any(isinstance(part, Var) and part.same_as(var) for part in walk_expression(expr))
 
 
-def rebuilt(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+def rewrite_expression(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Return an expression in which `change` has replaced parts; None leaves one as it is.
 
     `change` is asked of the whole first; what it replaces is not looked into.
@@ -84,29 +84,29 @@ def rebuilt(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     other = change(expr)
     if other is not None:
         return other
-    inner = [rebuilt(part, change) for part in parts(expr)]
+    inner = [rewrite_expression(part, change) for part in list_operands(expr)]
     if isinstance(expr, _BINARY):
         return type(expr)(*inner)
-    if (tensor := tensor_read(expr)) is not None:
+    if (tensor := find_read_tensor(expr)) is not None:
         return tensor(*inner)
     if isinstance(expr, Call):
         return Call(expr.op, inner, expr.attrs, expr.ty_args, ret_ty=expr.ty)
     if isinstance(expr, tirx.Select | tirx.Not | tirx.BitwiseNot):
         return type(expr)(*inner)
-    return tirx.Cast(dtype_of(expr), *inner) if isinstance(expr, tirx.Cast) else expr
+    return tirx.Cast(read_dtype(expr), *inner) if isinstance(expr, tirx.Cast) else expr
 
 
-def replaced(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
+def substitute_variables(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
     """Return an expression with other values of its variables, each of the variable's type."""
 
     def value(part: Expr) -> Expr | None:
         if not isinstance(part, Var) or part not in values:
             return None
-        return of_type(values[part], dtype_of(part))
+        return cast_to(values[part], read_dtype(part))
 
-    return rebuilt(expr, value)
+    return rewrite_expression(expr, value)
 
 
-def of_type(expr: Expr, dtype: str) -> Expr:
+def cast_to(expr: Expr, dtype: str) -> Expr:
     """Return an expression as a number of a type."""
-    return expr if dtype_of(expr) == dtype else tirx.Cast(dtype, expr)
+    return expr if read_dtype(expr) == dtype else tirx.Cast(dtype, expr)

@@ -21,11 +21,11 @@ from tvm.ir import Expr, Var
 from tvm.sym import Analyzer, detect_iter_map, detect_linear_equation, inverse_affine_iter_map
 
 from autopipe.compiler.gradient.expressions import (
-    dtype_of,
-    looks_up,
-    of_type,
-    replaced,
-    uses,
+    cast_to,
+    has_reads,
+    has_variable,
+    read_dtype,
+    substitute_variables,
 )
 from autopipe.compiler.loops.exact_divisions import write_out_division
 from autopipe.errors import ModelError
@@ -52,7 +52,7 @@ class Loop:
     @property
     def range(self) -> ir.Range:
         """What it goes along."""
-        dtype = dtype_of(self.var)
+        dtype = read_dtype(self.var)
         first, count = (tirx.const(value, dtype) for value in (self.first, self.count))
         return ir.Range.from_min_extent(first, count)
 
@@ -81,7 +81,7 @@ class Solution:
     """Loops whose bounds are no guards yet: who reads beyond them has to find zeros there."""
 
 
-def solve(
+def solve_indices(
     indices: Sequence[Expr], loops: Sequence[Loop], place: Sequence[Loop], shiftable: Sequence[Var]
 ) -> Solution:
     """Return which iterations read the element at `place`.
@@ -90,8 +90,8 @@ def solve(
     as one that comes from data, all loops in it go on and a guard compares: right, and slow.
     """
     found = _Solver(list(indices), list(loops), list(place))
-    found.one_to_one()
-    found.step_by_step()
+    found.solve_bijective()
+    found.solve_remaining()
     return found.solution(shiftable)
 
 
@@ -113,15 +113,15 @@ class _Solver:
         for loop in (*loops, *place):
             self._analyzer.bind(loop.var, loop.range)
 
-    def one_to_one(self) -> None:
+    def solve_bijective(self) -> None:
         """Solve the dimensions whose loops are in no other and are mapped one to one."""
-        for group in self._groups():
-            used = self._used([self._indices[at] for at in group])
+        for group in self._group_dimensions():
+            used = self._list_used_loops([self._indices[at] for at in group])
             if not used:
                 continue
             iters = {var: self._loops[var].range for var in used}
             indices = [self._indices[at] for at in group]
-            if any(map(looks_up, indices)):
+            if any(map(has_reads, indices)):
                 continue
             try:
                 found = detect_iter_map(indices, iters, check_level="bijective")
@@ -139,32 +139,34 @@ class _Solver:
 
         TVM's is wrong where an index wraps: of `(i + 1) % 8` it is `i = a`.
         """
-        there_and_back = {var: replaced(value, indices) for var, value in inverse.items()}
+        there_and_back = {
+            var: substitute_variables(value, indices) for var, value in inverse.items()
+        }
         return all(self._analyzer.can_prove_equal(e, var) for var, e in there_and_back.items())
 
-    def step_by_step(self) -> None:
+    def solve_remaining(self) -> None:
         """Solve each other dimension for the longest loop in it that is not solved yet."""
         for at, index in enumerate(self._indices):
-            left = replaced(index, self._values)
-            period = _period(left)
+            left = substitute_variables(index, self._values)
+            period = _read_modulus(left)
             inner = left.a if period else left
-            steps = {var: _step(inner, var) for var in self._used([inner])}
+            steps = {var: _find_coefficient(inner, var) for var in self._list_used_loops([inner])}
             steps = {var: step for var, step in steps.items() if step}
             if steps:
                 var = max(steps, key=lambda each: self._loops[each].count)
                 if period:
                     self._take_circular(var, at, inner, (steps[var], period))
                 else:
-                    self._take(var, at, left, steps[var])
+                    self._solve_loop(var, at, left, steps[var])
 
-    def _take(self, var: Var, at: int, index: Expr, step: int) -> None:
+    def _solve_loop(self, var: Var, at: int, index: Expr, step: int) -> None:
         """Solve `index` = place for a loop that it has `step` times."""
-        rest = replaced(index, {var: tirx.const(0, dtype_of(var))})
+        rest = substitute_variables(index, {var: tirx.const(0, read_dtype(var))})
         here = self._place_as(at, rest)
         way = here - rest if step > 0 else rest - here
         if abs(step) == 1:
             self._single.add(var)
-        self._set(var, tirx.floordiv(way, abs(step)))
+        self._bind_value(var, tirx.floordiv(way, abs(step)))
 
     def _take_circular(self, var: Var, at: int, index: Expr, terms: tuple[int, int]) -> None:
         """Solve `index % period` = place for a loop that the index has `step` times.
@@ -172,7 +174,7 @@ class _Solver:
         Of `(i + 1) % 8` for i < 24 that is i = (a - 1) % 8 + 8 * turn, with turn < 3.
         """
         (step, period), loop = terms, self._loops[var]
-        rest = replaced(index, {var: tirx.const(0, dtype_of(var))})
+        rest = substitute_variables(index, {var: tirx.const(0, read_dtype(var))})
         common = math.gcd(step, period)
         every = period // common
         factor = pow(step // common, -1, every) if every > 1 else 0
@@ -181,7 +183,7 @@ class _Solver:
         dividend = self._analyzer.simplify(way * factor - loop.first)
         value = write_out_division(tirx.floormod(dividend, every), self._analyzer) + loop.first
         if loop.count > every:
-            turn = Loop(Var(f"{var.name}_turn", dtype_of(var)), 0, -(-loop.count // every))
+            turn = Loop(Var(f"{var.name}_turn", read_dtype(var)), 0, -(-loop.count // every))
             self._analyzer.bind(turn.var, turn.range)
             self._turns.append(turn)
             value += turn.var * every
@@ -189,12 +191,12 @@ class _Solver:
             self._inside.add(var)
         if common == 1 and self._place[at].count <= period:
             self._exact.add(at)
-        self._set(var, value)
+        self._bind_value(var, value)
 
-    def _set(self, var: Var, value: Expr) -> None:
+    def _bind_value(self, var: Var, value: Expr) -> None:
         value = self._analyzer.simplify(value)
         self._values = {
-            other: self._analyzer.simplify(replaced(known, {var: value}))
+            other: self._analyzer.simplify(substitute_variables(known, {var: value}))
             for other, known in self._values.items()
         }
         self._values[var] = value
@@ -209,67 +211,71 @@ class _Solver:
                 continue
             can_shift = var in self._single and not self._exact and not self._inside
             if can_shift and any(var.same_as(each) for each in shiftable):
-                shift = self._shift(loop, value)
+                shift = self._find_shift(loop, value)
                 if shift is not None:
                     found.shifts.append(shift)
                     continue
-            found.guards += self._open([value >= loop.first, value < loop.first + loop.count])
+            found.guards += self._list_open_guards(
+                [value >= loop.first, value < loop.first + loop.count]
+            )
         for at, index in enumerate(self._indices):
             if at in self._exact:
                 continue
-            here = replaced(index, found.values)
-            found.guards += self._open([tirx.EQ(here, self._place_as(at, here))])
+            here = substitute_variables(index, found.values)
+            found.guards += self._list_open_guards([tirx.EQ(here, self._place_as(at, here))])
         return found
 
-    def _shift(self, loop: Loop, value: Expr) -> Shift | None:
+    def _find_shift(self, loop: Loop, value: Expr) -> Shift | None:
         """Return how far a loop's place goes beyond its bounds; None if it does not."""
         bound = self._analyzer.const_int_bound(value)
         low, high = int(bound.min_value), int(bound.max_value)
         inside = loop.first <= low and high < loop.first + loop.count
         return None if inside or high - low > _FAR else Shift(loop, low, high)
 
-    def _open(self, guards: Sequence[Expr]) -> list[Expr]:
-        data = [guard for guard in guards if looks_up(guard)]  # which the analyzer can not read
-        rest = [self._analyzer.simplify(guard) for guard in guards if not looks_up(guard)]
+    def _list_open_guards(self, guards: Sequence[Expr]) -> list[Expr]:
+        data = [guard for guard in guards if has_reads(guard)]  # which the analyzer can not read
+        rest = [self._analyzer.simplify(guard) for guard in guards if not has_reads(guard)]
         return [*data, *(guard for guard in rest if not self._analyzer.can_prove(guard))]
 
     def _place_as(self, at: int, like: Expr) -> Expr:
-        return of_type(self._place[at].var, dtype_of(like))
+        return cast_to(self._place[at].var, read_dtype(like))
 
-    def _used(self, indices: Sequence[Expr]) -> list[Var]:
-        return [var for var in self._loops if any(uses(index, var) for index in indices)]
+    def _list_used_loops(self, indices: Sequence[Expr]) -> list[Var]:
+        return [var for var in self._loops if any(has_variable(index, var) for index in indices)]
 
-    def _groups(self) -> Iterator[list[int]]:
+    def _group_dimensions(self) -> Iterator[list[int]]:
         """Yield the dimensions that share loops."""
         left = list(range(len(self._indices)))
         while left:
             group = [left.pop(0)]
             grown = True
             while grown:
-                used = self._used([self._indices[at] for at in group])
-                more = [at for at in left if set(self._used([self._indices[at]])) & set(used)]
+                used = self._list_used_loops([self._indices[at] for at in group])
+                more = [
+                    at for at in left if set(self._list_used_loops([self._indices[at]])) & set(used)
+                ]
                 group += more
                 left = [at for at in left if at not in more]
                 grown = bool(more)
             yield sorted(group)
 
 
-def _period(index: Expr) -> int:
+def _read_modulus(index: Expr) -> int:
     """Return the number that an index is the remainder by, 0 if it is none."""
     if not isinstance(index, tirx.FloorMod) or not isinstance(index.b, tirx.IntImm):
         return 0
     return max(0, int(index.b))
 
 
-def _step(index: Expr, var: Var) -> int:
+def _find_coefficient(index: Expr, var: Var) -> int:
     """Return how often an index has a loop, 0 if it has it otherwise than as a term."""
-    if looks_up(index):
+    if has_reads(index):
         return 0
     terms = detect_linear_equation(index, [var])
     return int(terms[0]) if len(terms) and isinstance(terms[0], tirx.IntImm) else 0
 
 
-def guarded(value: Expr, guards: Sequence[Expr], zero: Expr) -> Expr:
+def guard_value(value: Expr, guards: Sequence[Expr], zero: Expr) -> Expr:
     """Return a value where all guards hold, and zero elsewhere."""
     for guard in guards:
         value = tirx.if_then_else(guard, value, zero)

@@ -14,12 +14,12 @@ from tvm import te, tirx
 from tvm.ir import Call, Expr
 
 from autopipe.compiler.gradient.expressions import (
-    dtype_of,
+    find_read_tensor,
     is_float,
+    list_operands,
     name_of,
-    parts,
-    tensor_read,
-    walk,
+    read_dtype,
+    walk_expression,
 )
 from autopipe.errors import ModelError
 
@@ -37,56 +37,56 @@ Wanted = Callable[[te.Tensor], bool]
 """Tells whether the gradient goes through a tensor."""
 
 
-def partials(expr: Expr, seed: Expr, wanted: Wanted) -> Iterator[Partial]:
+def list_partials(expr: Expr, seed: Expr, wanted: Wanted) -> Iterator[Partial]:
     """Yield what each read of a wanted tensor gets. Raises ModelError for what has no rule here."""
-    if not is_float(expr) or not _reaches(expr, wanted):
+    if not is_float(expr) or not _has_wanted_read(expr, wanted):
         return
-    tensor = tensor_read(expr)
+    tensor = find_read_tensor(expr)
     if tensor is not None:
-        yield Partial(tensor, tuple(parts(expr)), seed)
+        yield Partial(tensor, tuple(list_operands(expr)), seed)
         return
-    for part, given in _rule(expr, seed):
-        yield from partials(part, given, wanted)
+    for part, given in _apply_rule(expr, seed):
+        yield from list_partials(part, given, wanted)
 
 
-def _reaches(expr: Expr, wanted: Wanted) -> bool:
-    reads = (tensor_read(part) for part in walk(expr))
+def _has_wanted_read(expr: Expr, wanted: Wanted) -> bool:
+    reads = (find_read_tensor(part) for part in walk_expression(expr))
     return any(tensor is not None and wanted(tensor) for tensor in reads)
 
 
-def _rule(expr: Expr, seed: Expr) -> list[tuple[Expr, Expr]]:
+def _apply_rule(expr: Expr, seed: Expr) -> list[tuple[Expr, Expr]]:
     """Return the operands of the outermost operator, each with the seed that it gets."""
     if type(expr) not in _OPERATORS:
         raise ModelError(f"a gradient through {type(expr).__name__} is not known here")
     return _OPERATORS[type(expr)](expr, seed)
 
 
-def _chosen(
+def _differentiate_extremum(
     expr: Expr, seed: Expr, before: Callable[[Expr, Expr], Expr]
 ) -> list[tuple[Expr, Expr]]:
     """Give the seed to the larger or smaller operand; where both are equal, to a constant.
 
     So the gradient of `max(x, 0)` at zero is zero, whichever stands first.
     """
-    zero = tirx.const(0, dtype_of(expr))
+    zero = tirx.const(0, read_dtype(expr))
     if isinstance(expr.a, tirx.FloatImm):
         return [(expr.b, tirx.Select(before(expr.b, expr.a), seed, zero))]
     first = before(expr.a, expr.b)
     return [(expr.a, tirx.Select(first, seed, zero)), (expr.b, tirx.Select(first, zero, seed))]
 
 
-def _either(
+def _differentiate_select(
     choose: Callable[..., Any], condition: Expr, yes: Expr, no: Expr, seed: Expr
 ) -> list[tuple[Expr, Expr]]:
-    zero = tirx.const(0, dtype_of(seed))
+    zero = tirx.const(0, read_dtype(seed))
     return [(yes, choose(condition, seed, zero)), (no, choose(condition, zero, seed))]
 
 
-def _called(expr: Call, seed: Expr) -> list[tuple[Expr, Expr]]:
+def _differentiate_call(expr: Call, seed: Expr) -> list[tuple[Expr, Expr]]:
     name, operands = name_of(expr).partition(".")[2], list(expr.args)
     if name == "if_then_else":
         condition, yes, no = operands
-        return _either(tirx.if_then_else, condition, yes, no, seed)
+        return _differentiate_select(tirx.if_then_else, condition, yes, no, seed)
     if name in _FLAT:
         return []
     if name == "pow":
@@ -99,21 +99,21 @@ def _called(expr: Call, seed: Expr) -> list[tuple[Expr, Expr]]:
     return [(operand, seed * _SLOPES[name](operand, expr))]
 
 
-def _number(value: float, like: Expr) -> Expr:
-    return tirx.const(value, dtype_of(like))
+def _make_constant(value: float, like: Expr) -> Expr:
+    return tirx.const(value, read_dtype(like))
 
 
-def _erf(x: Expr, _: Expr) -> Expr:
-    return _number(2 / math.sqrt(math.pi), x) * te.exp(-x * x)
+def _derive_erf(x: Expr, _: Expr) -> Expr:
+    return _make_constant(2 / math.sqrt(math.pi), x) * te.exp(-x * x)
 
 
-def _sign(x: Expr, _: Expr) -> Expr:
-    one, zero = _number(1, x), _number(0, x)
+def _compute_sign(x: Expr, _: Expr) -> Expr:
+    one, zero = _make_constant(1, x), _make_constant(0, x)
     return tirx.Select(x > zero, one, tirx.Select(x < zero, -one, zero))
 
 
-def _over(base: float, x: Expr, _: Expr) -> Expr:
-    return _number(1 / math.log(base), x) / x
+def _derive_log(base: float, x: Expr, _: Expr) -> Expr:
+    return _make_constant(1 / math.log(base), x) / x
 
 
 _FLAT: Final = frozenset({"floor", "ceil", "round", "trunc", "nearbyint", "rint", "sign"})
@@ -121,25 +121,25 @@ _FLAT: Final = frozenset({"floor", "ceil", "round", "trunc", "nearbyint", "rint"
 
 _SLOPES: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
     "exp": lambda _, y: y,
-    "exp2": lambda x, y: y * _number(math.log(2), x),
-    "log": lambda x, _: _number(1, x) / x,
-    "log2": partial(_over, 2),
-    "log10": partial(_over, 10),
-    "log1p": lambda x, _: _number(1, x) / (x + _number(1, x)),
-    "sqrt": lambda x, y: _number(0.5, x) / y,
-    "rsqrt": lambda x, y: _number(-0.5, x) * y / x,
-    "tanh": lambda x, y: _number(1, x) - y * y,
-    "sigmoid": lambda x, y: y * (_number(1, x) - y),
+    "exp2": lambda x, y: y * _make_constant(math.log(2), x),
+    "log": lambda x, _: _make_constant(1, x) / x,
+    "log2": partial(_derive_log, 2),
+    "log10": partial(_derive_log, 10),
+    "log1p": lambda x, _: _make_constant(1, x) / (x + _make_constant(1, x)),
+    "sqrt": lambda x, y: _make_constant(0.5, x) / y,
+    "rsqrt": lambda x, y: _make_constant(-0.5, x) * y / x,
+    "tanh": lambda x, y: _make_constant(1, x) - y * y,
+    "sigmoid": lambda x, y: y * (_make_constant(1, x) - y),
     "sin": lambda x, _: te.cos(x),
     "cos": lambda x, _: -te.sin(x),
-    "tan": lambda x, y: _number(1, x) + y * y,
+    "tan": lambda x, y: _make_constant(1, x) + y * y,
     "sinh": lambda x, _: te.cosh(x),
     "cosh": lambda x, _: te.sinh(x),
-    "asin": lambda x, _: te.rsqrt(_number(1, x) - x * x),
-    "acos": lambda x, _: -te.rsqrt(_number(1, x) - x * x),
-    "atan": lambda x, _: _number(1, x) / (_number(1, x) + x * x),
-    "erf": _erf,
-    "fabs": _sign,
+    "asin": lambda x, _: te.rsqrt(_make_constant(1, x) - x * x),
+    "acos": lambda x, _: -te.rsqrt(_make_constant(1, x) - x * x),
+    "atan": lambda x, _: _make_constant(1, x) / (_make_constant(1, x) + x * x),
+    "erf": _derive_erf,
+    "fabs": _compute_sign,
 }
 """The derivative of a function of one number, from the number and the function's value there."""
 
@@ -148,12 +148,12 @@ _OPERATORS: Final[Mapping[type, Callable[[Any, Expr], list[tuple[Expr, Expr]]]]]
     tirx.Sub: lambda e, seed: [(e.a, seed), (e.b, -seed)],
     tirx.Mul: lambda e, seed: [(e.a, seed * e.b), (e.b, seed * e.a)],
     tirx.Div: lambda e, seed: [(e.a, seed / e.b), (e.b, -seed * e / e.b)],
-    tirx.Max: lambda e, seed: _chosen(e, seed, lambda one, other: one > other),
-    tirx.Min: lambda e, seed: _chosen(e, seed, lambda one, other: one < other),
-    tirx.Select: lambda e, seed: _either(
+    tirx.Max: lambda e, seed: _differentiate_extremum(e, seed, lambda one, other: one > other),
+    tirx.Min: lambda e, seed: _differentiate_extremum(e, seed, lambda one, other: one < other),
+    tirx.Select: lambda e, seed: _differentiate_select(
         tirx.Select, e.condition, e.true_value, e.false_value, seed
     ),
-    tirx.Cast: lambda e, seed: [(e.value, tirx.Cast(dtype_of(e.value), seed))],
-    Call: _called,
+    tirx.Cast: lambda e, seed: [(e.value, tirx.Cast(read_dtype(e.value), seed))],
+    Call: _differentiate_call,
 }
 """What the operands of an operator get of its seed."""

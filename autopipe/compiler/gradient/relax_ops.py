@@ -33,7 +33,7 @@ def relax_gradient(
     unknown = [name for name in by or () if name not in params]
     if unknown:
         raise ModelError(f"{function} has no parameter {', '.join(unknown)}")
-    _register()
+    _register_adjoints()
     chosen = None if by is None else [params[name] for name in by]
     try:
         return relax.transform.Gradient(function, chosen)(module)
@@ -43,14 +43,16 @@ def relax_gradient(
 
 
 @cache
-def _register() -> None:
+def _register_adjoints() -> None:
     """Tell TVM, once a process, the adjoints that it lacks."""
     for name, adjoint in _ADJOINTS.items():
         if tvm.ir.Op.get(name).get_attr("FPrimalGradient") is None:
             tvm.ir.register_op_attr(name, "FPrimalGradient", adjoint)
 
 
-def _layer_norm(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> list[Expr]:
+def _differentiate_layer_norm(
+    _var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder
+) -> list[Expr]:
     """Return the adjoints of x, gamma and beta of a layer norm over the last axes.
 
     With h = (x - mean) / deviation and g = grad * gamma: dx = (g - mean(g) - h * mean(g * h)) /
@@ -70,16 +72,16 @@ def _layer_norm(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) ->
     scaled = op.multiply(grad, gamma) if call.attrs.scale else grad
     along = op.multiply(normal, op.mean(op.multiply(scaled, normal), axes, keepdims=True))
     inner = op.subtract(op.subtract(scaled, op.mean(scaled, axes, keepdims=True)), along)
-    by_gamma = op.sum(op.multiply(grad, normal), rows) if call.attrs.scale else _zeros(gamma)
-    by_beta = op.sum(grad, rows) if call.attrs.center else _zeros(call.args[2])
+    by_gamma = op.sum(op.multiply(grad, normal), rows) if call.attrs.scale else _make_zeros(gamma)
+    by_beta = op.sum(grad, rows) if call.attrs.center else _make_zeros(call.args[2])
     return [op.multiply(inner, scale), by_gamma, by_beta]
 
 
-def _zeros(like: Expr) -> Expr:
+def _make_zeros(like: Expr) -> Expr:
     return relax.op.zeros_like(like)
 
 
-def _gelu(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> list[Expr]:
+def _differentiate_gelu(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> list[Expr]:
     """Return the adjoint of x / 2 * (1 + erf(x / sqrt 2))."""
     op, (data,) = relax.op, call.args
     half, root, peak = (
@@ -91,7 +93,9 @@ def _gelu(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> list[
     return [op.multiply(grad, op.add(below, op.multiply(data, bell)))]
 
 
-def _gelu_tanh(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> list[Expr]:
+def _differentiate_gelu_tanh(
+    _var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder
+) -> list[Expr]:
     """Return the adjoint of x / 2 * (1 + t) with t = tanh(s * (x + c * x^3)).
 
     It is (1 + t) / 2 + x / 2 * (1 - t^2) * s * (1 + 3 * c * x^2).
@@ -110,7 +114,7 @@ def _gelu_tanh(_var: Expr, call: Call, grad: Expr, _ctx: relax.BlockBuilder) -> 
 
 
 _ADJOINTS: Final[dict[str, Callable[..., list[Expr]]]] = {
-    "relax.nn.layer_norm": _layer_norm,
-    "relax.nn.gelu": _gelu,
-    "relax.nn.gelu_tanh": _gelu_tanh,
+    "relax.nn.layer_norm": _differentiate_layer_norm,
+    "relax.nn.gelu": _differentiate_gelu,
+    "relax.nn.gelu_tanh": _differentiate_gelu_tanh,
 }

@@ -18,16 +18,16 @@ from tvm.ir import Call, Expr, Var
 from tvm.sym import Analyzer
 
 from autopipe.compiler.gradient.expressions import (
-    dtype_of,
-    looks_up,
-    rebuilt,
-    replaced,
-    tensor_read,
-    uses,
-    walk,
+    find_read_tensor,
+    has_reads,
+    has_variable,
+    read_dtype,
+    rewrite_expression,
+    substitute_variables,
+    walk_expression,
 )
-from autopipe.compiler.gradient.inverse import Loop, Shift, guarded, solve
-from autopipe.compiler.gradient.partial import Partial, Wanted, partials
+from autopipe.compiler.gradient.inverse import Loop, Shift, guard_value, solve_indices
+from autopipe.compiler.gradient.partial import Partial, Wanted, list_partials
 from autopipe.errors import ModelError
 
 _Key: TypeAlias = "tuple[Any, int]"
@@ -60,7 +60,7 @@ def gradient(
     return graph.adjoints(head)
 
 
-def _key(tensor: te.Tensor) -> _Key:
+def _make_key(tensor: te.Tensor) -> _Key:
     return tensor.op, int(tensor.value_index)
 
 
@@ -70,41 +70,43 @@ class _Graph:
     def __init__(self, output: te.Tensor, inputs: Sequence[te.Tensor]) -> None:
         self._output = output
         self._inputs = inputs
-        self._ends = {_key(tensor) for tensor in inputs}
+        self._ends = {_make_key(tensor) for tensor in inputs}
         self._reach: dict[_Key, bool] = {}
         self._order: list[te.Tensor] = []
-        self._visit(output)
+        self._visit_tensor(output)
 
     def adjoints(self, head: te.Tensor) -> list[te.Tensor]:
         """Return the adjoint of each input, from that of the output."""
-        known: dict[_Key, list[te.Tensor]] = {_key(self._output): [head]}
+        known: dict[_Key, list[te.Tensor]] = {_make_key(self._output): [head]}
         done: dict[_Key, te.Tensor] = {}
         for tensor in reversed(self._order):
-            key = _key(tensor)
+            key = _make_key(tensor)
             if key not in known:
                 continue
-            done[key] = _sum(known[key], tensor)
+            done[key] = _add_terms(known[key], tensor)
             if isinstance(tensor.op, te.PlaceholderOp):
                 continue
-            for source, term in _handed_on(tensor, done[key], self._wanted):
-                known.setdefault(_key(source), []).append(term)
-        return [done[_key(t)] if _key(t) in done else _zeros(t) for t in self._inputs]
+            for source, term in _list_terms(tensor, done[key], self._needs_gradient):
+                known.setdefault(_make_key(source), []).append(term)
+        return [
+            done[_make_key(t)] if _make_key(t) in done else _make_zeros(t) for t in self._inputs
+        ]
 
-    def _wanted(self, tensor: te.Tensor) -> bool:
-        return self._reach[_key(tensor)]
+    def _needs_gradient(self, tensor: te.Tensor) -> bool:
+        return self._reach[_make_key(tensor)]
 
-    def _visit(self, tensor: te.Tensor) -> bool:
+    def _visit_tensor(self, tensor: te.Tensor) -> bool:
         """Put a tensor behind all that it is computed from; tell whether an input is among them."""
-        key = _key(tensor)
+        key = _make_key(tensor)
         if key not in self._reach:
             self._reach[key] = False
-            before = [self._visit(source) for source in tensor.op.input_tensors]
+            before = [self._visit_tensor(source) for source in tensor.op.input_tensors]
             self._reach[key] = key in self._ends or any(before)
             self._order.append(tensor)
         return self._reach[key]
 
 
-def _sum(terms: Sequence[te.Tensor], like: te.Tensor) -> te.Tensor:
+def _add_terms(terms: Sequence[te.Tensor], like: te.Tensor) -> te.Tensor:
     if len(terms) == 1:
         return terms[0]
 
@@ -117,12 +119,12 @@ def _sum(terms: Sequence[te.Tensor], like: te.Tensor) -> te.Tensor:
     return te.compute(like.shape, total, name=f"{like.op.name}{_ADJOINT}")
 
 
-def _zeros(like: te.Tensor) -> te.Tensor:
+def _make_zeros(like: te.Tensor) -> te.Tensor:
     zero = tirx.const(0, str(like.dtype))
     return te.compute(like.shape, lambda *_: zero, name=f"{like.op.name}_zero")
 
 
-def _handed_on(
+def _list_terms(
     tensor: te.Tensor, adjoint: te.Tensor, wanted: Wanted
 ) -> list[tuple[te.Tensor, te.Tensor]]:
     """Return what a compute hands on: each tensor that it reads, and a term of its adjoint."""
@@ -132,22 +134,26 @@ def _handed_on(
     body = op.body[int(tensor.value_index)]
     seed = adjoint(*(axis.var for axis in op.axis))
     if isinstance(body, tirx.Reduce):
-        body, seed = _reduced(tensor, body, adjoint)
-    reads = _joined(list(partials(body, seed, wanted)))
-    return [(read.tensor, _term(read, tensor, adjoint)) for read in reads]
+        body, seed = _differentiate_reduction(tensor, body, adjoint)
+    reads = _merge_partials(list(list_partials(body, seed, wanted)))
+    return [(read.tensor, _build_term(read, tensor, adjoint)) for read in reads]
 
 
-def _reduced(tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor) -> tuple[Expr, Expr]:
+def _differentiate_reduction(
+    tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor
+) -> tuple[Expr, Expr]:
     """Return what is reduced, and the seed that each element of it gets."""
     at = int(body.value_index)
     source, axes = body.source[at], [axis.var for axis in tensor.op.axis]
     left, right, result = body.combiner.lhs[at], body.combiner.rhs[at], body.combiner.result[at]
-    kinds = {kind for kind in (tirx.Add, tirx.Max, tirx.Min) if _is(result, kind, left, right)}
+    kinds = {
+        kind for kind in (tirx.Add, tirx.Max, tirx.Min) if _is_combiner(result, kind, left, right)
+    }
     if not kinds or len(body.init):
         raise ModelError(f"a gradient through the reducer of {tensor.op.name} is not known here")
     seed = adjoint(*axes)
     if kinds != {tirx.Add}:
-        share = _shares(tensor, body, adjoint)
+        share = _share_adjoint(tensor, body, adjoint)
         zero = tirx.const(0, str(tensor.dtype))
         seed = tirx.Select(tirx.EQ(source, tensor(*axes)), share(*axes), zero)
     if not (isinstance(body.condition, tirx.IntImm) and int(body.condition)):
@@ -155,13 +161,15 @@ def _reduced(tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor) -> tuple[
     return source, seed
 
 
-def _is(result: Expr, kind: type[tirx.Add | tirx.Max | tirx.Min], left: Var, right: Var) -> bool:
+def _is_combiner(
+    result: Expr, kind: type[tirx.Add | tirx.Max | tirx.Min], left: Var, right: Var
+) -> bool:
     if not isinstance(result, kind):
         return False
     return {result.a, result.b} == {left, right}
 
 
-def _shares(tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor) -> te.Tensor:
+def _share_adjoint(tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor) -> te.Tensor:
     """Return what each of the largest elements of a window gets: those that are equal share."""
     source = body.source[int(body.value_index)]
     fresh = {axis.var: te.reduce_axis(axis.dom, name=axis.var.name) for axis in body.axis}
@@ -171,21 +179,23 @@ def _shares(tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor) -> te.Tens
 
     def count(*at: Var) -> Expr:
         own = {axis.var: here for axis, here in zip(tensor.op.axis, at, strict=True)}
-        here = replaced(source, {**names, **own})
+        here = substitute_variables(source, {**names, **own})
         found = tirx.Select(tirx.EQ(here, tensor(*at)), one, zero)
-        condition = replaced(body.condition, {**names, **own})
-        return te.sum(guarded(found, [condition], zero), axis=list(fresh.values()))
+        condition = substitute_variables(body.condition, {**names, **own})
+        return te.sum(guard_value(found, [condition], zero), axis=list(fresh.values()))
 
     counts = te.compute(tensor.shape, count, name=f"{name}_equal")
     return te.compute(tensor.shape, lambda *at: adjoint(*at) / counts(*at), name=f"{name}_share")
 
 
-def _joined(found: Sequence[Partial]) -> list[Partial]:
+def _merge_partials(found: Sequence[Partial]) -> list[Partial]:
     """Return each element that is read once, with all that it gets."""
     joined: list[Partial] = []
     for read in found:
         for at, other in enumerate(joined):
-            if _key(read.tensor) == _key(other.tensor) and _same(read.indices, other.indices):
+            if _make_key(read.tensor) == _make_key(other.tensor) and _has_same_indices(
+                read.indices, other.indices
+            ):
                 joined[at] = other._replace(derivative=other.derivative + read.derivative)
                 break
         else:
@@ -193,38 +203,42 @@ def _joined(found: Sequence[Partial]) -> list[Partial]:
     return joined
 
 
-def _same(one: Sequence[Expr], other: Sequence[Expr]) -> bool:
-    if any(map(looks_up, (*one, *other))):  # which TVM can not compare
+def _has_same_indices(one: Sequence[Expr], other: Sequence[Expr]) -> bool:
+    if any(map(has_reads, (*one, *other))):  # which TVM can not compare
         return False
     return all(map(tvm_ffi.structural_equal, one, other))
 
 
-def _term(read: Partial, tensor: te.Tensor, adjoint: te.Tensor) -> te.Tensor:
+def _build_term(read: Partial, tensor: te.Tensor, adjoint: te.Tensor) -> te.Tensor:
     """Return what an access hands on to the tensor that it reads, as a compute of its shape."""
     axes = [axis.var for axis in tensor.op.axis]
     loops = [Loop.of(axis) for axis in (*tensor.op.axis, *tensor.op.reduce_axis)]
     shape = read.tensor.shape
-    place = [Loop(Var(f"at{n}", dtype_of(size)), 0, int(size)) for n, size in enumerate(shape)]
-    solution = solve(read.indices, loops, place, _only_in(adjoint, read.derivative, axes))
-    derivative = _padded(read.derivative, adjoint, axes, solution.shifts)
+    place = [Loop(Var(f"at{n}", read_dtype(size)), 0, int(size)) for n, size in enumerate(shape)]
+    solution = solve_indices(
+        read.indices, loops, place, _find_shiftable_axes(adjoint, read.derivative, axes)
+    )
+    derivative = _pad_adjoint(read.derivative, adjoint, axes, solution.shifts)
     zero = tirx.const(0, str(read.tensor.dtype))
     known = Analyzer()
     for loop in (*place, *solution.free):
         known.bind(loop.var, loop.range)
-    value = replaced(derivative, solution.values)
-    value = guarded(rebuilt(value, lambda part: _settled(part, known)), solution.guards, zero)
+    value = substitute_variables(derivative, solution.values)
+    value = guard_value(
+        rewrite_expression(value, lambda part: _simplify_choice(part, known)), solution.guards, zero
+    )
 
     def compute(*at: Var) -> Expr:
         free = {loop.var: te.reduce_axis(loop.range, name=loop.var.name) for loop in solution.free}
         here = dict(zip((loop.var for loop in place), at, strict=True))
         names = {**here, **{var: axis.var for var, axis in free.items()}}
-        found = replaced(value, names)
+        found = substitute_variables(value, names)
         return te.sum(found, axis=list(free.values())) if free else found
 
     return te.compute(shape, compute, name=f"{read.tensor.op.name}_by_{tensor.op.name}")
 
 
-def _settled(part: Expr, known: Analyzer) -> Expr | None:
+def _simplify_choice(part: Expr, known: Analyzer) -> Expr | None:
     """Return what a choice always chooses; None for another expression, or if it depends."""
     if isinstance(part, tirx.Select):
         choice = [part.condition, part.true_value]
@@ -233,26 +247,28 @@ def _settled(part: Expr, known: Analyzer) -> Expr | None:
     else:
         return None
     condition, chosen = choice
-    if looks_up(condition) or not known.can_prove(condition):
+    if has_reads(condition) or not known.can_prove(condition):
         return None
-    return rebuilt(chosen, lambda inner: _settled(inner, known))
+    return rewrite_expression(chosen, lambda inner: _simplify_choice(inner, known))
 
 
-def _only_in(adjoint: te.Tensor, derivative: Expr, axes: Sequence[Var]) -> list[Var]:
+def _find_shiftable_axes(adjoint: te.Tensor, derivative: Expr, axes: Sequence[Var]) -> list[Var]:
     """Return the axes that nothing depends on but where the adjoint is read."""
-    if not any(_reads(part, adjoint) for part in walk(derivative)):
+    if not any(_is_read_of(part, adjoint) for part in walk_expression(derivative)):
         return []
     zero = tirx.const(0, str(adjoint.dtype))
-    without = rebuilt(derivative, lambda part: zero if _reads(part, adjoint) else None)
-    return [var for var in axes if not uses(without, var)]
+    without = rewrite_expression(
+        derivative, lambda part: zero if _is_read_of(part, adjoint) else None
+    )
+    return [var for var in axes if not has_variable(without, var)]
 
 
-def _reads(part: Expr, tensor: te.Tensor) -> bool:
-    read = tensor_read(part)
-    return read is not None and _key(read) == _key(tensor)
+def _is_read_of(part: Expr, tensor: te.Tensor) -> bool:
+    read = find_read_tensor(part)
+    return read is not None and _make_key(read) == _make_key(tensor)
 
 
-def _padded(
+def _pad_adjoint(
     derivative: Expr, adjoint: te.Tensor, axes: Sequence[Var], shifts: Sequence[Shift]
 ) -> Expr:
     """Return a derivative that reads the adjoint with zeros around it, as far as its reads go.
@@ -267,7 +283,7 @@ def _padded(
     for shift in shifts:
         at = next(at for at, var in enumerate(axes) if var.same_as(shift.loop.var))
         low[at] = shift.low
-        shape[at] = tirx.const(shift.high - shift.low + 1, dtype_of(shape[at]))
+        shape[at] = tirx.const(shift.high - shift.low + 1, read_dtype(shape[at]))
         inside.append((at, shift.loop))
     zero = tirx.const(0, str(adjoint.dtype))
 
@@ -277,8 +293,8 @@ def _padded(
             tirx.all(there[at] >= loop.first, there[at] < loop.first + loop.count)
             for at, loop in inside
         ]
-        return guarded(adjoint(*there), guards, zero)
+        return guard_value(adjoint(*there), guards, zero)
 
     padded = te.compute(shape, value, name=f"{adjoint.op.name}_padded")
     here = padded(*(var - least for var, least in zip(axes, low, strict=True)))
-    return rebuilt(derivative, lambda part: here if _reads(part, adjoint) else None)
+    return rewrite_expression(derivative, lambda part: here if _is_read_of(part, adjoint) else None)

@@ -21,7 +21,7 @@ _UNBOUNDED: Final = 2.0**62
 """TVM's bounds of integers that have none lie beyond."""
 
 
-def bounds(function: tirx.PrimFunc) -> Bound:
+def make_magnitude_bound(function: tirx.PrimFunc) -> Bound:
     """Return what bounds the expressions of a function, by the ranges of its loops and axes."""
     known = Analyzer()
 
@@ -34,10 +34,10 @@ def bounds(function: tirx.PrimFunc) -> Bound:
 
     tvm_ffi.structural_walk(function.body, (tirx.For, loop))
     tvm_ffi.structural_walk(function.body, (SBlock, block))
-    return lambda value: _largest(value, known)
+    return lambda value: _bound_magnitude(value, known)
 
 
-def _largest(value: Expr, known: Analyzer) -> float:
+def _bound_magnitude(value: Expr, known: Analyzer) -> float:
     if str(value.ty).startswith("int"):  # what has no sign wraps below zero
         found = known.const_int_bound(value)
         most = max(abs(int(found.min_value)), abs(int(found.max_value)))
@@ -45,10 +45,10 @@ def _largest(value: Expr, known: Analyzer) -> float:
     if isinstance(value, tirx.FloatImm):
         return abs(float(value.value))
     if isinstance(value, tirx.Cast):
-        return _largest(value.value, known)
+        return _bound_magnitude(value.value, known)
     if isinstance(value, tirx.Mul | tirx.Add | tirx.Sub):
-        one, other = _largest(value.a, known), _largest(value.b, known)
+        one, other = _bound_magnitude(value.a, known), _bound_magnitude(value.b, known)
         return one * other if isinstance(value, tirx.Mul) else one + other
     if isinstance(value, tirx.Div) and isinstance(value.b, tirx.FloatImm) and value.b.value:
-        return _largest(value.a, known) / abs(float(value.b.value))
+        return _bound_magnitude(value.a, known) / abs(float(value.b.value))
     return math.inf

@@ -10,7 +10,13 @@ from typing import Final
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.graph.arithmetic import horner, let, odd, signed, single
+from autopipe.compiler.graph.arithmetic import (
+    build_let,
+    copy_sign,
+    evaluate_odd_polynomial,
+    evaluate_polynomial,
+    make_float32,
+)
 
 _ASIN: Final = (
     0.16666659712791443, 0.07500503957271576, 0.04451695457100868, 0.03180772438645363,
@@ -28,57 +34,60 @@ _EIGHTH: Final = math.tan(math.pi / 8)
 _THREE_EIGHTHS: Final = math.tan(3 * math.pi / 8)
 
 
-def asin(x: Expr) -> Expr:
+def compute_asin(x: Expr) -> Expr:
     """The angle whose sine is x, to 3 ulp.
 
     Beyond 1/2 it is pi / 2 - 2 asin(sqrt((1 - |x|) / 2)), with the sign of x.
     """
 
     def of(size: Expr) -> Expr:
-        far = signed(single(math.pi / 2) - _twice(size), x)
-        return tirx.Select(size < single(0.5), odd(x, _ASIN), far)
+        far = copy_sign(make_float32(math.pi / 2) - _compute_far_acos(size), x)
+        return tirx.Select(size < make_float32(0.5), evaluate_odd_polynomial(x, _ASIN), far)
 
-    return let(tirx.abs(x), of)
+    return build_let(tirx.abs(x), of)
 
 
-def acos(x: Expr) -> Expr:
+def compute_acos(x: Expr) -> Expr:
     """The angle whose cosine is x, to 3 ulp.
 
     It is pi / 2 - asin(x), and 2 asin(sqrt((1 - x) / 2)) beyond 1/2.
     """
 
     def of(size: Expr) -> Expr:
-        near = single(math.pi / 2) - odd(x, _ASIN)
-        far = let(_twice(size), lambda a: tirx.Select(x < single(0.0), single(math.pi) - a, a))
-        return tirx.Select(size < single(0.5), near, far)
+        near = make_float32(math.pi / 2) - evaluate_odd_polynomial(x, _ASIN)
+        far = build_let(
+            _compute_far_acos(size),
+            lambda a: tirx.Select(x < make_float32(0.0), make_float32(math.pi) - a, a),
+        )
+        return tirx.Select(size < make_float32(0.5), near, far)
 
-    return let(tirx.abs(x), of)
+    return build_let(tirx.abs(x), of)
 
 
-def atan(x: Expr) -> Expr:
+def compute_atan(x: Expr) -> Expr:
     """The angle whose tangent is x, to 3 ulp.
 
     Far from 0 it is that of 1 / x, or of (x - 1) / (x + 1), beside pi / 2 or pi / 4.
     """
 
     def of(size: Expr) -> Expr:
-        far, middle = size > single(_THREE_EIGHTHS), size > single(_EIGHTH)
-        one = single(1.0)
+        far, middle = size > make_float32(_THREE_EIGHTHS), size > make_float32(_EIGHTH)
+        one = make_float32(1.0)
         over = tirx.Select(far, -one, tirx.Select(middle, size - one, size))
         under = tirx.Select(far, size, tirx.Select(middle, size + one, one))
-        quarter = tirx.Select(middle, single(math.pi / 4), single(0.0))
-        base = tirx.Select(far, single(math.pi / 2), quarter)
-        result = base + let(over / under, lambda z: odd(z, _ATAN))
-        return tirx.Select(x == single(0.0), x, signed(result, x))
+        quarter = tirx.Select(middle, make_float32(math.pi / 4), make_float32(0.0))
+        base = tirx.Select(far, make_float32(math.pi / 2), quarter)
+        result = base + build_let(over / under, lambda z: evaluate_odd_polynomial(z, _ATAN))
+        return tirx.Select(x == make_float32(0.0), x, copy_sign(result, x))
 
-    return let(tirx.abs(x), of)
+    return build_let(tirx.abs(x), of)
 
 
-def _twice(size: Expr) -> Expr:
+def _compute_far_acos(size: Expr) -> Expr:
     """acos(size) for a size from 1/2 to 1: 2 asin(s), where s^2 is (1 - size) / 2."""
 
     def of(square: Expr) -> Expr:
-        root = single(2.0) * tirx.sqrt(square)
-        return root + root * square * horner(square, _ASIN)
+        root = make_float32(2.0) * tirx.sqrt(square)
+        return root + root * square * evaluate_polynomial(square, _ASIN)
 
-    return let((single(1.0) - size) * single(0.5), of)
+    return build_let((make_float32(1.0) - size) * make_float32(0.5), of)

@@ -30,9 +30,9 @@ from tvm.ir import Call, Expr, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import BufferStore
 
-from autopipe.compiler.graph.angle_bounds import bounds
-from autopipe.compiler.graph.arithmetic import SINGLE, horner, let
-from autopipe.compiler.loops.copy_loops import renewed
+from autopipe.compiler.graph.angle_bounds import make_magnitude_bound
+from autopipe.compiler.graph.arithmetic import SINGLE, build_let, evaluate_polynomial
+from autopipe.compiler.loops.copy_loops import copy_loop_nest
 
 _DOUBLE: Final = "float64"
 
@@ -68,36 +68,36 @@ class _Turn(NamedTuple):
     cosine: Expr
 
 
-def expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def expand_circular(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return a function with arithmetic for the circular functions in its vectorized loops.
 
     Where an angle is known not to be huge, it may be in any loop.
     """
-    if not found_in(function):
+    if not has_circular_calls(function):
         return function
-    bound = bounds(function)
+    bound = make_magnitude_bound(function)
 
     def small(call: Call) -> Expr:
-        return _arithmetic(call) if _is_circular(call) and bound(call.args[0]) < _MOST else call
+        return _expand_call(call) if _is_circular(call) and bound(call.args[0]) < _MOST else call
 
     function = tvm_ffi.structural_map(function, (Call, small))
-    return tvm_ffi.structural_map(function, (tirx.For, _in_turn))
+    return tvm_ffi.structural_map(function, (tirx.For, _split_huge_angles))
 
 
-def found_in(function: tirx.PrimFunc) -> bool:
+def has_circular_calls(function: tirx.PrimFunc) -> bool:
     """Tell whether a function holds any circular function, in whatever loop."""
     calls: list[Call] = []
     tvm_ffi.structural_walk(function.body, (Call, calls.append))
     return any(map(_is_circular, calls))
 
 
-def _in_turn(loop: tirx.For) -> tirx.Stmt:
+def _split_huge_angles(loop: tirx.For) -> tirx.Stmt:
     """Return a vectorized loop and one behind it for arguments that are huge."""
     block = loop.body.block if isinstance(loop.body, SBlockRealize) else None
     store = block.body if block is not None else loop.body
     if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(store, BufferStore):
         return loop
-    arguments = _arguments(store)
+    arguments = _list_angles(store)
     if not arguments or (block is not None and block.init is not None):
         return loop
     huge = tirx.any(*(tirx.Not(tirx.abs(one) < tirx.const(_MOST, one.ty)) for one in arguments))
@@ -106,10 +106,10 @@ def _in_turn(loop: tirx.For) -> tirx.Stmt:
         value = tvm_ffi.structural_map(store.value, (Call, by))
         return BufferStore(store.buffer, value, store.indices)
 
-    again = tirx.IfThenElse(huge, stored(_of_libm), None)
+    again = tirx.IfThenElse(huge, stored(_call_libm), None)
     # written out: sums that a loop would look up by number could not stay in registers
-    behind = renewed(_with_body(loop, tirx.ForKind.UNROLLED, again))
-    return tirx.stmt_seq(_with_body(loop, tirx.ForKind.VECTORIZED, stored(_arithmetic)), behind)
+    behind = copy_loop_nest(_with_body(loop, tirx.ForKind.UNROLLED, again))
+    return tirx.stmt_seq(_with_body(loop, tirx.ForKind.VECTORIZED, stored(_expand_call)), behind)
 
 
 def _with_body(loop: tirx.For, kind: int, body: tirx.Stmt) -> tirx.For:
@@ -125,7 +125,7 @@ def _with_body(loop: tirx.For, kind: int, body: tirx.Stmt) -> tirx.For:
     return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body)
 
 
-def _arguments(store: BufferStore) -> list[Expr]:
+def _list_angles(store: BufferStore) -> list[Expr]:
     """Return what circular functions are taken of, if that costs nothing to compute twice."""
     calls: list[Call] = []
     tvm_ffi.structural_walk(store.value, (Call, calls.append))
@@ -143,54 +143,65 @@ def _is_circular(call: Call) -> bool:
     return getattr(call.op, "name", "") in _FUNCTIONS and str(call.ty) == SINGLE
 
 
-def _arithmetic(call: Call) -> Expr:
+def _expand_call(call: Call) -> Expr:
     if not _is_circular(call):
         return call
     compute = _FUNCTIONS[call.op.name]
-    return let(call.args[0].astype(_DOUBLE), lambda x: _turned(x, compute)).astype(SINGLE)
+    return build_let(call.args[0].astype(_DOUBLE), lambda x: _reduce_angle(x, compute)).astype(
+        SINGLE
+    )
 
 
-def _of_libm(call: Call) -> Expr:
+def _call_libm(call: Call) -> Expr:
     """LLVM would call its own intrinsic, which changes nothing, before it asks for the argument."""
     if not _is_circular(call):
         return call
     return tirx.call_pure_extern(SINGLE, f"{call.op.name.removeprefix('tirx.')}f", call.args[0])
 
 
-def _turned(x: Expr, body: Callable[[_Turn], Expr]) -> Expr:
+def _reduce_angle(x: Expr, body: Callable[[_Turn], Expr]) -> Expr:
     """Bind what functions of an angle are made of: quarters, and sine and cosine of the rest."""
 
     def of(quarters: Expr, rest: Expr) -> Expr:
-        return let(
+        return build_let(
             rest * rest,
-            lambda square: body(_Turn(quarters, rest * horner(square, _SIN), horner(square, _COS))),
+            lambda square: body(
+                _Turn(
+                    quarters,
+                    rest * evaluate_polynomial(square, _SIN),
+                    evaluate_polynomial(square, _COS),
+                )
+            ),
         )
 
     def parted(shifted: Expr) -> Expr:
         quarters = tirx.reinterpret("int64", shifted)
-        return let(shifted - _double(_ROUND), lambda n: let(_rest(x, n), partial(of, quarters)))
+        return build_let(
+            shifted - _make_float64(_ROUND),
+            lambda n: build_let(_subtract_quarters(x, n), partial(of, quarters)),
+        )
 
-    return let(x * _double(2 / math.pi) + _double(_ROUND), parted)
+    return build_let(x * _make_float64(2 / math.pi) + _make_float64(_ROUND), parted)
 
 
-def _rest(x: Expr, n: Expr) -> Expr:
+def _subtract_quarters(x: Expr, n: Expr) -> Expr:
     """What is left of an angle without n quarters."""
     for part in _PARTS:
-        x = x - n * _double(part)
+        x = x - n * _make_float64(part)
     return x
 
 
-def _sin(turn: _Turn) -> Expr:
+def _compute_sin(turn: _Turn) -> Expr:
     value = tirx.Select(_is_odd(turn), turn.cosine, turn.sine)
-    return _signed(turn.quarters, value)
+    return _apply_quadrant_sign(turn.quarters, value)
 
 
-def _cos(turn: _Turn) -> Expr:
+def _compute_cos(turn: _Turn) -> Expr:
     value = tirx.Select(_is_odd(turn), turn.sine, turn.cosine)
-    return _signed(turn.quarters + tirx.const(1, "int64"), value)
+    return _apply_quadrant_sign(turn.quarters + tirx.const(1, "int64"), value)
 
 
-def _tan(turn: _Turn) -> Expr:
+def _compute_tan(turn: _Turn) -> Expr:
     over = tirx.Select(_is_odd(turn), turn.cosine, turn.sine)
     return over / tirx.Select(_is_odd(turn), -turn.sine, turn.cosine)
 
@@ -199,16 +210,16 @@ def _is_odd(turn: _Turn) -> Expr:
     return (turn.quarters & 1) != 0
 
 
-def _signed(quarters: Expr, value: Expr) -> Expr:
+def _apply_quadrant_sign(quarters: Expr, value: Expr) -> Expr:
     """Two or three quarters change the sign."""
-    return let(value, lambda value: tirx.Select((quarters & 2) != 0, -value, value))
+    return build_let(value, lambda value: tirx.Select((quarters & 2) != 0, -value, value))
 
 
-def _double(value: float) -> Expr:
+def _make_float64(value: float) -> Expr:
     return tirx.const(value, _DOUBLE)
 
 
-_FUNCTIONS: Final = {"tirx.sin": _sin, "tirx.cos": _cos, "tirx.tan": _tan}
+_FUNCTIONS: Final = {"tirx.sin": _compute_sin, "tirx.cos": _compute_cos, "tirx.tan": _compute_tan}
 """By the name of the intrinsic."""
 
 NAMES: Final = frozenset(_FUNCTIONS)

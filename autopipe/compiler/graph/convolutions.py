@@ -15,12 +15,12 @@ TRANSPOSED_LAYOUTS: Final = {f"{op}_transpose": layouts for op, layouts in LAYOU
 """The same of the convolution that takes the place of a transposed one."""
 
 
-def layouts_of(call: relax.Call) -> tuple[str, str]:
+def read_layouts(call: relax.Call) -> tuple[str, str]:
     """Return the layouts of data and kernel of a convolution."""
     return str(call.attrs.data_layout), str(call.attrs.kernel_layout)
 
 
-def convolution_like(
+def rebuild_convolution(
     call: relax.Call,
     data: relax.Expr,
     weight: relax.Expr,

@@ -4,7 +4,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.calls import graph_functions, list_bindings
 
 
 def collect_distinct_calls(module: tvm.IRModule) -> tvm.IRModule:
@@ -22,7 +22,7 @@ def collect_distinct_calls(module: tvm.IRModule) -> tvm.IRModule:
 
 def _keep_distinct(function: relax.Function) -> relax.Function:
     calls: dict[int, list[relax.Call]] = {}
-    for binding in bindings(function):
+    for binding in list_bindings(function):
         call = binding.value
         if isinstance(call, relax.Call) and isinstance(call.op, tvm.ir.Op):
             equal = calls.setdefault(tvm_ffi.structural_hash(call, map_free_vars=True), [])

@@ -19,13 +19,13 @@ from autopipe.compiler.graph import angles, circular, exponentials, hyperbolic, 
 from autopipe.compiler.graph.arithmetic import (
     INFINITY_BITS,
     SINGLE,
-    horner,
-    inlined_size,
-    let,
-    single,
-    size_bits,
+    build_let,
+    count_inlined_nodes,
+    evaluate_polynomial,
+    make_float32,
+    take_magnitude_bits,
 )  # fmt: skip
-from autopipe.compiler.graph.powers import inverse_root, power
+from autopipe.compiler.graph.powers import expand_power, expand_rsqrt
 from autopipe.compiler.target.target import backend_of
 
 _MARK: Final = "autopipe.arithmetic_functions"
@@ -63,16 +63,16 @@ _HALF: Final = 0.5
 """The fraction of powers of two, which LLVM makes exact products of."""
 
 
-def mark(module: tvm.IRModule) -> tvm.IRModule:
+def mark_inexact(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module, with a mark on each PrimFunc that may round differently.
 
-    `expand` shall change it, or it divides by a number, such as the 6 of a hard swish, which
-    `compiler/codegen/multiply_by_reciprocals.py` makes a product of.
+    `expand_functions` shall change it, or it divides by a number, such as the 6 of a hard swish,
+    which `compiler/codegen/multiply_by_reciprocals.py` makes a product of.
     """
-    return _mapped(module, lambda f: f.with_attr(_MARK, True) if _may_differ(f) else f)  # noqa: FBT003 - TVM's signature
+    return _map_functions(module, lambda f: f.with_attr(_MARK, True) if _is_inexact(f) else f)  # noqa: FBT003 - TVM's signature
 
 
-def _may_differ(function: tirx.PrimFunc) -> bool:
+def _is_inexact(function: tirx.PrimFunc) -> bool:
     divisors: list[tirx.FloatImm] = []
 
     def counted(division: tirx.Div) -> None:
@@ -83,17 +83,17 @@ def _may_differ(function: tirx.PrimFunc) -> bool:
             divisors.append(under)
 
     tvm_ffi.structural_walk(function.body, (tirx.Div, counted))
-    if divisors or circular.found_in(function):
+    if divisors or circular.has_circular_calls(function):
         return True
-    return not _expanded(function).same_as(function)
+    return not _expand_function(function).same_as(function)
 
 
-def compilable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+def expand_for_target(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module as its target wants it; GPUs have instructions for elementary functions."""
-    return expand(module) if backend_of(target).expands_elementary_functions else module
+    return expand_functions(module) if backend_of(target).expands_elementary_functions else module
 
 
-def expand(module: tvm.IRModule) -> tvm.IRModule:
+def expand_functions(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with the elementary functions of marked PrimFuncs as arithmetic.
 
     What TVM's LLVM backend has for single numbers only, it gets no vectors of. A call of `isnan` in
@@ -101,27 +101,29 @@ def expand(module: tvm.IRModule) -> tvm.IRModule:
     """
 
     def changed(function: tirx.PrimFunc) -> tirx.PrimFunc:
-        function = _expanded(function) if marked(function) else function
-        return _one_by_one(tvm_ffi.structural_map(function, (Call, _bits_compared)))
+        function = _expand_function(function) if is_marked(function) else function
+        return _unvectorize_calls(tvm_ffi.structural_map(function, (Call, _expand_isnan)))
 
-    return _mapped(module, changed)
+    return _map_functions(module, changed)
 
 
-def marked(function: tirx.PrimFunc) -> bool:
+def is_marked(function: tirx.PrimFunc) -> bool:
     """Tell whether elementary functions of a PrimFunc may be computed here."""
     return _MARK in (function.attrs or {})
 
 
-def inline(value: Expr) -> Expr:
+def expand_expression(value: Expr) -> Expr:
     """Return an expression with its elementary functions as arithmetic that fills whole vectors.
 
     Where a vectorized loop holds a call of `isnan`, TVM makes a loop over single numbers of it, and
     LLVM then uses vectors of half the size. So this compares bits instead.
     """
-    return tvm_ffi.structural_map(_computed(value), (Call, _bits_compared))
+    return tvm_ffi.structural_map(_expand_calls(value), (Call, _expand_isnan))
 
 
-def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tvm.IRModule:
+def _map_functions(
+    module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]
+) -> tvm.IRModule:
     functions = {
         var: change(function) if isinstance(function, tirx.PrimFunc) else function
         for var, function in module.functions_items()
@@ -129,23 +131,25 @@ def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFun
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    function = circular.expanded(function)
-    return _computed(tvm_ffi.structural_map(function, (tirx.Cast, round_to_integers.rounded)))
+def _expand_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    function = circular.expand_circular(function)
+    return _expand_calls(
+        tvm_ffi.structural_map(function, (tirx.Cast, round_to_integers.expand_rounding))
+    )
 
 
 _Part = TypeVar("_Part", tirx.PrimFunc, Expr)
 """A function, or an expression."""
 
 
-def _computed(part: _Part) -> _Part:
+def _expand_calls(part: _Part) -> _Part:
     """Return the same with calls of elementary functions as arithmetic."""
-    sums = tvm_ffi.structural_map(part, (Call, exponentials.log_of_sum))
-    computed: _Part = tvm_ffi.structural_map(sums, (Call, _arithmetic))
+    sums = tvm_ffi.structural_map(part, (Call, exponentials.expand_log_of_sum))
+    computed: _Part = tvm_ffi.structural_map(sums, (Call, _expand_call))
     return computed
 
 
-def _one_by_one(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def _unvectorize_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return a function whose vectors hold no call that is for single numbers only."""
 
     def plain(loop: tirx.For) -> tirx.For:
@@ -162,57 +166,62 @@ def _is_single(part: tirx.PrimFunc | tirx.For) -> bool:
     return any(getattr(call.op, "name", "") in _SINGLE_ONLY for call in calls)
 
 
-def _arithmetic(call: Call) -> Expr:
+def _expand_call(call: Call) -> Expr:
     """Return a call of an elementary function as arithmetic; any other call as it is."""
     name = getattr(call.op, "name", "")
     if name == "tirx.pow":
-        return power(call)
+        return expand_power(call)
     compute = _FUNCTIONS.get(name)
     dtype = str(call.ty) if compute else ""
     if compute is None or dtype not in _NARROW | {SINGLE}:
         return call
-    result = let(call.args[0].astype(SINGLE), compute)
-    if inlined_size(result, {}) > (_MOST if name in _CLOSE else _MOST_WIDE):
+    result = build_let(call.args[0].astype(SINGLE), compute)
+    if count_inlined_nodes(result, {}) > (_MOST if name in _CLOSE else _MOST_WIDE):
         return call
     return result if dtype == SINGLE else result.astype(dtype)
 
 
-def _bits_compared(call: Call) -> Expr:
+def _expand_isnan(call: Call) -> Expr:
     """Return a comparison of bits for a call of `isnan`; any other call as it is.
 
     A number that is compared with itself would not do: TVM takes that for known.
     """
     if getattr(call.op, "name", "") != "tirx.isnan" or str(call.args[0].ty) != SINGLE:
         return call
-    return size_bits(call.args[0]) > INFINITY_BITS
+    return take_magnitude_bits(call.args[0]) > INFINITY_BITS
 
 
-def _sigmoid(x: Expr) -> Expr:
+def _compute_sigmoid(x: Expr) -> Expr:
     """1 / (1 + e^-x), to 3 ulp. A result below 2e-39 becomes 0."""
-    return single(1.0) / (single(1.0) + let(-x, exponentials.flushed_exp))
+    return make_float32(1.0) / (make_float32(1.0) + build_let(-x, exponentials.compute_flushed_exp))
 
 
-def _tanh(x: Expr) -> Expr:
+def _compute_tanh(x: Expr) -> Expr:
     """tanh(x), to 7 ulp."""
-    return _odd(x, TANH, TANH_END)
+    return _evaluate_odd_ratio(x, TANH, TANH_END)
 
 
-def _erf(x: Expr) -> Expr:
+def _compute_erf(x: Expr) -> Expr:
     """erf(x), to 7 ulp."""
-    return _odd(x, _ERF, _ERF_END)
+    return _evaluate_odd_ratio(x, _ERF, _ERF_END)
 
 
-def _odd(x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float) -> Expr:
+def _evaluate_odd_ratio(
+    x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float
+) -> Expr:
     """An odd function that goes to 1: x * p(x^2) / q(x^2) up to `end`, and 1 from there on."""
     over, under = ratio
-    value = let(x * x, lambda square: x * horner(square, over) / horner(square, under))
+    value = build_let(
+        x * x,
+        lambda square: x * evaluate_polynomial(square, over) / evaluate_polynomial(square, under),
+    )
     # no number goes through: a minimum and a maximum take their second operand then
-    value = tirx.max(single(-1.0), tirx.min(single(1.0), value))
-    value = tirx.Select(x > single(end), single(1.0), value)
-    return tirx.Select(x < single(-end), single(-1.0), value)
+    value = tirx.max(make_float32(-1.0), tirx.min(make_float32(1.0), value))
+    value = tirx.Select(x > make_float32(end), make_float32(1.0), value)
+    return tirx.Select(x < make_float32(-end), make_float32(-1.0), value)
 
 
-def _round(x: Expr) -> Expr:
+def _round_to_nearest(x: Expr) -> Expr:
     """The nearest integer; halfway between two, the even one.
 
     Of its own intrinsic for it TVM makes no vectors; of LLVM's it does.
@@ -230,21 +239,21 @@ those above and for the others. TVM's code generator simplifies each variable th
 bound before it written out: an asinh of an atan of a tanh would take it 97 s."""
 
 _FUNCTIONS: Final = {
-    "tirx.exp": exponentials.exp,
-    "tirx.log": exponentials.log,
-    "tirx.sigmoid": _sigmoid,
-    "tirx.tanh": _tanh,
-    "tirx.erf": _erf,
-    "tirx.nearbyint": _round,
-    "tirx.rsqrt": inverse_root,
-    "tirx.sinh": hyperbolic.sinh,
-    "tirx.cosh": hyperbolic.cosh,
-    "tirx.asinh": hyperbolic.asinh,
-    "tirx.acosh": hyperbolic.acosh,
-    "tirx.atanh": hyperbolic.atanh,
-    "tirx.asin": angles.asin,
-    "tirx.acos": angles.acos,
-    "tirx.atan": angles.atan,
+    "tirx.exp": exponentials.compute_exp,
+    "tirx.log": exponentials.compute_log,
+    "tirx.sigmoid": _compute_sigmoid,
+    "tirx.tanh": _compute_tanh,
+    "tirx.erf": _compute_erf,
+    "tirx.nearbyint": _round_to_nearest,
+    "tirx.rsqrt": expand_rsqrt,
+    "tirx.sinh": hyperbolic.compute_sinh,
+    "tirx.cosh": hyperbolic.compute_cosh,
+    "tirx.asinh": hyperbolic.compute_asinh,
+    "tirx.acosh": hyperbolic.compute_acosh,
+    "tirx.atanh": hyperbolic.compute_atanh,
+    "tirx.asin": angles.compute_asin,
+    "tirx.acos": angles.compute_acos,
+    "tirx.atan": angles.compute_atan,
 }
 """By the name of the intrinsic."""
 

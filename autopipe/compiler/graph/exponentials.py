@@ -15,11 +15,11 @@ from autopipe.compiler.graph.arithmetic import (
     INFINITY_BITS,
     ROUND,
     SINGLE,
-    horner,
-    let,
-    no_number,
-    single,
-    size_bits,
+    build_let,
+    evaluate_polynomial,
+    make_float32,
+    make_nan,
+    take_magnitude_bits,
 )  # fmt: skip
 
 LN2: Final = (0.693359375, -2.1219444005469057e-4)
@@ -56,12 +56,12 @@ _UNMOVED: Final = 1e-30
 """From here on a number stays the same if a denormal one is added."""
 
 
-def exp_below(x: Expr) -> Expr:
+def compute_exp_below(x: Expr) -> Expr:
     """e^x, to 1.5 ulp, where x is at most 0; a result below 2e-38 is 0."""
-    return let(tirx.max(single(_EXP_RANGE[0]), x), _in_range)
+    return build_let(tirx.max(make_float32(_EXP_RANGE[0]), x), _compute_exp_in_range)
 
 
-def _in_range(x: Expr) -> Expr:
+def _compute_exp_in_range(x: Expr) -> Expr:
     """e^x, where x is in the range: 2^(n - 1) * 2e^r, n as the last bits of a large number.
 
     2^128, which e^88.5 is made of, is no number. 2^127 is one, as its half for n = 128.
@@ -69,47 +69,51 @@ def _in_range(x: Expr) -> Expr:
     large = ROUND + _BIAS - 1
 
     def scaled(shifted: Expr) -> Expr:
-        n = shifted - single(large)
-        fraction = let(n, lambda n: x - n * single(LN2[0]) - n * single(LN2[1]))
-        series = let(fraction, lambda r: horner(r, [2 * one for one in (1.0, 1.0, *EXP)]))
+        n = shifted - make_float32(large)
+        fraction = build_let(n, lambda n: x - n * make_float32(LN2[0]) - n * make_float32(LN2[1]))
+        series = build_let(
+            fraction, lambda r: evaluate_polynomial(r, [2 * one for one in (1.0, 1.0, *EXP)])
+        )
         # the large number's own bits are gone when its last ones are the exponent
         power = tirx.reinterpret("int32", shifted) << _FRACTION_BITS
         return series * tirx.reinterpret(SINGLE, power)
 
-    return let(x * single(1.4426950408889634) + single(large), scaled)
+    return build_let(x * make_float32(1.4426950408889634) + make_float32(large), scaled)
 
 
-def exp(x: Expr) -> Expr:
+def compute_exp(x: Expr) -> Expr:
     """e^x, to 1.5 ulp; denormal results too, of which a logarithm may be taken."""
-    low = single(_EXP_RANGE[0])
+    low = make_float32(_EXP_RANGE[0])
 
     def of(y: Expr) -> Expr:
-        near = let(tirx.Select(y < low, y + single(_LIFT), y), _in_range)
-        return near * tirx.Select(y < low, single(math.exp(-_LIFT)), single(1.0))
+        near = build_let(tirx.Select(y < low, y + make_float32(_LIFT), y), _compute_exp_in_range)
+        return near * tirx.Select(y < low, make_float32(math.exp(-_LIFT)), make_float32(1.0))
 
     # no number goes through: a minimum and a maximum take their second operand then
-    return let(tirx.max(single(_EXP_ZERO), tirx.min(single(_EXP_RANGE[1]), x)), of)
+    return build_let(
+        tirx.max(make_float32(_EXP_ZERO), tirx.min(make_float32(_EXP_RANGE[1]), x)), of
+    )
 
 
-def flushed_exp(x: Expr) -> Expr:
+def compute_flushed_exp(x: Expr) -> Expr:
     """e^x, to 1.5 ulp; a result below 2e-38 is 0."""
-    low, high = map(single, _EXP_RANGE)
-    return let(tirx.max(low, tirx.min(high, x)), _in_range)
+    low, high = map(make_float32, _EXP_RANGE)
+    return build_let(tirx.max(low, tirx.min(high, x)), _compute_exp_in_range)
 
 
-def log(x: Expr) -> Expr:
+def compute_log(x: Expr) -> Expr:
     """ln(x), to 1 ulp."""
-    denormal = x < single(_DENORMAL)
-    scaled = tirx.Select(denormal, x * single(2.0**_FRACTION_BITS), x)
-    shift = tirx.Select(denormal, single(-_FRACTION_BITS), single(0.0))
-    result = _log(scaled, shift)
+    denormal = x < make_float32(_DENORMAL)
+    scaled = tirx.Select(denormal, x * make_float32(2.0**_FRACTION_BITS), x)
+    shift = tirx.Select(denormal, make_float32(-_FRACTION_BITS), make_float32(0.0))
+    result = _compute_scaled_log(scaled, shift)
     # infinity and no number stay
-    result = tirx.Select(size_bits(x) >= INFINITY_BITS, x, result)
-    result = tirx.Select(x == single(0.0), -tirx.infinity(SINGLE), result)
-    return tirx.Select(x < single(0.0), no_number(), result)
+    result = tirx.Select(take_magnitude_bits(x) >= INFINITY_BITS, x, result)
+    result = tirx.Select(x == make_float32(0.0), -tirx.infinity(SINGLE), result)
+    return tirx.Select(x < make_float32(0.0), make_nan(), result)
 
 
-def log_of_sum(call: Call) -> Expr:
+def expand_log_of_sum(call: Call) -> Expr:
     """ln(c + e^x), to 1 ulp, of a call that is one, as a softplus is; any other call as it is.
 
     The sum has all its bits, is not negative, and is the same where a denormal e^x is 0.
@@ -127,26 +131,30 @@ def log_of_sum(call: Call) -> Expr:
         return call
 
     def of(y: Expr) -> Expr:
-        return tirx.Select(size_bits(y) >= INFINITY_BITS, y, _log(y, single(0.0)))
+        return tirx.Select(
+            take_magnitude_bits(y) >= INFINITY_BITS, y, _compute_scaled_log(y, make_float32(0.0))
+        )
 
-    return let(number + let(power.args[0], flushed_exp), of)
+    return build_let(number + build_let(power.args[0], compute_flushed_exp), of)
 
 
-def _log(scaled: Expr, shift: Expr) -> Expr:
+def _compute_scaled_log(scaled: Expr, shift: Expr) -> Expr:
     """Return n * ln(2) + ln(1 + z), where `shift` is added to n.
 
     The number is positive, and has all its bits.
     """
 
     def near_one(z: Expr, n: Expr) -> Expr:
-        tail = z * z * (z * horner(z, _LOG) - single(0.5)) + n * single(LN2[1])
-        return n * single(LN2[0]) + (tail + z)
+        tail = z * z * (z * evaluate_polynomial(z, _LOG) - make_float32(0.5)) + n * make_float32(
+            LN2[1]
+        )
+        return n * make_float32(LN2[0]) + (tail + z)
 
     def split(bits: Expr) -> Expr:
         offset = bits - _ROOT_HALF
         n = (offset >> _FRACTION_BITS).astype(SINGLE) + shift
         fraction = (offset & ((1 << _FRACTION_BITS) - 1)) + _ROOT_HALF
-        z = tirx.reinterpret(SINGLE, fraction) - single(1.0)
-        return let(n, lambda n: let(z, lambda z: near_one(z, n)))
+        z = tirx.reinterpret(SINGLE, fraction) - make_float32(1.0)
+        return build_let(n, lambda n: build_let(z, lambda z: near_one(z, n)))
 
-    return let(tirx.reinterpret("int32", scaled), split)
+    return build_let(tirx.reinterpret("int32", scaled), split)

@@ -18,34 +18,34 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.contents import list_contents
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.rewrite import rewrite_graph
 
 _NAME: Final = "autopipe.hidden."
 """Beginning of the names of the functions that stand for hidden ops; a number follows."""
 
 
-def _many_axes(call: relax.Call) -> bool:
+def _has_many_axes(call: relax.Call) -> bool:
     return len(call.attrs.axes) > 1
 
 
-def _flat(call: relax.Call) -> bool:
+def _has_no_axis(call: relax.Call) -> bool:
     return call.attrs.axis is None
 
 
-def _always(_: relax.Call) -> bool:
+def _is_any_call(_: relax.Call) -> bool:
     return True
 
 
 WRONG: Final[dict[str, Callable[[relax.Call], bool]]] = {
     # turns the axes, and not the scale and shift along them
-    "relax.nn.layer_norm": _many_axes,
-    "relax.nn.rms_norm": _many_axes,
+    "relax.nn.layer_norm": _has_many_axes,
+    "relax.nn.rms_norm": _has_many_axes,
     # goes through the elements in the order of the new layout
-    "relax.repeat": _flat,
+    "relax.repeat": _has_no_axis,
     # looks for a place among its inputs' axes that only its result has
-    "relax.stack": _always,
+    "relax.stack": _is_any_call,
     # stands for others
-    "relax.log_add_exp": _always,
+    "relax.log_add_exp": _is_any_call,
 }
 """Ops with a wrong rule, and a function that tells for which calls it is wrong."""
 
@@ -56,17 +56,17 @@ _NUMBERED: Final = frozenset({"float32", "float64"})
 """Dtypes in which the numbers of all ops are exact."""
 
 
-def hide(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
+def hide_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
     """Return the module with wrongly converted ops of `main` hidden, and the hidden calls."""
     if list_contents(module).isdisjoint(_ANY_LAYOUT | WRONG.keys()):
         return module, ()
     hiding = _Hide(module)
-    return rewrite(hiding, module), hiding.calls
+    return rewrite_graph(hiding, module), hiding.calls
 
 
-def show(module: tvm.IRModule, calls: Sequence[relax.Call]) -> tvm.IRModule:
-    """Return the module with the ops that `hide` took out put back in their places."""
-    return rewrite(_Show(module, calls), module) if calls else module
+def restore_ops(module: tvm.IRModule, calls: Sequence[relax.Call]) -> tvm.IRModule:
+    """Return the module with the ops that `hide_ops` took out put back in their places."""
+    return rewrite_graph(_Show(module, calls), module) if calls else module
 
 
 @mutator

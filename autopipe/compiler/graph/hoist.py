@@ -15,9 +15,9 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import (
-    callers_first,
-    function_calls,
     graph_functions,
+    list_function_calls,
+    sort_callers_first,
 )
 
 COUNT: Final = "num_input"
@@ -40,30 +40,30 @@ class _CalledBody:
     """The new function."""
 
 
-def hoist(module: tvm.IRModule) -> tvm.IRModule:
+def hoist_weight_work(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with work on weights alone done in `main`.
 
     The other functions of the graph then take their weights last, and say how many come before.
     """
     functions = {str(var.name_hint): function for var, function in graph_functions(module)}
-    order = callers_first(functions, "main")
+    order = sort_callers_first(functions, "main")
     if len(order) == 1:
         return module
-    weights = _weights(functions, order)
+    weights = _find_weight_params(functions, order)
     others = {v: f for v, f in module.functions_items() if str(v.name_hint) not in functions}
     builder = relax.BlockBuilder(tvm.IRModule(others))
     done: dict[str, _CalledBody] = {}
     for name in reversed(order):
         function = _Calls(builder.get(), done).visit_expr(functions[name])
         if name != "main":
-            function, done[name] = _split(function, weights[name], module)
+            function, done[name] = _split_weight_work(function, weights[name], module)
             done[name].variable = builder.add_func(function, name)
         else:
             builder.add_func(function, name)
     return relax.transform.EliminateCommonSubexpr()(builder.get())
 
 
-def without_counts(module: tvm.IRModule) -> tvm.IRModule:
+def drop_counts(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with the attribute `COUNT` at `main` alone."""
     changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for variable, function in graph_functions(module)[1:]:
@@ -72,7 +72,7 @@ def without_counts(module: tvm.IRModule) -> tvm.IRModule:
     return changed
 
 
-def with_counts(module: tvm.IRModule, like: tvm.IRModule) -> tvm.IRModule:
+def restore_counts(module: tvm.IRModule, like: tvm.IRModule) -> tvm.IRModule:
     """Return the module with the attribute `COUNT` at the functions that have it in another."""
     counts = {
         str(var.name_hint): int(function.attrs[COUNT])
@@ -86,7 +86,9 @@ def with_counts(module: tvm.IRModule, like: tvm.IRModule) -> tvm.IRModule:
     return module
 
 
-def _weights(functions: dict[str, relax.Function], order: list[str]) -> dict[str, set[int]]:
+def _find_weight_params(
+    functions: dict[str, relax.Function], order: list[str]
+) -> dict[str, set[int]]:
     """Return which parameters of each function are weights wherever it is called."""
     main = functions["main"]
     count = int((main.attrs or {}).get(COUNT, len(main.params)))
@@ -94,14 +96,14 @@ def _weights(functions: dict[str, relax.Function], order: list[str]) -> dict[str
     found["main"] = set(range(count, len(main.params)))
     for name in order:
         own = {functions[name].params[at] for at in found[name]}
-        for call in function_calls(functions[name]):
+        for call in list_function_calls(functions[name]):
             called = str(call.op.name_hint)
             if called in found:
                 found[called] -= {at for at, arg in enumerate(call.args) if arg not in own}
     return found
 
 
-def _split(
+def _split_weight_work(
     function: relax.Function, weights: set[int], module: tvm.IRModule
 ) -> tuple[relax.Function, _CalledBody]:
     """Return a function without its work on weights, and what it needs instead."""
@@ -134,7 +136,11 @@ class _Extract(PyExprMutator):
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         value = binding.value
         read = relax.analysis.free_vars(value)
-        if not _movable(value) or not read or not all(variable in self._known for variable in read):
+        if (
+            not _is_hoistable(value)
+            or not read
+            or not all(variable in self._known for variable in read)
+        ):
             super().visit_var_binding_(binding)
             return
         moved = self.visit_expr(value)
@@ -147,7 +153,7 @@ class _Extract(PyExprMutator):
         self.set_var_remap(binding.var, variable)
 
 
-def _movable(value: relax.Expr) -> bool:
+def _is_hoistable(value: relax.Expr) -> bool:
     """Tell whether a value is computed by an op: those of weights have no effect."""
     return isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
 
@@ -169,18 +175,18 @@ class _Calls(PyExprMutator):
         arguments = [self.visit_expr(argument) for argument in call.args]
         values = dict(zip(body.params, arguments, strict=True))
         for variable, value in body.work:
-            values[variable] = self.builder_.emit(_substituted(value, values))
+            values[variable] = self.builder_.emit(_substitute_variables(value, values))
         kept = [arguments[at] for at in body.kept]
         return relax.Call(body.variable, [*kept, *(values[variable] for variable in body.given)])
 
 
-def _substituted(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> relax.Expr:
+def _substitute_variables(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> relax.Expr:
     """Return what an op computes of other values."""
     if isinstance(value, relax.Var):
         return values.get(value, value)
     if isinstance(value, relax.Tuple):
-        return relax.Tuple([_substituted(field, values) for field in value.fields])
+        return relax.Tuple([_substitute_variables(field, values) for field in value.fields])
     if isinstance(value, relax.Call):
-        arguments = [_substituted(argument, values) for argument in value.args]
+        arguments = [_substitute_variables(argument, values) for argument in value.args]
         return relax.Call(value.op, arguments, value.attrs, value.ty_args)
     return value

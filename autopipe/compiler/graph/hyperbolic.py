@@ -12,8 +12,15 @@ from typing import Final
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.graph.arithmetic import horner, let, no_number, odd, signed, single
-from autopipe.compiler.graph.exponentials import exp, log
+from autopipe.compiler.graph.arithmetic import (
+    build_let,
+    copy_sign,
+    evaluate_odd_polynomial,
+    evaluate_polynomial,
+    make_float32,
+    make_nan,
+)
+from autopipe.compiler.graph.exponentials import compute_exp, compute_log
 
 _SINH: Final = (
     0.1666666716337204, 0.008333349600434303, 0.0001983615948120132, 2.8169513370812638e-06,
@@ -42,57 +49,59 @@ _FAR: Final = 2.0**12
 """From here on 1 is lost beside x^2, whose square might be infinite."""
 
 
-def sinh(x: Expr) -> Expr:
+def compute_sinh(x: Expr) -> Expr:
     """The hyperbolic sine, to 6 ulp: (e^|x| - e^-|x|) / 2, with the sign of x."""
 
     def of(half: Expr) -> Expr:
-        far = signed(half - single(0.25) / half, x)
-        return tirx.Select(tirx.abs(x) < single(1.0), odd(x, _SINH), far)
+        far = copy_sign(half - make_float32(0.25) / half, x)
+        return tirx.Select(tirx.abs(x) < make_float32(1.0), evaluate_odd_polynomial(x, _SINH), far)
 
-    return _half_exp(x, of)
+    return _bind_half_exp(x, of)
 
 
-def cosh(x: Expr) -> Expr:
+def compute_cosh(x: Expr) -> Expr:
     """The hyperbolic cosine, to 6 ulp: (e^|x| + e^-|x|) / 2."""
-    return _half_exp(x, lambda half: half + single(0.25) / half)
+    return _bind_half_exp(x, lambda half: half + make_float32(0.25) / half)
 
 
-def asinh(x: Expr) -> Expr:
+def compute_asinh(x: Expr) -> Expr:
     """The inverse of the sinh, to 3 ulp: ln(|x| + sqrt(x^2 + 1)), with the sign of x."""
 
     def of(size: Expr) -> Expr:
-        far = signed(_log_of_sum(size, single(1.0)), x)
-        return tirx.Select(size < single(0.5), odd(x, _ASINH), far)
+        far = copy_sign(_compute_log_of_sum(size, make_float32(1.0)), x)
+        return tirx.Select(size < make_float32(0.5), evaluate_odd_polynomial(x, _ASINH), far)
 
-    return let(tirx.abs(x), of)
+    return build_let(tirx.abs(x), of)
 
 
-def acosh(x: Expr) -> Expr:
+def compute_acosh(x: Expr) -> Expr:
     """The inverse of the cosh, to 3 ulp: ln(x + sqrt(x^2 - 1)). Below 1 it is no number."""
 
     def near_one(t: Expr) -> Expr:
-        return tirx.sqrt(single(2.0) * t) * horner(t, _ACOSH)
+        return tirx.sqrt(make_float32(2.0) * t) * evaluate_polynomial(t, _ACOSH)
 
-    near = let(x - single(1.0), near_one)
-    result = tirx.Select(x < single(1.5), near, _log_of_sum(x, single(-1.0)))
-    return tirx.Select(x < single(1.0), no_number(), result)
+    near = build_let(x - make_float32(1.0), near_one)
+    result = tirx.Select(x < make_float32(1.5), near, _compute_log_of_sum(x, make_float32(-1.0)))
+    return tirx.Select(x < make_float32(1.0), make_nan(), result)
 
 
-def atanh(x: Expr) -> Expr:
+def compute_atanh(x: Expr) -> Expr:
     """The inverse of the tanh, to 3 ulp: ln((1 + x) / (1 - x)) / 2. Beyond 1 it is no number."""
-    far = single(0.5) * let((single(1.0) + x) / (single(1.0) - x), log)
-    return tirx.Select(tirx.abs(x) < single(0.5), odd(x, _ATANH), far)
+    far = make_float32(0.5) * build_let(
+        (make_float32(1.0) + x) / (make_float32(1.0) - x), compute_log
+    )
+    return tirx.Select(tirx.abs(x) < make_float32(0.5), evaluate_odd_polynomial(x, _ATANH), far)
 
 
-def _half_exp(x: Expr, body: Callable[[Expr], Expr]) -> Expr:
+def _bind_half_exp(x: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """Bind e^|x| / 2, whose ends are beyond those of e^x: half of the square of e^(|x| / 2)."""
-    root = let(tirx.abs(x) * single(0.5), exp)
-    return let(root, lambda root: let(single(0.5) * root * root, body))
+    root = build_let(tirx.abs(x) * make_float32(0.5), compute_exp)
+    return build_let(root, lambda root: build_let(make_float32(0.5) * root * root, body))
 
 
-def _log_of_sum(x: Expr, one: Expr) -> Expr:
+def _compute_log_of_sum(x: Expr, one: Expr) -> Expr:
     """ln(x + sqrt(x^2 + one)), where x is not below 0."""
-    far = x > single(_FAR)
+    far = x > make_float32(_FAR)
     near = x + tirx.sqrt(x * x + one)
-    rest = tirx.Select(far, single(math.log(2.0)), single(0.0))
-    return let(tirx.Select(far, x, near), log) + rest
+    rest = tirx.Select(far, make_float32(math.log(2.0)), make_float32(0.0))
+    return build_let(tirx.Select(far, x, near), compute_log) + rest

@@ -5,31 +5,35 @@ from collections.abc import Mapping
 import tvm
 from tvm import relax
 
-from autopipe.compiler.graph.calls import callee
-from autopipe.compiler.graph.literals import attributes, literal, tensors
+from autopipe.compiler.graph.calls import find_callee
+from autopipe.compiler.graph.literals import list_tensors, read_attributes, read_literal
 from autopipe.tasks.op_info import Argument, Fields, Op, Parameter
 
 
-def legalized_op(
+def describe_legalized_op(
     value: relax.Expr, call: relax.Call, ops: Mapping[str, relax.Expr], *, whole: bool
 ) -> Op:
     """Describe an op in terms of the arguments of the PrimFunc call that it was legalized to."""
     every = tuple(Parameter(parameter=i) for i in range(len(call.args[1])))
-    outputs = tensors(call.ty)
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op) or callee(value):
+    outputs = list_tensors(call.ty)
+    if (
+        not isinstance(value, relax.Call)
+        or not isinstance(value.op, tvm.ir.Op)
+        or find_callee(value)
+    ):
         stated = {"function": str(call.args[0].name_hint)}
         return Op(name="call_tir", attributes=stated, arguments=every, outputs=outputs)
     described = Op(
         name=value.op.name.removeprefix("relax."),
-        attributes=attributes(value.attrs),
+        attributes=read_attributes(value.attrs),
         outputs=outputs,
         whole=whole,
     )
-    read = _read(value, call, ops) if whole else every
+    read = _match_arguments(value, call, ops) if whole else every
     return described.model_copy(update={"arguments": read})
 
 
-def _read(
+def _match_arguments(
     value: relax.Call, call: relax.Call, ops: Mapping[str, relax.Expr]
 ) -> tuple[Argument, ...]:
     """Return for each argument of an op which argument of the call it became."""
@@ -43,16 +47,16 @@ def _read(
         if isinstance(arg.ty, relax.TupleType):  # each of its tensors is an argument of its own
             taken, left[:] = left[: len(arg.ty.fields)], left[len(arg.ty.fields) :]
             return Fields(fields=tuple(Parameter(parameter=index) for index, _ in taken))
-        place = next((candidate for candidate in left if _same(candidate[1], arg)), None)
+        place = next((candidate for candidate in left if _is_same_value(candidate[1], arg)), None)
         if place is None:
-            return literal(arg)
+            return read_literal(arg)
         left.remove(place)
         return Parameter(parameter=place[0])
 
     return tuple(map(found, value.args))
 
 
-def _same(given: relax.Expr, arg: relax.Expr) -> bool:
+def _is_same_value(given: relax.Expr, arg: relax.Expr) -> bool:
     if isinstance(given, relax.Var) and isinstance(arg, relax.Var):
         return bool(given.name == arg.name)
     return bool(given.same_as(arg))

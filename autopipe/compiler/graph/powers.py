@@ -7,13 +7,13 @@ from typing import Final
 from tvm import tirx
 from tvm.ir import Call, Expr
 
-from autopipe.compiler.graph.arithmetic import SINGLE, let, single
+from autopipe.compiler.graph.arithmetic import SINGLE, build_let, make_float32
 
 _MOST_QUARTERS: Final = 16
 """Largest exponent, in quarters, that is made of products and roots."""
 
 
-def power(call: Call) -> Expr:
+def expand_power(call: Call) -> Expr:
     """Return x^n as products and square roots, to 2 ulp, if n is a small multiple of 1/4.
 
     Any other power stays as it is. Fractions are rewritten in single precision only.
@@ -31,21 +31,21 @@ def power(call: Call) -> Expr:
         factors = [x] * whole + [root] * (rest >> 1) + [tirx.sqrt(root)] * (rest & 1)
         return reduce(mul, factors)
 
-    positive = let(_even_ends(base) if quarters % 4 else base, product)
+    positive = build_let(_fold_negative_ends(base) if quarters % 4 else base, product)
     return positive if quarters > 0 else one / positive
 
 
-def _even_ends(x: Expr) -> Expr:
+def _fold_negative_ends(x: Expr) -> Expr:
     """Give a fractional power the same result at -0 and 0, and at both infinities."""
     infinity = tirx.infinity(SINGLE)
-    return let(
+    return build_let(
         x,
         lambda x: tirx.Select(
-            x == single(0.0), single(0.0), tirx.Select(x == -infinity, infinity, x)
+            x == make_float32(0.0), make_float32(0.0), tirx.Select(x == -infinity, infinity, x)
         ),
     )
 
 
-def inverse_root(x: Expr) -> Expr:
+def expand_rsqrt(x: Expr) -> Expr:
     """Return 1 / sqrt(x) as TVM defines it, in a form that LLVM can turn into vectors."""
-    return single(1.0) / tirx.sqrt(x)
+    return make_float32(1.0) / tirx.sqrt(x)

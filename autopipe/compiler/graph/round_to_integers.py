@@ -17,26 +17,26 @@ from typing import Final
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.graph.arithmetic import ROUND, ROUND_BITS, SINGLE, single
+from autopipe.compiler.graph.arithmetic import ROUND, ROUND_BITS, SINGLE, make_float32
 
 _WHOLE: Final = "int32"
 _FARTHEST: Final = 2.0**21
 """Bounds up to here leave numbers exact."""
 
 
-def rounded(cast: tirx.Cast) -> Expr:
+def expand_rounding(cast: tirx.Cast) -> Expr:
     """Return a cast of a rounded number within whole bounds as two instructions; others as is."""
     if str(cast.ty) != _WHOLE:
         return cast
-    bounded = _bounded(cast.value)
+    bounded = _match_clamped_round(cast.value)
     if bounded is None:
         return cast
     x, low, high = bounded
-    near = tirx.min(tirx.max(x, low), high) + single(ROUND)
+    near = tirx.min(tirx.max(x, low), high) + make_float32(ROUND)
     return tirx.reinterpret(_WHOLE, near) - tirx.const(ROUND_BITS, _WHOLE)
 
 
-def _bounded(value: Expr) -> tuple[Expr, Expr, Expr] | None:
+def _match_clamped_round(value: Expr) -> tuple[Expr, Expr, Expr] | None:
     """Return x, low and high of `min(max(nearbyint(x), low), high)`."""
     if not isinstance(value, tirx.Min) or not isinstance(value.a, tirx.Max):
         return None

@@ -42,7 +42,7 @@ class _SharedCalls:
         other, legalized, places = self._calls[key]
         if not tvm_ffi.structural_equal(other, call, map_free_vars=True):
             return None
-        operands = _leaves(call.args)
+        operands = _flatten_tuples(call.args)
         replaced = relax.Tuple([operands[place] for place in places])
         kernel = legalized.args[0]
         return relax.Call(legalized.op, [kernel, replaced], legalized.attrs, legalized.ty_args)
@@ -53,8 +53,8 @@ class _SharedCalls:
             return
         if getattr(legalized.op, "name", "") != "relax.call_tir" or len(legalized.args) != 2:  # noqa: PLR2004
             return
-        operands = list(map(_identify, _leaves(call.args)))
-        taken = list(map(_identify, legalized.args[1].fields))
+        operands = list(map(_hash_reference, _flatten_tuples(call.args)))
+        taken = list(map(_hash_reference, legalized.args[1].fields))
         if set(taken).issubset(operands):
             self._calls[key] = (call, legalized, list(map(operands.index, taken)))
 
@@ -68,7 +68,7 @@ def share_legalizations() -> None:
     for name in tvm.ir.Op.list_op_names():
         op = tvm.ir.Op.get(name)
         if op.has_attr(_LEGALIZE) and (legalize := op.get_attr(_LEGALIZE)) is not None:
-            op.set_attr(_LEGALIZE, _share(legalize), _LEVEL)
+            op.set_attr(_LEGALIZE, _share_kernels(legalize), _LEVEL)
 
 
 @contextmanager
@@ -81,12 +81,12 @@ def legalize_constants_only() -> Iterator[None]:
         _only_constants.reset(token)
 
 
-def _share(legalize: Legalization) -> Legalization:
+def _share_kernels(legalize: Legalization) -> Legalization:
     """Return a function that legalizes an op, and takes the kernels of equal calls."""
 
     def legalize_once(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if _only_constants.get() and any(
-            isinstance(leaf, relax.Var) for leaf in _leaves(call.args)
+            isinstance(leaf, relax.Var) for leaf in _flatten_tuples(call.args)
         ):
             return call
         if not _latest or not _latest[0].builder.same_as(builder):
@@ -95,19 +95,19 @@ def _share(legalize: Legalization) -> Legalization:
         if (known := shared.find(call, key)) is not None:
             return known
         legalized = legalize(builder, call)
-        if all(map(_is_static, (call, *_leaves(call.args)))):
+        if all(map(_is_static, (call, *_flatten_tuples(call.args)))):
             shared.add(call, key, legalized)
         return legalized
 
     return legalize_once
 
 
-def _leaves(arguments: Sequence[relax.Expr]) -> list[relax.Expr]:
+def _flatten_tuples(arguments: Sequence[relax.Expr]) -> list[relax.Expr]:
     """Return arguments, and in place of tuples their fields."""
     leaves: list[relax.Expr] = []
     for argument in arguments:
         if isinstance(argument, relax.Tuple):
-            leaves.extend(_leaves(argument.fields))
+            leaves.extend(_flatten_tuples(argument.fields))
         else:
             leaves.append(argument)
     return leaves
@@ -129,6 +129,6 @@ def _has_static_sizes(ty: tvm.ir.Type) -> bool:
     return isinstance(shape, relax.ShapeExpr) and _is_static(shape)
 
 
-def _identify(value: relax.Expr) -> int:
+def _hash_reference(value: relax.Expr) -> int:
     """Return a number that two references to one expression have in common."""
     return hash(value)

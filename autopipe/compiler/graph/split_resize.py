@@ -23,7 +23,7 @@ from typing import Final
 import tvm
 from tvm import relax, te, topi
 
-from autopipe.compiler.graph.literals import known_shape
+from autopipe.compiler.graph.literals import read_static_shape
 
 RESIZE: Final = "relax.image.resize2d"
 _EXACT: Final = "asymmetric"
@@ -32,35 +32,37 @@ _EXACT: Final = "asymmetric"
 
 def legalize_resize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Legalize a resize."""
-    axes = _axes(call)
+    axes = _find_target_size(call)
     if axes is None:
         plain: relax.Expr = tvm.ir.Op.get(RESIZE).get_attr("FLegalize")(builder, call)
         return plain
     rows, columns = axes
-    turned = _turned(builder, call.args[0], (3, 0, 1, 2))
-    wide = builder.emit(_call(builder, turned, 0, columns, call.attrs))
-    return _call(builder, _turned(builder, wide, (1, 2, 3, 0)), 2, rows, call.attrs)
+    turned = _emit_transpose(builder, call.args[0], (3, 0, 1, 2))
+    wide = builder.emit(_call_resize(builder, turned, 0, columns, call.attrs))
+    return _call_resize(builder, _emit_transpose(builder, wide, (1, 2, 3, 0)), 2, rows, call.attrs)
 
 
-def _turned(builder: relax.BlockBuilder, data: relax.Expr, order: tuple[int, ...]) -> relax.Expr:
+def _emit_transpose(
+    builder: relax.BlockBuilder, data: relax.Expr, order: tuple[int, ...]
+) -> relax.Expr:
     return builder.emit(
         builder.call_te(topi.transpose, data, order, primfunc_name_hint="transpose")
     )
 
 
-def _call(
+def _call_resize(
     builder: relax.BlockBuilder,
     data: relax.Expr,
     axis: int,
     size: int,
     attrs: tvm.ir.Attrs,
 ) -> relax.Expr:
-    return builder.call_te(_along, data, axis, size, attrs, primfunc_name_hint="resize1d")
+    return builder.call_te(_resize_axis, data, axis, size, attrs, primfunc_name_hint="resize1d")
 
 
-def _axes(call: relax.Call) -> tuple[int, int] | None:
+def _find_target_size(call: relax.Call) -> tuple[int, int] | None:
     """Return how many rows and columns there will be; None to leave the resize to TVM."""
-    attrs, before, after = call.attrs, known_shape(call.args[0]), known_shape(call)
+    attrs, before, after = call.attrs, read_static_shape(call.args[0]), read_static_shape(call)
     if before is None or after is None or str(attrs.layout) != "NCHW":
         return None
     larger = after[2] > before[2] and after[3] != before[3]
@@ -70,7 +72,7 @@ def _axes(call: relax.Call) -> tuple[int, int] | None:
     return (after[2], after[3]) if larger and (linear or nearest) else None
 
 
-def _along(data: te.Tensor, axis: int, size: int, attrs: tvm.ir.Attrs) -> te.Tensor:
+def _resize_axis(data: te.Tensor, axis: int, size: int, attrs: tvm.ir.Attrs) -> te.Tensor:
     """Resize along one axis; what comes before it and behind it is one axis each."""
     shape = [int(extent) for extent in data.shape]
     flat = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]

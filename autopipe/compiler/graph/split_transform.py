@@ -136,7 +136,7 @@ class _TransformBuilder:
         If these are all weights as they are, it returns the tuple that it takes.
         """
         if list(map(self._places.get, outputs)) == list(range(len(self._places))):
-            return self._finish(relax.SeqExpr([], self._params))
+            return self._build_function(relax.SeqExpr([], self._params))
         for binding in work:
             value = self._replace(binding.value)
             variable = relax.DataflowVar(binding.var.name, binding.var.ty)
@@ -146,9 +146,9 @@ class _TransformBuilder:
         returned = relax.Var("output_tuple", relax.TupleType(list(result.ty.fields)))
         self._bindings.append(relax.VarBinding(returned, result))
         block = relax.DataflowBlock(_drop_unread(self._bindings, returned))
-        return self._finish(relax.SeqExpr([block], returned))
+        return self._build_function(relax.SeqExpr([block], returned))
 
-    def _finish(self, body: relax.SeqExpr) -> relax.Function:
+    def _build_function(self, body: relax.SeqExpr) -> relax.Function:
         made = self._builder.normalize(body)
         function = relax.Function([self._params], made, body.body.ty)
         return function.with_attr(COUNT, 0).with_attr("global_symbol", TRANSFORM)
@@ -156,7 +156,7 @@ class _TransformBuilder:
     def _replace(self, value: relax.Expr) -> relax.Expr:
         """Return a value that reads the variables of the new function."""
         if isinstance(value, relax.Var):
-            return self._made[value] if value in self._made else self._take(value)
+            return self._made[value] if value in self._made else self._bind_weight(value)
         if isinstance(value, relax.Call):
             arguments = list(map(self._replace, value.args))
             made = relax.Call(value.op, arguments, value.attrs, value.ty_args, value.span)
@@ -168,7 +168,7 @@ class _TransformBuilder:
             return self._builder.normalize(item)
         return value
 
-    def _take(self, weight: relax.Var) -> relax.Var:
+    def _bind_weight(self, weight: relax.Var) -> relax.Var:
         """Return a variable for one use of a weight."""
         name = self._builder.get_unique_name(weight.name)
         variable = relax.DataflowVar(name, weight.ty)

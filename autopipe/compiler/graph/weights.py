@@ -11,7 +11,7 @@ TRANSFORM = "main_transform_params"
 """Name of the lifted function, which takes a tuple of weights and returns a tuple."""
 
 
-def free(function: tvm.tirx.PrimFunc) -> list[tvm.ir.Var]:
+def list_weights(function: tvm.tirx.PrimFunc) -> list[tvm.ir.Var]:
     """Return the parameters of a PrimFunc that are weights, so that their layout may change."""
     positions = (function.attrs or {}).get("layout_free_buffers", [])
     return [function.params[int(position)] for position in positions]

@@ -14,7 +14,12 @@ from typing import Final
 import tvm
 from tvm import relax
 
-from autopipe.compiler.graph.calls import bindings, callee, fused_function, graph_functions
+from autopipe.compiler.graph.calls import (
+    find_callee,
+    find_fused_function,
+    graph_functions,
+    list_bindings,
+)
 from autopipe.compiler.labels.node_labels import Label, merge_labels, set_labels
 
 _LARGEST: Final = 1 << 12
@@ -48,10 +53,10 @@ class CallLabels:
         self._groups: dict[str, _Group] = {}
         """The functions of `FuseOps` that were looked at, by name."""
         for variable, function in graph_functions(legalized):
-            known, pending = self._parameters(variable, function), list[Number]()
-            for binding in bindings(function):
-                number = known[binding.var] = self._number(binding.value, known)
-                if callee(binding.value) is not None and isinstance(number, int):
+            known, pending = self._number_params(variable, function), list[Number]()
+            for binding in list_bindings(function):
+                number = known[binding.var] = self._number_value(binding.value, known)
+                if find_callee(binding.value) is not None and isinstance(number, int):
                     pending.append(number)
                 if (label := labels.get(binding.var.name)) is None:
                     continue
@@ -63,16 +68,16 @@ class CallLabels:
         """Return the module behind `FuseOps`, with labels on what is bound to calls of kernels."""
         found: dict[relax.Var, Label] = {}
         for variable, graph in graph_functions(fused):
-            known = self._parameters(variable, graph)
-            for binding in bindings(graph):
+            known = self._number_params(variable, graph)
+            for binding in list_bindings(graph):
                 group = self._find_group(fused, binding.value)
                 called = (
-                    [self._number(binding.value, known)]
+                    [self._number_value(binding.value, known)]
                     if group is None
                     else self._number_group(group, binding.value, known)
                 )
                 known[binding.var] = called[-1]
-                if group is not None or callee(binding.value) is not None:
+                if group is not None or find_callee(binding.value) is not None:
                     label = merge_labels(
                         self._labels.get(one) for one in called if isinstance(one, int)
                     )
@@ -85,10 +90,10 @@ class CallLabels:
         if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.GlobalVar):
             return None
         name = str(value.op.name_hint)
-        if name not in self._groups and (function := fused_function(fused, value)) is not None:
+        if name not in self._groups and (function := find_fused_function(fused, value)) is not None:
             self._groups[name] = _Group(
                 list(function.params),
-                [(binding.var, binding.value) for binding in bindings(function)],
+                [(binding.var, binding.value) for binding in list_bindings(function)],
                 function.body.body,
             )
         return self._groups.get(name)
@@ -97,45 +102,45 @@ class CallLabels:
         self, group: "_Group", call: relax.Expr, known: _Known
     ) -> list[Number | tuple[Number, ...]]:
         """Return the numbers of what a group computes, its result last."""
-        values = [self._number(argument, known) for argument in call.args]
+        values = [self._number_value(argument, known) for argument in call.args]
         inner: _Known = dict(zip(group.params, values, strict=True))
         numbers = []
         for variable, value in group.bound:
-            number = inner[variable] = self._number(value, inner)
+            number = inner[variable] = self._number_value(value, inner)
             numbers.append(number)
-        return [*numbers, self._number(group.result, inner)]
+        return [*numbers, self._number_value(group.result, inner)]
 
-    def _parameters(self, variable: tvm.ir.GlobalVar, function: relax.Function) -> _Known:
+    def _number_params(self, variable: tvm.ir.GlobalVar, function: relax.Function) -> _Known:
         name = str(variable.name_hint)
-        return {param: self._numbered((name, at)) for at, param in enumerate(function.params)}
+        return {param: self._assign_number((name, at)) for at, param in enumerate(function.params)}
 
-    def _numbered(self, key: object) -> Number:
+    def _assign_number(self, key: object) -> Number:
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def _number(self, value: tvm.ir.Expr, known: _Known) -> "Number | tuple[Number, ...]":
+    def _number_value(self, value: tvm.ir.Expr, known: _Known) -> "Number | tuple[Number, ...]":
         if isinstance(value, relax.Var):
-            return known[value] if value in known else self._numbered(("free", value.name))
+            return known[value] if value in known else self._assign_number(("free", value.name))
         if isinstance(value, relax.Tuple):
-            return tuple(self._single(field, known) for field in value.fields)
+            return tuple(self._number_single(field, known) for field in value.fields)
         if isinstance(value, relax.TupleGetItem):
-            source = self._number(value.tuple_value, known)
+            source = self._number_value(value.tuple_value, known)
             if isinstance(source, tuple):
                 return source[value.index]
-            return self._numbered(("item", source, value.index))
-        return self._numbered(self._key(value, known))
+            return self._assign_number(("item", source, value.index))
+        return self._assign_number(self._make_key(value, known))
 
-    def _single(self, value: tvm.ir.Expr, known: _Known) -> Number:
-        number = self._number(value, known)
-        return self._numbered(number) if isinstance(number, tuple) else number
+    def _number_single(self, value: tvm.ir.Expr, known: _Known) -> Number:
+        number = self._number_value(value, known)
+        return self._assign_number(number) if isinstance(number, tuple) else number
 
-    def _key(self, value: tvm.ir.Expr, known: _Known) -> object:
+    def _make_key(self, value: tvm.ir.Expr, known: _Known) -> object:
         if isinstance(value, relax.Call):
-            name = callee(value) or getattr(value.op, "name", None) or str(value.op)
-            return name, tuple(self._number(argument, known) for argument in value.args)
+            name = find_callee(value) or getattr(value.op, "name", None) or str(value.op)
+            return name, tuple(self._number_value(argument, known) for argument in value.args)
         if isinstance(value, tvm.ir.GenericConst):
             array = value.value.numpy()
             content = sha256(array.tobytes()).hexdigest() if array.nbytes <= _LARGEST else ""
             return "constant", array.shape, str(array.dtype), content
         if isinstance(value, relax.If):
-            return "if", self._number(value.cond, known)
+            return "if", self._number_value(value.cond, known)
         return type(value).__name__

@@ -17,7 +17,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from autopipe.compiler.graph.calls import bindings, callers_first, graph_functions
+from autopipe.compiler.graph.calls import graph_functions, list_bindings, sort_callers_first
 
 _SUFFIX: Final = re.compile(r"@(\+?)(\d+(?:,\d+)*)\Z")
 
@@ -90,7 +90,7 @@ def complete_labels(module: tvm.IRModule, *, imported: bool = False) -> tvm.IRMo
     labels: Labels = {}
     functions = {str(var.name_hint): function for var, function in graph_functions(module)}
     callers: dict[str, Label | None] = {}
-    for name in callers_first(functions, "main"):
+    for name in sort_callers_first(functions, "main"):
         graph = _Readers(functions[name])
         found = graph.complete(imported=imported)
         if (caller := callers.get(name)) is not None:
@@ -140,12 +140,12 @@ def _find_added(before: tvm.IRModule, after: tvm.IRModule) -> tvm.IRModule:
     moving = {
         node
         for _, function in graph_functions(before)
-        for binding in bindings(function) if _is_movement(binding.value)
+        for binding in list_bindings(function) if _is_movement(binding.value)
         for node in (read_label(binding.var.name) or Label(())).nodes
     }  # fmt: skip
     found: Labels = {}
     for _, function in graph_functions(after):
-        for binding in reversed(bindings(function)):
+        for binding in reversed(list_bindings(function)):
             label = found.get(binding.var) or read_label(binding.var.name)
             if label is None or not _is_movement(binding.value) or moving.intersection(label.nodes):
                 continue
@@ -157,7 +157,9 @@ def _find_added(before: tvm.IRModule, after: tvm.IRModule) -> tvm.IRModule:
 
 def _read_labels(module: tvm.IRModule) -> Labels:
     """Return the labels of a module's variables."""
-    variables = (one.var for _, function in graph_functions(module) for one in bindings(function))
+    variables = (
+        one.var for _, function in graph_functions(module) for one in list_bindings(function)
+    )
     return {var: label for var in variables if (label := read_label(var.name)) is not None}
 
 
@@ -165,7 +167,7 @@ class _Readers:
     """Which variables of a function read which."""
 
     def __init__(self, function: relax.Function) -> None:
-        self.bound = bindings(function)
+        self.bound = list_bindings(function)
         self.own: Labels = {
             binding.var: label for binding in self.bound
             if (label := read_label(binding.var.name)) is not None
@@ -173,7 +175,7 @@ class _Readers:
         self.readers: dict[relax.Var, list[relax.Var]] = defaultdict(list)
         self.read: dict[relax.Var, list[relax.Var]] = {}
         for binding in self.bound:
-            self.read[binding.var] = _variables(binding.value)
+            self.read[binding.var] = _list_variables(binding.value)
             for var in self.read[binding.var]:
                 self.readers[var].append(binding.var)
 
@@ -208,7 +210,7 @@ class _Readers:
         return set()
 
 
-def _variables(value: relax.Expr) -> list[relax.Var]:
+def _list_variables(value: relax.Expr) -> list[relax.Var]:
     found = list(relax.analysis.free_vars(value))
     if isinstance(value, relax.If):
         for branch in (value.true_branch, value.false_branch):

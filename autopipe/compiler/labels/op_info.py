@@ -13,14 +13,14 @@ import tvm_ffi
 from tvm import relax
 
 from autopipe.compiler.graph.calls import (
-    bindings,
-    callee,
-    fused_function,
+    find_callee,
+    find_fused_function,
     graph_functions,
     is_kernel_call,
+    list_bindings,
 )
-from autopipe.compiler.graph.legalized_op import legalized_op
-from autopipe.compiler.graph.literals import literal, tensors
+from autopipe.compiler.graph.legalized_op import describe_legalized_op
+from autopipe.compiler.graph.literals import list_tensors, read_literal
 from autopipe.compiler.labels.node_labels import Label, read_label, strip_label
 from autopipe.tasks.op_info import (
     ATTRIBUTE,
@@ -64,7 +64,7 @@ class CallInfos:
 
     def of(self, call: relax.Call) -> CallInfo:
         """Return the op that a call computes, inside or outside of a function of `FuseOps`."""
-        return self.by_site.get(_site(call)) or self.by_function[callee(call) or ""]
+        return self.by_site.get(_make_site(call)) or self.by_function[find_callee(call) or ""]
 
 
 class _Names:
@@ -83,11 +83,11 @@ class _Names:
         """
         for param in function.params:
             self._keep_name(param)
-        names = [self._name_binding(binding) for binding in bindings(function)]
+        names = [self._name_binding(binding) for binding in list_bindings(function)]
         renamed = tvm_ffi.structural_map(
             function, (relax.Var, lambda variable: self._renamed.get(variable, variable))
         )
-        values = [binding.value for binding in bindings(renamed)]
+        values = [binding.value for binding in list_bindings(renamed)]
         return renamed, {
             name: value for name, value in zip(names, values, strict=True) if name is not None
         }
@@ -134,7 +134,7 @@ def name_ops(
     return changed, ops, names.labels
 
 
-def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
+def collect_call_infos(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
     """Return the op that each call of a PrimFunc in the graph computes.
 
     An op may be legalized to several bindings. Only the last has a name; those before belong to it.
@@ -144,13 +144,13 @@ def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
     described = _DescribedCalls(legalized, ops)
     for _, function in graph_functions(legalized):
         pending: list[relax.Call] = []
-        for binding in bindings(function):
+        for binding in list_bindings(function):
             if is_kernel_call(binding.value):
                 pending.append(binding.value)
             if (op := ops.get(binding.var.name)) is None:
                 continue
             for call in pending:
-                site = _site(call)
+                site = _make_site(call)
                 sites[site] = part = described.describe(op, call, site[0], whole=len(pending) == 1)
                 functions.setdefault(site[0], part)
             pending = []
@@ -186,8 +186,8 @@ class _DescribedCalls:
         return info
 
     def _describe(self, value: relax.Expr, call: relax.Call, *, whole: bool) -> CallInfo:
-        op = legalized_op(value, call, self._ops, whole=whole)
-        return CallInfo(op, _pattern(self._module, call))
+        op = describe_legalized_op(value, call, self._ops, whole=whole)
+        return CallInfo(op, _read_pattern(self._module, call))
 
 
 def _reads_tensors(value: relax.Expr) -> bool:
@@ -198,12 +198,14 @@ def _reads_tensors(value: relax.Expr) -> bool:
     )
 
 
-def describe(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
+def describe_functions(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
     """Return the op information of each function that the graph calls after `FuseOps`."""
     found: dict[str, OpInfo] = {}
-    calls = (binding.value for _, graph in graph_functions(fused) for binding in bindings(graph))
+    calls = (
+        binding.value for _, graph in graph_functions(fused) for binding in list_bindings(graph)
+    )
     for value in calls:
-        name = callee(value)
+        name = find_callee(value)
         if name is not None:
             if name not in found:
                 part = known.of(value)
@@ -213,13 +215,13 @@ def describe(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
             isinstance(value, relax.Call)
             and isinstance(value.op, tvm.ir.GlobalVar)
             and value.op.name_hint not in found
-            and (function := fused_function(fused, value)) is not None
+            and (function := find_fused_function(fused, value)) is not None
         ):
             found[value.op.name_hint] = _DataFlow(function, known).info()
     return found
 
 
-def carry(module: tvm.IRModule, infos: Mapping[str, OpInfo]) -> tvm.IRModule:
+def attach_op_infos(module: tvm.IRModule, infos: Mapping[str, OpInfo]) -> tvm.IRModule:
     """Return the module with the op information of its PrimFuncs as an attribute of each."""
     for name, info in infos.items():
         variable = module.get_global_var(name)
@@ -228,7 +230,7 @@ def carry(module: tvm.IRModule, infos: Mapping[str, OpInfo]) -> tvm.IRModule:
     return module
 
 
-def carried(function: tvm.tirx.PrimFunc) -> OpInfo:
+def read_op_info(function: tvm.tirx.PrimFunc) -> OpInfo:
     """Return the op information of a PrimFunc. It is empty if nothing is known."""
     attrs = function.attrs or {}
     if ATTRIBUTE in attrs:
@@ -236,7 +238,7 @@ def carried(function: tvm.tirx.PrimFunc) -> OpInfo:
     return OpInfo(kind=KINDS[int(attrs.get(_PATTERN, _OPAQUE))])
 
 
-def described(module: tvm.IRModule, info: OpInfo) -> tvm.IRModule:
+def annotate_workload(module: tvm.IRModule, info: OpInfo) -> tvm.IRModule:
     """Return a workload module whose `main` carries op information.
 
     The information is not part of the identity of the workload. If nothing is known, the module is
@@ -261,51 +263,51 @@ class _DataFlow:
     def info(self) -> OpInfo:
         count = 0
         for param in self._function.params:
-            width = len(tensors(param.ty))
+            width = len(list_tensors(param.ty))
             self._values[param.name] = tuple(Parameter(parameter=count + i) for i in range(width))
             count += width
-        for binding in bindings(self._function):
-            self._values[binding.var.name] = tuple(self._computed(binding))
+        for binding in list_bindings(self._function):
+            self._values[binding.var.name] = tuple(self._list_results(binding))
         kind = KINDS[max(self._patterns, default=_OPAQUE)]
-        results = tuple(self._resolve(self._function.body.body))
+        results = tuple(self._resolve_value(self._function.body.body))
         return OpInfo(kind=kind, ops=tuple(self._ops), results=results)
 
-    def _computed(self, binding: relax.Binding) -> Iterator[Argument]:
+    def _list_results(self, binding: relax.Binding) -> Iterator[Argument]:
         """Yield an argument for each tensor of a binding."""
         value = binding.value
         if not is_kernel_call(value):
-            yield from self._resolve(value)
+            yield from self._resolve_value(value)
             return
         part = self._known.of(value)
-        given = [found for arg in value.args[1] for found in self._resolve(arg)]
-        filled = tuple(_filled(argument, given) for argument in part.op.arguments)
+        given = [found for arg in value.args[1] for found in self._resolve_value(arg)]
+        filled = tuple(_fill_parameters(argument, given) for argument in part.op.arguments)
         yield from part.op.results(len(self._ops))
         self._ops.append(part.op.model_copy(update={"arguments": filled}))
         self._patterns.append(part.pattern)
 
-    def _resolve(self, value: relax.Expr) -> Sequence[Argument]:
+    def _resolve_value(self, value: relax.Expr) -> Sequence[Argument]:
         if isinstance(value, relax.Tuple):
-            return [found for field in value.fields for found in self._resolve(field)]
+            return [found for field in value.fields for found in self._resolve_value(field)]
         if isinstance(value, relax.TupleGetItem):
-            return [self._resolve(value.tuple_value)[value.index]]
+            return [self._resolve_value(value.tuple_value)[value.index]]
         if isinstance(value, relax.Var) and not isinstance(value.ty, tvm.ir.PrimType):
             return self._values[value.name]
-        return [literal(value)]
+        return [read_literal(value)]
 
 
-def _filled(argument: Argument, given: Sequence[Argument]) -> Argument:
+def _fill_parameters(argument: Argument, given: Sequence[Argument]) -> Argument:
     """Replace the parameters of a function by the arguments of a call."""
     if isinstance(argument, Fields):
         return Fields.model_validate(
-            {"fields": [_filled(field, given) for field in argument.fields]}
+            {"fields": [_fill_parameters(field, given) for field in argument.fields]}
         )
     return given[argument.parameter] if isinstance(argument, Parameter) else argument
 
 
-def _site(call: relax.Call) -> Site:
-    return callee(call) or "", *(getattr(arg, "name", "") for arg in call.args[1].fields)
+def _make_site(call: relax.Call) -> Site:
+    return find_callee(call) or "", *(getattr(arg, "name", "") for arg in call.args[1].fields)
 
 
-def _pattern(module: tvm.IRModule, call: relax.Call) -> int:
+def _read_pattern(module: tvm.IRModule, call: relax.Call) -> int:
     attrs = module[call.args[0]].attrs or {}
     return int(attrs.get(_PATTERN, _OPAQUE))

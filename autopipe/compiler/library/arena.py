@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from autopipe.compiler.library.loaded_model import aligned
+from autopipe.compiler.library.loaded_model import allocate_aligned
 from autopipe.runtime.weights import ALIGNMENT
 
 PAGE: Final = 2 << 20
@@ -46,6 +46,6 @@ class Arena:
         """Return an array at a multiple of `ALIGNMENT` bytes; of other memory if it is used up."""
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         if size > self._free.size:
-            return aligned(shape, dtype)
+            return allocate_aligned(shape, dtype)
         taken, self._free = self._free[:size], self._free[-(-size // ALIGNMENT) * ALIGNMENT :]
         return taken.view(dtype).reshape(shape)

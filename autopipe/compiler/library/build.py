@@ -9,11 +9,11 @@ from tvm import relax
 
 from autopipe.artifacts.model_nodes import KernelFunction
 from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
-from autopipe.compiler.dynamic_sizes.kernel_sizes import computes_sizes, is_dynamic
-from autopipe.compiler.labels.kernel_nodes import kernel_functions
+from autopipe.compiler.dynamic_sizes.kernel_sizes import has_computed_sizes, is_dynamic
+from autopipe.compiler.labels.kernel_nodes import list_kernel_functions
 from autopipe.compiler.library import kernels, linking
-from autopipe.compiler.library.kernel_compiler import compiling
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.library.kernel_compiler import use_kernel_compiler
+from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.named_pass import run_passes
 from autopipe.compiler.pass_lists import LINK
 from autopipe.compiler.pass_observer import pass_context
@@ -59,7 +59,7 @@ class LinkedGraph:
     """Whether the lowered module has a dynamic dimension."""
 
 
-def build(
+def build_library(
     lowered: tvm.IRModule,
     scheduled: Mapping[str, tvm.IRModule],
     target: tvm.target.Target,
@@ -99,19 +99,19 @@ def compile_graph(graph: LinkedGraph) -> Built:
     """
     module = graph.module
     with graph.target, pass_context():
-        executable = _compiled(module, graph.target)
+        executable = _compile_executable(module, graph.target)
     return Built(
         executable=executable,
         packing=graph.packing,
-        libraries=linking.called(module),
-        parameters=_parameters(module["main"]),
-        steps=_steps(module["main"]),
-        functions=kernel_functions(_without_views(module)),
+        libraries=linking.find_libraries(module),
+        parameters=_read_parameters(module["main"]),
+        steps=_read_size_steps(module["main"]),
+        functions=list_kernel_functions(_replace_reshapes(module)),
         stripped=graph.is_dynamic,
     )
 
 
-def _without_views(module: tvm.IRModule) -> tvm.IRModule:
+def _replace_reshapes(module: tvm.IRModule) -> tvm.IRModule:
     """Make views of calls that only reshape, as TVM does when it compiles a static graph.
 
     Of dynamic sizes it makes none, and its pass ends with an error at some of them.
@@ -119,7 +119,7 @@ def _without_views(module: tvm.IRModule) -> tvm.IRModule:
     return module if is_dynamic(module) else relax.transform.RewriteDataflowReshape()(module)
 
 
-def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
+def _read_parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
     kinds = [one.ty for one in main.params if not isinstance(one.ty, relax.ShapeType)]
     if not all(isinstance(getattr(kind, "shape", None), relax.ShapeExpr) for kind in kinds):
         return ()
@@ -128,13 +128,13 @@ def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]
     return tuple((tuple(map(int, kind.shape.values)), str(kind.dtype)) for kind in kinds)
 
 
-def _steps(main: relax.Function) -> tuple[int, ...]:
+def _read_size_steps(main: relax.Function) -> tuple[int, ...]:
     sizes = [one.ty.values for one in main.params if isinstance(one.ty, relax.ShapeType)]
     known = [n for values in sizes for n in values or ()]
     return tuple(int(n) for n in known if isinstance(n, tvm.tirx.IntImm))
 
 
-def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+def _compile_executable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
     """Compile a model; kernels check their arguments where a size does not follow from the inputs.
 
     Otherwise inputs are checked once for a call, and weights once when they are loaded. The checks
@@ -142,16 +142,16 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
     """
     backend = backend_of(target)
     if backend.runs_unscheduled_loops:
-        with pass_context({"tirx.disable_assert": not computes_sizes(module)}):
+        with pass_context({"tirx.disable_assert": not has_computed_sizes(module)}):
             return compile_model(module, target)
-    for name, function in prim_funcs(module):
+    for name, function in list_prim_funcs(module):
         alone = tvm.IRModule({name: function})
-        if not kernels.threaded(alone, target):
+        if not kernels.is_threaded(alone, target):
             raise StageError(
                 f"{name} has no schedule for {backend}, which can not run plain loops; "
                 "schedules.fallback should name `default`"
             )
-    with compiling(target):
+    with use_kernel_compiler(target):
         return compile_model(module, target)
 
 
@@ -164,15 +164,15 @@ def export(built: Built, path: Path, linker: Linker | None = None) -> None:
     ForeignCode (a StageError) if it does more than compute, and StoreError if the disk is full.
     """
     try:
-        linked = linking.options(built.libraries)
+        linked = linking.list_linker_options(built.libraries)
         linked += [linking.STRIPPED] if built.stripped else []
         linked += linker.options if linker is not None else []
         export_library(built.executable, path, linked, linker.path if linker is not None else None)
-        linking.ship(built.libraries, path.parent)
+        linking.copy_libraries(built.libraries, path.parent)
     except RuntimeError as error:
-        if words := refusal.said(str(error)):
+        if words := refusal.find_refusal(str(error)):
             raise StoreError(f"{path}: {words}") from error
-        if missing := refusal.hunger(str(error)):
+        if missing := refusal.explain_memory_refusal(str(error)):
             raise StageError(f"linking failed: {missing}") from error
         lines = [line for line in str(error).splitlines() if "error" in line.lower()]
         told = lines[1] if len(lines) > 1 else str(error).strip().splitlines()[-1]

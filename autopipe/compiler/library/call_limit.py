@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import CallLimitError, ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class CallLimit:
         """Start the time. Raises ConfigError for what is no duration."""
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or math.isnan(seconds) or seconds < 0:
-            raise ConfigError(f"limit is {shown(seconds)}; it takes seconds from 0")
+            raise ConfigError(f"limit is {format_value(seconds)}; it takes seconds from 0")
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
         self._is_cancelled = False

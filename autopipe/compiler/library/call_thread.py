@@ -32,7 +32,7 @@ class CallThread:
             target=_make_calls, args=(self._requests,), name="autopipe", daemon=True
         )
         self._thread.start()
-        self._finalizer = weakref.finalize(self, _end, self._requests, self._thread)
+        self._finalizer = weakref.finalize(self, _stop_thread, self._requests, self._thread)
         self.run(prepare)
 
     def run(self, call: Callable[[], R]) -> R:
@@ -63,7 +63,7 @@ def _make_calls(requests: _Requests) -> None:
         del request, call, reply  # which the model may hang on
 
 
-def _end(requests: _Requests, thread: threading.Thread) -> None:
+def _stop_thread(requests: _Requests, thread: threading.Thread) -> None:
     requests.put(None)
     if thread is not threading.current_thread():
         thread.join()

@@ -9,11 +9,11 @@ from tvm import relax
 from tvm.relax import transform
 
 from autopipe.compiler.codegen.compile_kernels import compile_model
-from autopipe.compiler.graph.calls import bindings
+from autopipe.compiler.graph.calls import list_bindings
 from autopipe.compiler.graph.weights import TRANSFORM
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.pass_observer import pass_context
-from autopipe.compiler.passes.legalize import legalize
+from autopipe.compiler.passes.legalize import legalize_ops
 
 _Move = Callable[[np.ndarray, relax.Call], np.ndarray]
 
@@ -21,8 +21,8 @@ _MOVES: Final[Mapping[str, _Move]] = {
     "relax.permute_dims": lambda array, call: array.transpose(
         None if call.attrs.axes is None else [int(axis) for axis in call.attrs.axes]
     ),
-    "relax.expand_dims": lambda array, call: array.reshape(_shape(call)),
-    "relax.reshape": lambda array, call: array.reshape(_shape(call)),
+    "relax.expand_dims": lambda array, call: array.reshape(_read_shape(call)),
+    "relax.reshape": lambda array, call: array.reshape(_read_shape(call)),
     "relax.flip": lambda array, call: np.flip(array, int(call.attrs.axis)),
 }
 """Ops of Relax that only move elements, as NumPy does them: to compile a kernel for each weight
@@ -54,8 +54,8 @@ def evaluate_weights(
                 transform.FuseTIR(),
                 transform.DeadCodeElimination([TRANSFORM]),
             ]
-        )(legalize(module))
-        for name, function in prim_funcs(module):
+        )(legalize_ops(module))
+        for name, function in list_prim_funcs(module):
             alone = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
             scheduled = scheduler(alone)["main"].without_attr("global_symbol")
             module.update_func(module.get_global_var(name), scheduled)
@@ -71,16 +71,16 @@ def _move_weights(
     """Return the transformed weights if the function only moves elements, otherwise None."""
     (parameter,) = function.params
     values: dict[relax.Expr, Sequence[np.ndarray]] = {parameter: weights}
-    for binding in bindings(function):
-        moved = _move(binding.value, values)
+    for binding in list_bindings(function):
+        moved = _apply_move(binding.value, values)
         if moved is None:
             return None
         values[binding.var] = moved
-    results = _move(function.body.body, values)
+    results = _apply_move(function.body.body, values)
     return None if results is None else [np.asarray(array, order="C") for array in results]
 
 
-def _move(
+def _apply_move(
     value: relax.Expr, values: Mapping[relax.Expr, Sequence[np.ndarray]]
 ) -> Sequence[np.ndarray] | None:
     """Return the arrays of a tuple or of one tensor; None for what is not a move of `values`."""
@@ -92,15 +92,15 @@ def _move(
         return [values[value.tuple_value][value.index]]
     if not isinstance(value, relax.Call):
         return None
-    move = _MOVES.get(_op_name(value))
+    move = _MOVES.get(_read_op_name(value))
     if move is not None and value.args[0] in values:
         return [move(values[value.args[0]][0], value)]
     return None
 
 
-def _op_name(call: relax.Call) -> str:
+def _read_op_name(call: relax.Call) -> str:
     return str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
 
 
-def _shape(call: relax.Call) -> list[int]:
+def _read_shape(call: relax.Call) -> list[int]:
     return [int(extent) for extent in call.ty.shape.values]

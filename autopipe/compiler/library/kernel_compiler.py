@@ -14,7 +14,7 @@ class NotCompiled(StageError):  # noqa: N818 - says what happened
 
 
 @contextmanager
-def compiling(target: tvm.target.Target) -> Iterator[None]:
+def use_kernel_compiler(target: tvm.target.Target) -> Iterator[None]:
     """Have kernels of a target compiled for files: the same bytes with and without the device.
 
     Raises SetupError where the backend's compiler is missing, and NotCompiled where it refuses.

@@ -9,11 +9,11 @@ _REFUSALS = (RuntimeError, ValueError, TypeError)
 """All that TVM's passes raise."""
 
 
-def refusal(module: tvm.IRModule, target: tvm.target.Target) -> str | None:
+def find_kernel_refusal(module: tvm.IRModule, target: tvm.target.Target) -> str | None:
     """Return why a function of the module is not a GPU kernel, or None if all of them are."""
-    if not threaded(module, target):
+    if not is_threaded(module, target):
         return "some of its loops are outside of threads"
-    if _calls_runtime(module):
+    if _has_packed_calls(module):
         return "it calls the runtime on the host"
     everything, _, _ = tirx.get_tir_pipeline("default")
     try:
@@ -23,7 +23,7 @@ def refusal(module: tvm.IRModule, target: tvm.target.Target) -> str | None:
     return None
 
 
-def _calls_runtime(module: tvm.IRModule) -> bool:
+def _has_packed_calls(module: tvm.IRModule) -> bool:
     """Tell whether functions call others by their names, as a sort does, which no GPU can."""
     calls: list[Call] = []
     for _, function in module.functions_items():
@@ -32,7 +32,7 @@ def _calls_runtime(module: tvm.IRModule) -> bool:
     return any("packed" in getattr(call.op, "name", "") for call in calls)
 
 
-def threaded(module: tvm.IRModule, target: tvm.target.Target) -> bool:
+def is_threaded(module: tvm.IRModule, target: tvm.target.Target) -> bool:
     """Tell whether only threads of the GPU read and write the buffers of the functions.
 
     TVM 0.27 compiles code outside of GPU threads for the host, where it reads memory of the GPU and

@@ -10,7 +10,7 @@ from typing import Final
 import tvm
 
 from autopipe.errors import StageError
-from autopipe.libraries import loading, require
+from autopipe.libraries import limit_library_threads, require_library
 from autopipe.libraries.library import Library
 
 ATTRIBUTE: Final = "autopipe.library"
@@ -22,12 +22,12 @@ STRIPPED: Final = "-Wl,--strip-debug"
 show them, and walls look at them."""
 
 
-def label(library: Library) -> str:
+def format_label(library: Library) -> str:
     """Return the name of a library with its version. Both belong to every measurement of it."""
     return f"{library.name} {library.version() or 'of TVM'}"
 
 
-def called(module: tvm.IRModule) -> tuple[Library, ...]:
+def find_libraries(module: tvm.IRModule) -> tuple[Library, ...]:
     """Return the libraries that the functions of a module call, by name.
 
     Raises SetupError for a library that is not installed, and StageError if another version is
@@ -35,37 +35,37 @@ def called(module: tvm.IRModule) -> tuple[Library, ...]:
     """
     attributes = (function.attrs or {} for _, function in module.functions_items())
     labels = {str(found[ATTRIBUTE]) for found in attributes if ATTRIBUTE in found}
-    libraries = [require(label.split()[0]) for label in sorted(labels)]
+    libraries = [require_library(label.split()[0]) for label in sorted(labels)]
     for wanted, library in zip(sorted(labels), libraries, strict=True):
-        if label(library) != wanted:
-            raise StageError(f"scheduled for {wanted}, installed is {label(library)}")
+        if format_label(library) != wanted:
+            raise StageError(f"scheduled for {wanted}, installed is {format_label(library)}")
     return tuple(libraries)
 
 
-def load(module: tvm.IRModule) -> None:
+def load_libraries(module: tvm.IRModule) -> None:
     """Load the libraries that a module calls, so that code compiled in this process finds them.
 
     Call it only in a process that does not fork afterwards, since a library may start threads.
-    Raises the errors of `called`.
+    Raises the errors of `find_libraries`.
     """
-    for library in called(module):
-        _load(library.name)
+    for library in find_libraries(module):
+        _load_library(library.name)
 
 
-def options(libraries: Iterable[Library]) -> list[str]:
+def list_linker_options(libraries: Iterable[Library]) -> list[str]:
     """Return the options of the linker, so that a library is found beside `lib.so` and only there.
 
     TVM names libraries before the object files that need them, and linkers drop such libraries; an
     option prevents that. The path is an RPATH, since LD_LIBRARY_PATH comes before a RUNPATH.
     """
-    paths = [str(path) for library in libraries for path in _shared(library)]
+    paths = [str(path) for library in libraries for path in _list_shared_objects(library)]
     if not paths:
         return []
     kept = ["-Wl,--push-state,--no-as-needed", *paths, "-Wl,--pop-state"]
     return [*kept, "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN"]
 
 
-def ship(libraries: Iterable[Library], folder: Path) -> None:
+def copy_libraries(libraries: Iterable[Library], folder: Path) -> None:
     """Copy the files of the libraries into the folder of `lib.so`."""
     for library in libraries:
         for name, path in library.located().items():
@@ -73,12 +73,12 @@ def ship(libraries: Iterable[Library], folder: Path) -> None:
 
 
 @cache
-def _load(name: str) -> None:
-    for path in _shared(require(name)):
-        with loading():
+def _load_library(name: str) -> None:
+    for path in _list_shared_objects(require_library(name)):
+        with limit_library_threads():
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
-def _shared(library: Library) -> list[Path]:
+def _list_shared_objects(library: Library) -> list[Path]:
     """Return the shared library among the files, or None if there are no files."""
     return list(library.located().values())[:1]

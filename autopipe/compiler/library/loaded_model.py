@@ -51,7 +51,9 @@ class LoadedModel(Described):
         self.signature = signature
         self.machine, self._main = machine, machine["main"]
         self._main_into = _find_function(machine, MAIN_INTO)
-        self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
+        self._buffers = {
+            port.name: allocate_aligned(port.shape, port.dtype) for port in signature.inputs
+        }
         tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
         device = DEVICES[signature.device].runtime()
         self._staging = device.Staging(tensors) if device else None
@@ -92,12 +94,12 @@ class LoadedModel(Described):
         """Run one inference in the calling thread, whose turn it is."""
         given = check_inputs(self.signature.inputs, inputs)
         if not outputs:
-            made = self._given(given, {}, limit)
-            return dict(zip(self._names, self._arrays(made), strict=True))
+            made = self._run_checked(given, {}, limit)
+            return dict(zip(self._names, self._copy_to_arrays(made), strict=True))
         check_buffers(self.signature.outputs, outputs)
-        destinations = self._destinations(outputs) if limit is None else ()
-        made = self._given(given, {}, limit, destinations)
-        return self._deliver(dict(zip(self._names, made, strict=True)), outputs)
+        destinations = self._wrap_outputs(outputs) if limit is None else ()
+        made = self._run_checked(given, {}, limit, destinations)
+        return self._copy_outputs(dict(zip(self._names, made, strict=True)), outputs)
 
     @property
     def has_destinations(self) -> bool:
@@ -107,7 +109,7 @@ class LoadedModel(Described):
 
     def repeat(self) -> None:
         """Run once more on the inputs of the last call, and leave the outputs where they are."""
-        self._run({}, None)
+        self._run_with_states({}, None)
 
     def cancel(self) -> None:
         """End the calls with a limit that run or wait now, each before its next kernel."""
@@ -142,11 +144,11 @@ class LoadedModel(Described):
     def _step(
         self, step: StreamCall, outputs: Arrays, limit: CallLimit | None = None
     ) -> tuple[dict[str, np.ndarray], Held]:
-        made = dict(zip(self._names, self._given(step.arrays, step.held, limit), strict=True))
-        kept = {given: self._lasting(made[name]) for given, name in step.states.items()}
+        made = dict(zip(self._names, self._run_checked(step.arrays, step.held, limit), strict=True))
+        kept = {given: self._preserve_state(made[name]) for given, name in step.states.items()}
         for name in step.states.values():
             made.pop(name, None)
-        return self._deliver(made, outputs), kept
+        return self._copy_outputs(made, outputs), kept
 
     def close(self) -> None:
         """End the threads of the model; later calls raise ConfigError."""
@@ -154,9 +156,9 @@ class LoadedModel(Described):
 
     def fetch(self, state: "Tensor") -> np.ndarray:
         """Return a copy of a state."""
-        return self._arrays([state])[0]
+        return self._copy_to_arrays([state])[0]
 
-    def _destinations(self, outputs: Arrays) -> "Sequence[Tensor]":
+    def _wrap_outputs(self, outputs: Arrays) -> "Sequence[Tensor]":
         """Return tensors over the arrays of all outputs; none where kernels can not write to one.
 
         A call with a limit has none: one that ends early leaves the arrays as they were.
@@ -172,7 +174,7 @@ class LoadedModel(Described):
             return ()
         return [from_dlpack(array) for array in arrays]
 
-    def _given(
+    def _run_checked(
         self,
         arrays: Arrays,
         held: Held,
@@ -184,14 +186,14 @@ class LoadedModel(Described):
             self._buffers[name][...] = array
         try:
             if destinations and self._main_into is not None:
-                return self._listed(self._main_into(*self._arguments, *destinations))
+                return self._list_tensors(self._main_into(*self._arguments, *destinations))
             if held or self._staging:
-                return self._run(held, limit)
-            return self._outputs(self._arguments, limit)
+                return self._run_with_states(held, limit)
+            return self._call_main(self._arguments, limit)
         except _FAILURES as error:
             raise StageError(f"the compiled model failed: {_describe_failure(error)}") from error
 
-    def _run(self, held: Held, limit: CallLimit | None) -> "list[Tensor]":
+    def _run_with_states(self, held: Held, limit: CallLimit | None) -> "list[Tensor]":
         arguments = self._arguments.copy()
         if self._staging:
             places = {self._positions[name]: state for name, state in held.items()}
@@ -199,26 +201,30 @@ class LoadedModel(Described):
         else:
             for name, state in held.items():
                 arguments[self._positions[name]] = state
-        return self._outputs(arguments, limit)
+        return self._call_main(arguments, limit)
 
-    def _outputs(self, arguments: Sequence[object], limit: CallLimit | None) -> "list[Tensor]":
+    def _call_main(self, arguments: Sequence[object], limit: CallLimit | None) -> "list[Tensor]":
         if limit is None:
             returned = self._main(*arguments)
         else:
             returned = call_within(limit, self.machine, arguments)
-        return self._listed(returned)
+        return self._list_tensors(returned)
 
-    def _listed(self, returned: Any) -> "list[Tensor]":  # noqa: ANN401 - a tensor, or some
+    def _list_tensors(self, returned: Any) -> "list[Tensor]":  # noqa: ANN401 - a tensor, or some
         if isinstance(returned, self._tensor):
             return [returned]
         # Iterating over the runtime's arrays takes a microsecond and a half an item.
         return [self._item(returned, at) for at in range(len(self._names))]
 
-    def _deliver(self, results: "Mapping[str, Tensor]", outputs: Arrays) -> dict[str, np.ndarray]:
+    def _copy_outputs(
+        self, results: "Mapping[str, Tensor]", outputs: Arrays
+    ) -> dict[str, np.ndarray]:
         """Return copies of results by name: in `outputs` where an array is given."""
         if not outputs:
-            return dict(zip(results, self._arrays(results.values()), strict=True))
-        views = dict(zip(results, map(np.from_dlpack, self._here(results.values())), strict=True))
+            return dict(zip(results, self._copy_to_arrays(results.values()), strict=True))
+        views = dict(
+            zip(results, map(np.from_dlpack, self._to_host(results.values())), strict=True)
+        )
         for name, buffer in outputs.items():
             check_size(name, buffer, views[name].shape)
         for name, buffer in outputs.items():
@@ -226,26 +232,26 @@ class LoadedModel(Described):
                 np.copyto(buffer, views[name])
         return {name: outputs[name] if name in outputs else np.array(views[name]) for name in views}
 
-    def _arrays(self, results: "Collection[Tensor]") -> list[np.ndarray]:
-        return [np.from_dlpack(result).copy() for result in self._here(results)]
+    def _copy_to_arrays(self, results: "Collection[Tensor]") -> list[np.ndarray]:
+        return [np.from_dlpack(result).copy() for result in self._to_host(results)]
 
-    def _here(self, results: "Collection[Tensor]") -> "Collection[Tensor]":
+    def _to_host(self, results: "Collection[Tensor]") -> "Collection[Tensor]":
         """Return tensors in memory of the processor."""
         return self._staging.results(list(results)) if self._staging else results
 
-    def _lasting(self, state: "Tensor") -> "Tensor":
+    def _preserve_state(self, state: "Tensor") -> "Tensor":
         """Return a state that the next call does not overwrite: it may be an input itself."""
         if state.data_ptr() not in self._places:
             return state
         from tvm_ffi import from_dlpack
 
         staging = self._staging
-        copy = aligned(tuple(state.shape), self._arrays([state])[0].dtype)
-        np.copyto(copy, self._arrays([state])[0])
+        copy = allocate_aligned(tuple(state.shape), self._copy_to_arrays([state])[0].dtype)
+        np.copyto(copy, self._copy_to_arrays([state])[0])
         return staging.put(from_dlpack(copy)) if staging else from_dlpack(copy)
 
 
-def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
+def allocate_aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     """Return an uninitialized array that starts at a multiple of `ALIGNMENT` bytes."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
@@ -264,12 +270,12 @@ def _find_function(machine: VirtualMachine, name: str) -> Callable[..., Any] | N
         return None
 
 
-def last_line(error: Exception) -> str:
+def find_last_line(error: Exception) -> str:
     """Return the last line of what the runtime says of an error."""
     return str(error).strip().splitlines()[-1]
 
 
 def _describe_failure(error: Exception) -> str:
     """Return why a call failed, in plain words where the runtime has none."""
-    line = last_line(error)
+    line = find_last_line(error)
     return next((words for mark, words in _IN_WORDS.items() if mark in line), line)

@@ -3,8 +3,8 @@
 from html import escape
 
 from autopipe.artifacts.signature import Signature
-from autopipe.compiler.library.ports import described
-from autopipe.config.problem import shown
+from autopipe.compiler.library.ports import describe_port
+from autopipe.config.problem import format_value
 
 
 class Described:
@@ -14,7 +14,7 @@ class Described:
 
     def __repr__(self) -> str:
         inputs, outputs = (
-            ", ".join(f"{shown(port.name)}: {described(port)}" for port in ports)
+            ", ".join(f"{format_value(port.name)}: {describe_port(port)}" for port in ports)
             for ports in (self.signature.inputs, self.signature.outputs)
         )
         return f"{type(self).__name__}({inputs}) -> ({outputs})"
@@ -24,8 +24,8 @@ class Described:
         ports = [("input", port) for port in self.signature.inputs]
         ports += [("output", port) for port in self.signature.outputs]
         rows = "".join(
-            f"<tr><td>{kind}</td><td>{escape(shown(port.name))}</td>"
-            f"<td>{escape(described(port))}</td></tr>"
+            f"<tr><td>{kind}</td><td>{escape(format_value(port.name))}</td>"
+            f"<td>{escape(describe_port(port))}</td></tr>"
             for kind, port in ports
         )
         head = "<tr><th></th><th>name</th><th>dtype and shape</th></tr>"

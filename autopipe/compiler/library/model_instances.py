@@ -39,7 +39,7 @@ class ModelInstances(Described):
         limit: float | CallLimit | None = None,
     ) -> dict[str, np.ndarray]:
         """Run one inference, as `LoadedModel` does."""
-        with self._take(limit) as (instance, started):
+        with self._borrow_instance(limit) as (instance, started):
             return instance(inputs, outputs=outputs, limit=started)
 
     def cancel(self) -> None:
@@ -61,11 +61,13 @@ class ModelInstances(Described):
         limit: float | CallLimit | None = None,
     ) -> tuple[dict[str, np.ndarray], Held]:
         """Run one step of a stream, as `LoadedModel` does."""
-        with self._take(limit) as (instance, started):
+        with self._borrow_instance(limit) as (instance, started):
             return cast("LoadedModel", instance).step(step, outputs=outputs, limit=started)
 
     @contextmanager
-    def _take(self, limit: float | CallLimit | None) -> Iterator[tuple[Instance, CallLimit | None]]:
+    def _borrow_instance(
+        self, limit: float | CallLimit | None
+    ) -> Iterator[tuple[Instance, CallLimit | None]]:
         """Yield a free instance, and the limit that runs since it is waited for."""
         with nullcontext() if limit is None else self._limits.start(limit) as started:
             try:

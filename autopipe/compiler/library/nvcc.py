@@ -29,13 +29,13 @@ def install() -> None:
 
     if nvcc() is None:
         raise SetupError("compiling for CUDA takes nvcc: pip install 'autopipe[cuda]'")
-    tvm_ffi.register_global_func("tvm_callback_cuda_postproc", _compiled, override=True)
+    tvm_ffi.register_global_func("tvm_callback_cuda_postproc", _compile_to_text, override=True)
     install_loader()
 
 
 def install_loader() -> None:
     """Make TVM load libraries that were compiled after `install`; that needs no compiler."""
-    tvm_ffi.register_global_func("tvm_callback_cuda_compile", _unpacked, override=True)
+    tvm_ffi.register_global_func("tvm_callback_cuda_compile", _to_bytes, override=True)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def compile_cuda(source: str, arch: str) -> bytes:
     return done.stdout
 
 
-def _compiled(source: str, target: object) -> str:
+def _compile_to_text(source: str, target: object) -> str:
     """Return machine code as the text that TVM wants: a character for each byte."""
     from autopipe.compiler.walls import text
 
@@ -80,5 +80,5 @@ def _compiled(source: str, target: object) -> str:
     return compile_cuda(source, str(arch)).decode("latin-1")
 
 
-def _unpacked(code: str) -> bytes:
+def _to_bytes(code: str) -> bytes:
     return code.encode("latin-1")

@@ -16,8 +16,8 @@ from autopipe.compiler.library.call_limit import CallLimit, CallLimits, VirtualM
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.model_display import Described
-from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, Inputs, name_inputs, sizes_of
-from autopipe.config.dimension import told
+from autopipe.compiler.library.ports import NO_ARRAYS, Arrays, Inputs, name_inputs, solve_sizes
+from autopipe.config.dimension import format_sizes
 from autopipe.errors import ConfigError, StageError
 from autopipe.host.memory import give_back, resident
 
@@ -68,7 +68,7 @@ class OpenModel(Described):
         Raises ConfigError besides where a size is out of its range.
         """
         named = name_inputs(self.signature.inputs, inputs)
-        infer = partial(self._infer, generic=generic)
+        infer = partial(self._run_model, generic=generic)
         return self._threads.run_limited(self._limits, limit, infer, named, outputs)
 
     @property
@@ -84,7 +84,7 @@ class OpenModel(Described):
         """End the threads of the model; later calls raise ConfigError."""
         self._threads.close()
 
-    def _infer(
+    def _run_model(
         self, inputs: Arrays, outputs: Arrays, limit: CallLimit | None = None, *, generic: bool
     ) -> dict[str, np.ndarray]:
         try:
@@ -92,7 +92,7 @@ class OpenModel(Described):
         except KeyError:  # an input is missing, which is told before anything is kept
             key = (generic,)
         if key not in self._ready:
-            self._made(key, inputs, generic=generic)
+            self._build_model(key, inputs, generic=generic)
         self._ready.move_to_end(key)
         return self._ready[key].infer(inputs, outputs, limit)
 
@@ -100,7 +100,7 @@ class OpenModel(Described):
         """Raise ConfigError: the states of a stream have one size."""
         raise ConfigError("a model with open sizes has no streams; build it for one size")
 
-    def _made(
+    def _build_model(
         self, key: tuple[object, ...], inputs: Mapping[str, np.ndarray], *, generic: bool
     ) -> None:
         """Make the model for the sizes of inputs ready, under a key."""
@@ -108,7 +108,7 @@ class OpenModel(Described):
 
         ports, dimensions = self.signature.inputs, self.signature.dimensions
         shapes = {name: np.shape(array) for name, array in inputs.items()}
-        sizes = sizes_of(ports, dimensions, shapes)
+        sizes = solve_sizes(ports, dimensions, shapes)
         library = (None if generic else self._entries.get(tuple(sizes.values()))) or LIBRARY
         steps = Shape(tuple(sizes[name] // dimensions[name].multiple for name in sorted(sizes)))
         fixed = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
@@ -116,11 +116,11 @@ class OpenModel(Described):
         try:
             model = LoadedModel(fixed, self.machines[library], weights, self._threads)
         except MemoryError as error:
-            raise StageError(f"no memory for inputs with {told(sizes)}") from error
+            raise StageError(f"no memory for inputs with {format_sizes(sizes)}") from error
         self._ready[key] = model
-        self._clean()
+        self._release_memory()
 
-    def _clean(self) -> None:
+    def _release_memory(self) -> None:
         """Give back memory of sizes that were not asked for lately."""
         if len(self._ready) > _KEPT:
             self._ready.popitem(last=False)

@@ -25,14 +25,14 @@ from autopipe.compiler.arithmetic import (  # noqa: F401 - they register how ops
     wrapping_integers,
 )
 from autopipe.compiler.codegen.compile_kernels import compile_model
-from autopipe.compiler.library.ports import sizes_of
-from autopipe.compiler.library.row_order import along_rows
+from autopipe.compiler.library.ports import solve_sizes
+from autopipe.compiler.library.row_order import reorder_reductions
 from autopipe.errors import StageError
 from autopipe.processes import call
 from autopipe.store import arrays
 
 
-def _answer(request: call.Answer) -> call.Answer:
+def _run_cases(request: call.Answer) -> call.Answer:
     from safetensors.numpy import load_file
 
     folder = Path(request["model"])
@@ -41,11 +41,11 @@ def _answer(request: call.Answer) -> call.Answer:
     stored = module_io.load_weights(folder / "weights.safetensors")
     weights = [tvm.runtime.tensor(stored[name]) for name in model.weights]
     try:
-        machine = _compiled(folder / "module.json")
+        machine = _compile_reference(folder / "module.json")
         for case, file in request["cases"]:
             given = load_file(case)
             arguments = [tvm.runtime.tensor(given[name]) for name in inputs]
-            result = machine["main"](*arguments, *size_arguments(model, given), *weights)
+            result = machine["main"](*arguments, *make_size_arguments(model, given), *weights)
             results = [result] if hasattr(result, "numpy") else list(result)
             values = [np.asarray(result.numpy(), order="C") for result in results]
             arrays.save(dict(zip(outputs, values, strict=True)), Path(file))
@@ -55,26 +55,26 @@ def _answer(request: call.Answer) -> call.Answer:
     return {"outputs": outputs}
 
 
-def size_arguments(
+def make_size_arguments(
     model: ImportedModel | BuiltLibrary, given: Mapping[str, np.ndarray]
 ) -> list[object]:
     """Return what `main` takes for open sizes: how many multiples each has."""
     if not model.dimensions:
         return []
     shapes = {name: array.shape for name, array in given.items()}
-    sizes = sizes_of(model.inputs, model.dimensions, shapes)
+    sizes = solve_sizes(model.inputs, model.dimensions, shapes)
     steps = [sizes[name] // model.dimensions[name].multiple for name in sorted(sizes)]
     return [tvm_ffi.Shape(steps)]
 
 
-def _compiled(module: Path) -> relax.VirtualMachine:
+def _compile_reference(module: Path) -> relax.VirtualMachine:
     """Compile for every processor of this architecture: the loops are the same everywhere."""
     target = tvm.target.Target({"kind": "llvm"})
     with target, tvm.transform.PassContext(opt_level=3):
         inference = transform.DecomposeOpsForInference()(module_io.load_module(module))
-        loops = along_rows(transform.LegalizeOps()(inference))
+        loops = reorder_reductions(transform.LegalizeOps()(inference))
         return relax.VirtualMachine(compile_model(loops, target), tvm.cpu())
 
 
 if __name__ == "__main__":
-    call.serve(_answer)
+    call.serve_request(_run_cases)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from autopipe.artifacts.signature import Port
-from autopipe.config.dimension import Dimension, Sizes, named_in, size_of
+from autopipe.config.dimension import Dimension, Sizes, evaluate_size, list_dimension_names
 from autopipe.errors import ConfigError
 
 Arrays = Mapping[str, np.ndarray]
@@ -27,7 +27,7 @@ def name_inputs(ports: Sequence[Port], inputs: Inputs) -> Arrays:
         return inputs
     arrays = inputs if isinstance(inputs, list | tuple) else [inputs]
     if len(arrays) != len(ports):
-        wanted = ", ".join(f"{port.name!r} {described(port)}" for port in ports)
+        wanted = ", ".join(f"{port.name!r} {describe_port(port)}" for port in ports)
         raise ConfigError(f"{len(arrays)} inputs are given; the model takes {len(ports)}: {wanted}")
     return {port.name: array for port, array in zip(ports, arrays, strict=True)}
 
@@ -39,13 +39,13 @@ def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dic
         name = port.name
         if name not in inputs:
             check_names(ports, inputs)
-            raise ConfigError(f"input {name!r} {described(port)} is missing")
+            raise ConfigError(f"input {name!r} {describe_port(port)} is missing")
         array = np.asarray(inputs[name])
-        if array.shape != port.shape or array.dtype != _dtype(port.dtype):
+        if array.shape != port.shape or array.dtype != _to_dtype(port.dtype):
             check_names(ports, inputs)
             raise ConfigError(
                 f"input {name!r} is {array.dtype} {list(array.shape)}; "
-                f"the model takes {described(port)}"
+                f"the model takes {describe_port(port)}"
             )
         arrays[name] = array
     if len(inputs) > len(arrays):
@@ -79,9 +79,10 @@ def check_buffers(ports: Sequence[Port], buffers: Mapping[str, np.ndarray]) -> N
         fits = len(array.shape) == len(port.shape) and all(
             size in (wanted, -1) for size, wanted in zip(port.shape, array.shape, strict=True)
         )
-        if not fits or array.dtype != _dtype(port.dtype):
+        if not fits or array.dtype != _to_dtype(port.dtype):
             raise ConfigError(
-                f"{what} is {array.dtype} {list(array.shape)}; the model returns {described(port)}"
+                f"{what} is {array.dtype} {list(array.shape)}; the model returns "
+                f"{describe_port(port)}"
             )
         if not (array.flags.c_contiguous and array.flags.writeable):
             raise ConfigError(f"{what} is read-only or not contiguous in C order")
@@ -94,16 +95,16 @@ def check_size(name: str, buffer: np.ndarray, shape: tuple[int, ...]) -> None:
 
 
 @cache
-def _dtype(name: str) -> np.dtype:
+def _to_dtype(name: str) -> np.dtype:
     return np.dtype(name)
 
 
-def described(port: Port) -> str:
+def describe_port(port: Port) -> str:
     """Return dtype and shape of an input or output in words; `?` is a size that a call decides."""
     return f"{port.dtype} [{', '.join(port.words)}]"
 
 
-def sizes_of(
+def solve_sizes(
     ports: Sequence[Port],
     dimensions: Mapping[str, Dimension],
     shapes: Mapping[str, tuple[int, ...]],
@@ -118,20 +119,21 @@ def sizes_of(
         if port.dimensions:
             if port.name not in shapes:
                 check_names(ports, shapes)
-                raise ConfigError(f"input {port.name!r} {described(port)} is missing")
-            _read(port, dimensions, shapes[port.name], found)
+                raise ConfigError(f"input {port.name!r} {describe_port(port)} is missing")
+            _bind_sizes(port, dimensions, shapes[port.name], found)
     for port in ports:
         _check_sums(port, shapes.get(port.name, ()), found)
     return {name: found[name] for name in dimensions}
 
 
-def _read(
+def _bind_sizes(
     port: Port, dimensions: Mapping[str, Dimension], shape: tuple[int, ...], found: dict[str, int]
 ) -> None:
     """Add the sizes that one input has."""
     if len(shape) != len(port.shape):
         raise ConfigError(
-            f"input {port.name!r} has {len(shape)} dimensions; the model takes {described(port)}"
+            f"input {port.name!r} has {len(shape)} dimensions; the model takes "
+            f"{describe_port(port)}"
         )
     for axis, (name, size) in enumerate(zip(port.dimensions, shape, strict=True)):
         if name not in dimensions:  # a fixed size, or a sum
@@ -146,9 +148,9 @@ def _read(
 def _check_sums(port: Port, shape: tuple[int, ...], found: Sizes) -> None:
     """Compare sizes that are sums of others, as `past + new` is."""
     for axis, (extent, size) in enumerate(zip(port.dimensions, shape, strict=False)):
-        if not extent or extent in found or not found.keys() >= set(named_in(extent)):
+        if not extent or extent in found or not found.keys() >= set(list_dimension_names(extent)):
             continue
-        if size != (wanted := size_of(extent, found)):
+        if size != (wanted := evaluate_size(extent, found)):
             raise ConfigError(
                 f"input {port.name!r}: dimension {axis} ({extent}) is {size}, "
                 f"and should be {wanted}"

@@ -20,16 +20,16 @@ from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 
 
-def along_rows(module: tvm.IRModule) -> tvm.IRModule:
+def reorder_reductions(module: tvm.IRModule) -> tvm.IRModule:
     """Return a module with the last loop over results innermost in each sum of its functions."""
     result = tvm.IRModule(module.functions, attrs=module.attrs)
     for name, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc):
-            result[name] = _along_rows(function)
+            result[name] = _reorder_function(function)
     return result
 
 
-def _along_rows(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def _reorder_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
     workload = tvm.IRModule({"main": function})
     schedule = Schedule(workload, debug_mask="none", error_render_level="none")
     try:
@@ -39,13 +39,13 @@ def _along_rows(function: tirx.PrimFunc) -> tirx.PrimFunc:
     for block in blocks:
         before = schedule.copy()
         try:
-            _turn(schedule, block)
+            _reorder_loops(schedule, block)
         except ScheduleError:  # such as loops that are not one inside the other: slow, and right
             schedule = before
     return schedule.mod["main"]
 
 
-def _turn(schedule: Schedule, block: SBlockRV) -> None:
+def _reorder_loops(schedule: Schedule, block: SBlockRV) -> None:
     """Move the last loop over results inside those of the sum. Raises ScheduleError."""
     loops = schedule.get_loops(block)
     kinds = [axis.iter_type for axis in schedule.get(block).iter_vars]

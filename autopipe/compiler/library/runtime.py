@@ -16,19 +16,28 @@ from autopipe.artifacts.signature import LIBRARY, PREPARE, Signature
 from autopipe.backends import DEVICES
 from autopipe.compiler.library.arena import Arena
 from autopipe.compiler.library.kernel_threads import KernelThreads, shorten_spin
-from autopipe.compiler.library.loaded_model import LoadedModel, aligned, last_line
+from autopipe.compiler.library.loaded_model import LoadedModel, allocate_aligned, find_last_line
 from autopipe.compiler.library.model_instances import ModelInstances
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.patches import omit_torch
 from autopipe.errors import SetupError, StageError
-from autopipe.libraries import loading
+from autopipe.libraries import limit_library_threads
 from autopipe.runtime.weights import ALIGNMENT, map_bytes, read_header, view_weight
 
 if TYPE_CHECKING:
     from tvm_ffi import Function, Module
 
-__all__ = ["LoadedModel", "Model", "aligned", "load", "load_artifact", "load_kernel", "load_with",
-           "map_weights", "tensor_of"]  # fmt: skip
+__all__ = [
+    "LoadedModel",
+    "Model",
+    "allocate_aligned",
+    "as_tensor",
+    "load_artifact",
+    "load_kernel",
+    "load_model",
+    "load_with",
+    "map_weights",
+]  # fmt: skip
 
 WEIGHTS: Final = "weights.safetensors"
 """The file of weights beside the libraries."""
@@ -40,7 +49,7 @@ Model = LoadedModel | OpenModel | ModelInstances
 """What is loaded: called with numpy arrays by name."""
 
 
-def load(
+def load_model(
     folder: Path,
     signature: Signature,
     weights: np.ndarray | None = None,
@@ -58,7 +67,7 @@ def load(
 
     def tensors(names: Collection[str]) -> dict[str, object]:
         data = map_weights(folder / WEIGHTS) if weights is None else weights
-        return _tensors(data, names, frozenset(signature.halves))
+        return _read_weights(data, names, frozenset(signature.halves))
 
     called = signature.model_copy(update={"threads": threads or signature.threads})
     return load_with(folder, called, tensors, instances=instances)
@@ -81,7 +90,7 @@ def load_with(
     *,
     instances: int = 1,
 ) -> Model:
-    """Load the libraries in a folder; `of` returns weights by name. Raises what `load` does.
+    """Load the libraries in a folder; `of` returns weights by name. Raises what `load_model` does.
 
     `steps` are the multiples of each size, of a library for one size of a model with open ones.
     """
@@ -95,18 +104,18 @@ def load_with(
     names = {LIBRARY: signature.weights}
     names |= {entry.library: entry.weights for entry in signature.entries}
     machines = [
-        {library: _machine(folder / library, devices) for library in names}
+        {library: _load_machine(folder / library, devices) for library in names}
         for _ in range(instances)
     ]
     stored = of(list(dict.fromkeys(name for each in names.values() for name in each)))
     weights = {library: [stored[name] for name in each] for library, each in names.items()}
     for library, machine in machines[0].items():
-        weights[library] = _prepare(machine, library, weights[library])
-    models = [_instance(signature, each, weights, steps) for each in machines]
+        weights[library] = _prepare_weights(machine, library, weights[library])
+    models = [_make_instance(signature, each, weights, steps) for each in machines]
     return models[0] if instances == 1 else ModelInstances(models)
 
 
-def _instance(
+def _make_instance(
     signature: Signature,
     machines: Mapping[str, "Module"],
     weights: Mapping[str, Sequence[object]],
@@ -115,10 +124,12 @@ def _instance(
     threads = KernelThreads(signature.threads)
     if signature.dimensions:
         return OpenModel(signature, machines, weights, threads)
-    return LoadedModel(signature, machines[LIBRARY], [*_sizes(steps), *weights[LIBRARY]], threads)
+    return LoadedModel(
+        signature, machines[LIBRARY], [*_to_size_shapes(steps), *weights[LIBRARY]], threads
+    )
 
 
-def _sizes(steps: Sequence[int]) -> list[object]:
+def _to_size_shapes(steps: Sequence[int]) -> list[object]:
     from tvm_ffi import Shape
 
     return [Shape(tuple(steps))] if steps else []
@@ -128,7 +139,7 @@ def load_artifact(library: Path, threads: int | None = None) -> Model:
     """Load the artifact of the stage *build*, by default with the threads it was built for."""
     from autopipe.artifacts.library import BuiltLibrary
 
-    return load(library, BuiltLibrary.read(library).signature, threads=threads)
+    return load_model(library, BuiltLibrary.read(library).signature, threads=threads)
 
 
 def load_kernel(library: Path, name: str) -> "Function":
@@ -138,27 +149,27 @@ def load_kernel(library: Path, name: str) -> "Function":
     shorten_spin()
     _load_runtime()
     try:
-        with loading():
+        with limit_library_threads():
             kernel: Function = load_module(library).get_function(name, query_imports=True)
     except (RuntimeError, AttributeError) as error:
-        raise StageError(f"{library.name} can not be loaded: {last_line(error)}") from error
+        raise StageError(f"{library.name} can not be loaded: {find_last_line(error)}") from error
     return kernel
 
 
-def _machine(library: Path, devices: Sequence[int]) -> "Module":
+def _load_machine(library: Path, devices: Sequence[int]) -> "Module":
     from tvm_ffi import load_module
 
     try:
-        with loading():
+        with limit_library_threads():
             machine = load_module(library)["vm_load_executable"]()
         machine["vm_initialization"](*devices)
         machine["main"]  # which a model has
     except (RuntimeError, AttributeError) as error:
-        raise StageError(f"{library.name} can not be loaded: {last_line(error)}") from error
+        raise StageError(f"{library.name} can not be loaded: {find_last_line(error)}") from error
     return machine
 
 
-def _prepare(machine: "Module", library: str, weights: Sequence[object]) -> list[object]:
+def _prepare_weights(machine: "Module", library: str, weights: Sequence[object]) -> list[object]:
     """Return the weights as a library takes them, which states whether these are its own."""
     try:
         prepare = machine[PREPARE]
@@ -167,7 +178,7 @@ def _prepare(machine: "Module", library: str, weights: Sequence[object]) -> list
     try:
         return list(prepare(*weights))
     except (RuntimeError, ValueError, TypeError) as error:
-        raise StageError(f"{library} takes other weights: {last_line(error)}") from error
+        raise StageError(f"{library} takes other weights: {find_last_line(error)}") from error
 
 
 @cache
@@ -183,7 +194,9 @@ def _load_runtime() -> None:
     load_lib_ctypes("tvm", "tvm_runtime_extra", "RTLD_LOCAL", folders)  # sort, topk
 
 
-def _tensors(data: np.ndarray, names: Collection[str], halves: frozenset[str]) -> dict[str, object]:
+def _read_weights(
+    data: np.ndarray, names: Collection[str], halves: frozenset[str]
+) -> dict[str, object]:
     """Return weights as tensors, by name; those of `halves` are stored in float16, and widened.
 
     They share the memory of `data` where that is aligned; the others are copied once.
@@ -203,12 +216,12 @@ def _tensors(data: np.ndarray, names: Collection[str], halves: frozenset[str]) -
         views[name] = arena.take(view.shape, np.float32 if name in halves else view.dtype)
         np.copyto(views[name], view)
     return {
-        name: tensor_of(view, bfloat16=stored[name].dtype == "bfloat16")
+        name: as_tensor(view, bfloat16=stored[name].dtype == "bfloat16")
         for name, view in views.items()
     }
 
 
-def tensor_of(array: np.ndarray, *, bfloat16: bool = False) -> object:
+def as_tensor(array: np.ndarray, *, bfloat16: bool = False) -> object:
     """Return an array as a tensor that shares its memory.
 
     Numpy hands out no bfloat16 itself: an array of it, or one of uint16 that holds such.

@@ -18,10 +18,10 @@ from numpy.lib import format as npy
 
 from autopipe import foreign
 from autopipe.artifacts.signature import Port
-from autopipe.compiler.library.ports import described, sizes_of
+from autopipe.compiler.library.ports import describe_port, solve_sizes
 from autopipe.config.dimension import Dimension, Sizes
-from autopipe.config.problem import shown
-from autopipe.config.suggestion import closest
+from autopipe.config.problem import format_value
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 SUFFIX: Final = ".npz"
@@ -44,42 +44,43 @@ def load(
     `limits` is of how many entries the values of an input choose. Raises ConfigError, in a line
     that names the file, where an input is missing or does not fit, and for what is no such file.
     """
-    with _opened(path, sum(_bytes(port) for port in ports)) as archive:
-        members = _members(archive, ports)
+    with _open_archive(path, sum(_count_bytes(port) for port in ports)) as archive:
+        members = _map_members(archive, ports)
         _check_names(members, ports)
-        arrays = {port.name: _array(archive, members[port.name], port) for port in ports}
+        arrays = {port.name: _read_array(archive, members[port.name], port) for port in ports}
         for name, limit in (limits or {}).items():
             _check_limit(name, arrays[name], limit)
     return arrays
 
 
-def check(
+def check_file(
     path: Path, ports: Sequence[Port], dimensions: Mapping[str, Dimension] = MappingProxyType({})
 ) -> None:
     """Raise ConfigError unless a `.npz` file has these inputs; others are not looked at.
 
-    `dimensions` are the open sizes of the model; a file has its own ones, which `sizes` returns.
+    `dimensions` are the open sizes of the model; a file has its own ones, which `read_sizes`
+    returns.
     """
-    with _opened(path) as archive:
-        members = _members(archive, ports)
-        found = _sizes(archive, members, ports, dimensions)
+    with _open_archive(path) as archive:
+        members = _map_members(archive, ports)
+        found = _read_sizes(archive, members, ports, dimensions)
         for port in (port.at(found) for port in ports):
             if port.name not in members:
-                raise ConfigError(_missing(port, members))
+                raise ConfigError(_describe_missing(port, members))
             with archive.open(members[port.name]) as member:
-                _header(member, port)
+                _check_header(member, port)
 
 
-def sizes(path: Path, ports: Sequence[Port], dimensions: Mapping[str, Dimension]) -> Sizes:
+def read_sizes(path: Path, ports: Sequence[Port], dimensions: Mapping[str, Dimension]) -> Sizes:
     """Return the open sizes that the inputs in a `.npz` file have.
 
     Raises ConfigError where an input is missing or a size is none that the model takes.
     """
-    with _opened(path) as archive:
-        return _sizes(archive, _members(archive, ports), ports, dimensions)
+    with _open_archive(path) as archive:
+        return _read_sizes(archive, _map_members(archive, ports), ports, dimensions)
 
 
-def _sizes(
+def _read_sizes(
     archive: zipfile.ZipFile,
     members: Mapping[str, str],
     ports: Sequence[Port],
@@ -88,18 +89,18 @@ def _sizes(
     shapes = {}
     for port in ports:
         if port.dimensions and port.name not in members:
-            raise ConfigError(_missing(port, members))
+            raise ConfigError(_describe_missing(port, members))
         if port.dimensions:
             with archive.open(members[port.name]) as member:
                 shapes[port.name] = _read_header(member, port.name)[0]
-    return sizes_of(ports, dimensions, shapes)
+    return solve_sizes(ports, dimensions, shapes)
 
 
 @contextmanager
-def _opened(path: Path, held: int | None = None) -> Iterator[zipfile.ZipFile]:
+def _open_archive(path: Path, held: int | None = None) -> Iterator[zipfile.ZipFile]:
     """Open a file, of so many bytes of arrays if that is known."""
     try:
-        with foreign.opened(path) as file:
+        with foreign.open_regular_file(path) as file:
             _check_size(os.fstat(file.fileno()).st_size, held)
             with zipfile.ZipFile(file) as archive:
                 yield archive
@@ -108,7 +109,7 @@ def _opened(path: Path, held: int | None = None) -> Iterator[zipfile.ZipFile]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # noqa: BLE001 - zip files and headers raise what their parsers do
-        raise ConfigError(f"{path}: not a .npz file: {shown(error, 200)}") from None
+        raise ConfigError(f"{path}: not a .npz file: {format_value(error, 200)}") from None
 
 
 def _check_size(size: int, held: int | None) -> None:
@@ -117,7 +118,7 @@ def _check_size(size: int, held: int | None) -> None:
         raise ConfigError(f"{size} bytes are more than the inputs of the model, {held} bytes")
 
 
-def _members(archive: zipfile.ZipFile, ports: Sequence[Port]) -> dict[str, str]:
+def _map_members(archive: zipfile.ZipFile, ports: Sequence[Port]) -> dict[str, str]:
     """Return the member that holds each array, by the array's name."""
     members = archive.namelist()
     found = {member.removesuffix(".npy"): member for member in members}
@@ -132,31 +133,38 @@ def _check_names(members: Mapping[str, str], ports: Sequence[Port]) -> None:
     names = [port.name for port in ports]
     for port in ports:
         if port.name not in members:
-            raise ConfigError(_missing(port, members))
+            raise ConfigError(_describe_missing(port, members))
     for name in members:
         if name not in names:
-            meant = closest(name, names)
-            hint = f"did you mean '{shown(meant)}'?" if meant else f"it takes {_listed(names)}"
-            raise ConfigError(f"the model has no input '{shown(name)}'; {hint}")
+            meant = find_closest(name, names)
+            hint = (
+                f"did you mean '{format_value(meant)}'?"
+                if meant
+                else f"it takes {_format_names(names)}"
+            )
+            raise ConfigError(f"the model has no input '{format_value(name)}'; {hint}")
 
 
-def _array(archive: zipfile.ZipFile, name: str, port: Port) -> np.ndarray:
+def _read_array(archive: zipfile.ZipFile, name: str, port: Port) -> np.ndarray:
     with archive.open(name) as member:
-        fortran = _header(member, port)
-        data = member.read(_bytes(port))
-        if len(data) < _bytes(port) or member.read(1):
-            raise ConfigError(f"input '{shown(port.name)}': its data is not as long as it says")
+        fortran = _check_header(member, port)
+        data = member.read(_count_bytes(port))
+        if len(data) < _count_bytes(port) or member.read(1):
+            raise ConfigError(
+                f"input '{format_value(port.name)}': its data is not as long as it says"
+            )
     flat = np.frombuffer(data, port.dtype)
     return np.array(flat.reshape(port.shape, order="F" if fortran else "C"), order="C")
 
 
-def _header(member: IO[bytes], port: Port) -> bool:
+def _check_header(member: IO[bytes], port: Port) -> bool:
     """Return whether the array is stored by columns. Raises ConfigError if it does not fit."""
     shape, fortran, dtype = _read_header(member, port.name)
     if shape != port.shape or dtype != np.dtype(port.dtype):
         raise ConfigError(
-            f"input '{shown(port.name)}' is {shown(dtype)} {shown(list(shape))}; "
-            f"the model takes {described(port)}"
+            f"input '{format_value(port.name)}' is {format_value(dtype)} "
+            f"{format_value(list(shape))}; "
+            f"the model takes {describe_port(port)}"
         )
     return bool(fortran)
 
@@ -165,7 +173,7 @@ def _read_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, n
     width, read = _HEADERS[npy.read_magic(member)]
     size = member.read(width)
     if int.from_bytes(size, "little") > _LONGEST_HEADER:  # numpy reads it before it looks
-        raise ConfigError(f"input '{shown(name)}': no array has a header as long as it says")
+        raise ConfigError(f"input '{format_value(name)}': no array has a header as long as it says")
     return read(BytesIO(size + member.read(int.from_bytes(size, "little"))))
 
 
@@ -173,17 +181,19 @@ def _check_limit(name: str, array: np.ndarray, limit: int) -> None:
     """Refuse an index of a row that is not there; a table of one may be of unknown size."""
     if limit > 1 and array.size and not -limit <= array.min() <= array.max() < limit:
         worst = array.max() if array.max() >= limit else array.min()
-        raise ConfigError(f"input '{shown(name)}' holds {worst}, and selects from {limit} entries")
+        raise ConfigError(
+            f"input '{format_value(name)}' holds {worst}, and selects from {limit} entries"
+        )
 
 
-def _missing(port: Port, members: Mapping[str, str]) -> str:
-    there = f"there is {_listed(list(members))}" if members else "there is nothing"
-    return f"input '{shown(port.name)}' {described(port)} is missing; {there}"
+def _describe_missing(port: Port, members: Mapping[str, str]) -> str:
+    there = f"there is {_format_names(list(members))}" if members else "there is nothing"
+    return f"input '{format_value(port.name)}' {describe_port(port)} is missing; {there}"
 
 
-def _bytes(port: Port) -> int:
+def _count_bytes(port: Port) -> int:
     return int(np.prod(port.shape, dtype=np.int64)) * np.dtype(port.dtype).itemsize
 
 
-def _listed(names: Sequence[str]) -> str:
-    return shown(", ".join(names), 200)
+def _format_names(names: Sequence[str]) -> str:
+    return format_value(", ".join(names), 200)

@@ -21,7 +21,7 @@ from autopipe.compiler.library.ports import (
     Arrays,
     check_buffers,
     check_inputs,
-    described,
+    describe_port,
 )
 from autopipe.errors import ConfigError
 
@@ -80,7 +80,8 @@ class Stream:
             one, two = inputs[given], outputs[made]
             if (one.shape, one.dtype) != (two.shape, two.dtype):
                 raise ConfigError(
-                    f"output {made!r} {described(two)} can not be input {given!r} {described(one)}"
+                    f"output {made!r} {describe_port(two)} can not be input {given!r} "
+                    f"{describe_port(one)}"
                 )
         self._model, self._names = model, dict(states)
         self._kept = [inputs[name] for name in states]

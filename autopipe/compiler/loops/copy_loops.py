@@ -9,7 +9,7 @@ from tvm import tirx
 from tvm.s_tir import SBlock
 
 
-def renewed(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
+def copy_loop_nest(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
     """Return a loop nest with variables of its own, and with some buffers in place of others."""
     loops: list[tirx.For] = []
     binds: list[tirx.Bind | tirx.Let] = []
@@ -24,7 +24,7 @@ def renewed(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.St
     )
     known = [*(loop.loop_var for loop in loops), *(bind.var for bind in binds)]
     known += [one.buffer for one in allocated]
-    for block in blocks_in(nest):
+    for block in list_blocks(nest):
         known += [*(axis.var for axis in block.iter_vars), *block.alloc_buffers]
     changes = [*((var, tirx.Var(var.name, var.ty)) for var in known), *buffers]
 
@@ -34,7 +34,7 @@ def renewed(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.St
     return tvm_ffi.structural_map(nest, (tvm.ir.Var, replaced))
 
 
-def blocks_in(nest: tirx.Stmt) -> list[SBlock]:
+def list_blocks(nest: tirx.Stmt) -> list[SBlock]:
     """Return the blocks of a nest, the outermost first."""
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(nest, (SBlock, blocks.append))

@@ -28,43 +28,45 @@ _TRIED: Final = 1 << 12
 """Most places at which the length of a loop is looked at."""
 
 
-def most(function: PrimFunc) -> float:
+def bound_operations(function: PrimFunc) -> float:
     """Return how many operations a call takes at most; infinite where nothing bounds them."""
-    return _most(function.body, {})
+    return _bound_statement(function.body, {})
 
 
 _Ranges = Mapping[Any, int]
 """The variables around a statement, and how many values each takes, from 0."""
 
 
-def _most(statement: tvm.tirx.Stmt, around: _Ranges) -> float:
+def _bound_statement(statement: tvm.tirx.Stmt, around: _Ranges) -> float:
     if isinstance(statement, For):
-        steps = _longest(statement.extent, around)
+        steps = _bound_extent(statement.extent, around)
         if math.isinf(steps):
             return math.inf
-        return steps * _most(statement.body, {**around, statement.loop_var: int(steps)})
+        return steps * _bound_statement(statement.body, {**around, statement.loop_var: int(steps)})
     if isinstance(statement, SeqStmt):
-        return sum(_most(one, around) for one in statement.seq)
+        return sum(_bound_statement(one, around) for one in statement.seq)
     if isinstance(statement, SBlockRealize):
         axes = {axis.var: axis.dom.extent for axis in statement.block.iter_vars}
         sizes = {axis: int(size) for axis, size in axes.items() if isinstance(size, IntImm)}
-        return _most(statement.block.body, {**around, **sizes})
+        return _bound_statement(statement.block.body, {**around, **sizes})
     if isinstance(statement, BufferStore):
-        return float(operations(statement.value))
+        return float(count_arithmetic(statement.value))
     bodies = [getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
-    return sum(_most(one, around) for one in bodies if one is not None)
+    return sum(_bound_statement(one, around) for one in bodies if one is not None)
 
 
-def longest(extent: int | tvm.ir.Expr, variables: Sequence[Var], extents: Sequence[int]) -> float:
+def bound_steps(
+    extent: int | tvm.ir.Expr, variables: Sequence[Var], extents: Sequence[int]
+) -> float:
     """Return the most that a number of steps can be; infinite where nothing bounds it.
 
     `variables` are those that it may hang on, with as many values each as `extents` say, from 0.
     """
     steps = IntImm("int64", extent) if isinstance(extent, int) else extent
-    return _longest(steps, dict(zip(variables, extents, strict=True)))
+    return _bound_extent(steps, dict(zip(variables, extents, strict=True)))
 
 
-def _longest(extent: tvm.ir.Expr, around: _Ranges) -> float:
+def _bound_extent(extent: tvm.ir.Expr, around: _Ranges) -> float:
     """Return the most steps that a loop takes; infinite where nothing bounds them."""
     if isinstance(extent, IntImm):
         return float(max(0, int(extent)))
@@ -75,12 +77,12 @@ def _longest(extent: tvm.ir.Expr, around: _Ranges) -> float:
     if not ranges or math.prod(map(len, ranges)) > _TRIED:
         return math.inf
     places = [list(zip(variables, at, strict=True)) for at in itertools.product(*ranges)]
-    lengths = [Analyzer().simplify(_at(extent, place)) for place in places]
+    lengths = [Analyzer().simplify(_substitute_values(extent, place)) for place in places]
     known = all(isinstance(length, IntImm) for length in lengths)
     return float(max(map(int, lengths), default=0)) if known else math.inf
 
 
-def _at(extent: tvm.ir.Expr, values: Sequence[tuple[Any, int]]) -> tvm.ir.Expr:
+def _substitute_values(extent: tvm.ir.Expr, values: Sequence[tuple[Any, int]]) -> tvm.ir.Expr:
     """Return an extent with numbers in the place of variables."""
 
     def number(variable: Var) -> tvm.ir.Expr:
@@ -90,7 +92,7 @@ def _at(extent: tvm.ir.Expr, values: Sequence[tuple[Any, int]]) -> tvm.ir.Expr:
     return tvm_ffi.structural_map(extent, (Var, number))
 
 
-def operations(value: tvm.ir.Expr) -> int:
+def count_arithmetic(value: tvm.ir.Expr) -> int:
     """Return the arithmetic in a value, that of indices too: this is a bound."""
     nodes: list[Any] = []
     for kind in _COUNTED:

@@ -56,7 +56,7 @@ def protect_divisions(function: PrimFunc) -> PrimFunc:
     tvm_ffi.structural_walk(function.body, (_DIVISIONS, found.append))
     if not any(map(_is_index, found)):
         return function
-    starts, known = _domains(function)
+    starts, known = _find_domains(function)
 
     def indices(ones: Sequence[Expr]) -> list[Expr] | None:
         """Return changed indices, or None if all stay."""
@@ -105,7 +105,7 @@ def protect_index(index: Expr, starts: Sequence[Var], known: Analyzer) -> Expr:
     return tvm_ffi.structural_map(index, (_DIVISIONS, division))
 
 
-def iteration_sum(flat: Expr, block: SBlock, known: Analyzer) -> IterSumExpr:
+def to_iteration_sum(flat: Expr, block: SBlock, known: Analyzer) -> IterSumExpr:
     """Return an index as a sum of parts of a block's axes; as its base alone if TVM's is wrong."""
     total = normalize_to_iter_sum(flat, {axis.var: axis.dom for axis in block.iter_vars})
     right = known.can_prove_equal(normalize_iter_map_to_expr(total), flat)
@@ -121,17 +121,17 @@ def protect_module_divisions(module: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _domains(function: PrimFunc) -> tuple[list[Var], Analyzer]:
+def _find_domains(function: PrimFunc) -> tuple[list[Var], Analyzer]:
     """Return the loops and axes that begin at zero, and the ranges of all that have one."""
     starts: list[Var] = []
     known = Analyzer()
 
     def add(var: Var, first: Expr, count: Expr) -> None:
-        if _reads(first) or _reads(count):
+        if _is_data_dependent(first) or _is_data_dependent(count):
             return
         known_range = Range.from_min_extent(first, count)
         known.bind(var, known_range)
-        if begins_at_zero(known_range):
+        if has_zero_start(known_range):
             starts.append(var)
 
     def loop(one: For) -> None:
@@ -145,17 +145,19 @@ def _domains(function: PrimFunc) -> tuple[list[Var], Analyzer]:
     return starts, known
 
 
-def begins_at_zero(one: Range) -> bool:
+def has_zero_start(one: Range) -> bool:
     """Tell whether the range of a loop or an axis begins at zero."""
     return isinstance(one.min, IntImm) and int(one.min) == 0
 
 
 def _is_index(division: tvm.ir.Expr) -> bool:
     """Tell whether an index is divided, and no number that is read from memory."""
-    return str(division.ty) in _INDICES and not (_reads(division.a) or _reads(division.b))
+    return str(division.ty) in _INDICES and not (
+        _is_data_dependent(division.a) or _is_data_dependent(division.b)
+    )
 
 
-def _reads(expr: Expr) -> bool:
+def _is_data_dependent(expr: Expr) -> bool:
     if _is_sum(expr):
         return False
     found: list[Any] = []
@@ -180,7 +182,7 @@ def _is_opaque(call: Call) -> bool:
 
 def _is_plain(dividend: Expr, starts: Sequence[Var], known: Analyzer) -> bool:
     """Tell whether a dividend counts through loops, as `i * 8 + j` does for j < 8."""
-    terms = _terms(dividend, 1, starts)
+    terms = _collect_terms(dividend, 1, starts)
     if terms is None:
         return False
     step = None
@@ -203,16 +205,16 @@ def _split_turns(division: Any) -> tuple[int, Expr]:  # noqa: ANN401 - of two cl
     return 0, dividend
 
 
-def _terms(expr: Expr, factor: int, starts: Sequence[Var]) -> list[tuple[int, Expr]] | None:
+def _collect_terms(expr: Expr, factor: int, starts: Sequence[Var]) -> list[tuple[int, Expr]] | None:
     """Return the terms of a sum of loops and their divisions times positive numbers, or None."""
     if isinstance(expr, tirx.Add):
-        sides = [_terms(side, factor, starts) for side in (expr.a, expr.b)]
+        sides = [_collect_terms(side, factor, starts) for side in (expr.a, expr.b)]
         return None if None in sides else [term for side in sides for term in side or ()]
     if isinstance(expr, tirx.Mul):
         number, other = (expr.a, expr.b) if isinstance(expr.a, IntImm) else (expr.b, expr.a)
         if not isinstance(number, IntImm) or int(number) <= 0:
             return None
-        return _terms(other, factor * int(number), starts)
+        return _collect_terms(other, factor * int(number), starts)
     loop = isinstance(expr, Var) and any(map(expr.same_as, starts))
     return [(factor, expr)] if loop or isinstance(expr, _DIVISIONS) else None
 
@@ -230,7 +232,7 @@ def write_out_division(division: tvm.ir.Expr, known: Analyzer) -> Expr:
     low, high = int(bound.min_value), int(bound.max_value)
     limit = _INDICES[str(division.ty)]
     if size <= 0 or max(abs(low), abs(high)) + size >= limit:
-        return _once_around(division, known)
+        return _replace_single_wrap(division, known)
     first, last = low // size, high // size
 
     def plus(expr: Expr, periods: int) -> Expr:
@@ -245,8 +247,8 @@ def write_out_division(division: tvm.ir.Expr, known: Analyzer) -> Expr:
     lift = max(0, -first)
     if isinstance(division, tirx.FloorMod):
         period = 2 * size if size & (size - 1) == 0 else size
-        rising = _rising(dividend, period)
-        if _falls(dividend) and not _falls(rising):
+        rising = _make_terms_positive(dividend, period)
+        if _has_negative_term(dividend) and not _has_negative_term(rising):
             return write_out_division(tirx.FloorMod(rising, divisor), known)
         rest = tirx.truncmod(plus(dividend, lift), tirx.const(period, str(division.ty)))
         return rest if period == size else tirx.Select(rest < divisor, rest, rest - divisor)
@@ -254,30 +256,32 @@ def write_out_division(division: tvm.ir.Expr, known: Analyzer) -> Expr:
     return quotient - tirx.const(lift, str(division.ty)) if lift else quotient
 
 
-def _falls(expr: Expr) -> bool:
+def _has_negative_term(expr: Expr) -> bool:
     """Tell whether a sum has a negative term: TVM's vectors of its remainders are wrong."""
     if isinstance(expr, tirx.Add):
-        return _falls(expr.a) or _falls(expr.b)
+        return _has_negative_term(expr.a) or _has_negative_term(expr.b)
     if isinstance(expr, tirx.Mul):
         sides = (expr.a, expr.b)
-        return any(int(one) < 0 if isinstance(one, IntImm) else _falls(one) for one in sides)
+        return any(
+            int(one) < 0 if isinstance(one, IntImm) else _has_negative_term(one) for one in sides
+        )
     return isinstance(expr, tirx.Sub)
 
 
-def _rising(expr: Expr, size: int) -> Expr:
+def _make_terms_positive(expr: Expr, size: int) -> Expr:
     """Return a sum with the same remainder and without negative terms: 3 - 2 * i as 3 + 6 * i."""
     if isinstance(expr, tirx.Add):
-        return _rising(expr.a, size) + _rising(expr.b, size)
+        return _make_terms_positive(expr.a, size) + _make_terms_positive(expr.b, size)
     if isinstance(expr, tirx.Sub):
-        return _rising(expr.a, size) + _rising(expr.b, size) * (size - 1)
-    if isinstance(expr, tirx.Mul) and _falls(expr):
+        return _make_terms_positive(expr.a, size) + _make_terms_positive(expr.b, size) * (size - 1)
+    if isinstance(expr, tirx.Mul) and _has_negative_term(expr):
         number, other = (expr.a, expr.b) if isinstance(expr.a, IntImm) else (expr.b, expr.a)
         factor = int(number) % size if isinstance(number, IntImm) else number
-        return _rising(other, size) * factor
+        return _make_terms_positive(other, size) * factor
     return expr
 
 
-def _once_around(division: tvm.ir.Expr, known: Analyzer) -> Expr:
+def _replace_single_wrap(division: tvm.ir.Expr, known: Analyzer) -> Expr:
     """Return the remainder by a dynamic size of what goes past it once at most."""
     if not isinstance(division, tirx.FloorMod):
         return division

@@ -174,27 +174,27 @@ class _Scope:
         """Return the choices that have one outcome in most of the part."""
         nodes: list[Any] = []
         tvm_ffi.structural_walk(self.part.body, (_CHOICES, nodes.append))
-        made = (self._choice(node) for node in nodes if is_of_indices(node))
+        made = (self._analyze_choice(node) for node in nodes if is_of_indices(node))
         return [one for one in made if one is not None]
 
-    def _choice(self, node: Expr) -> IndexForm | None:
+    def _analyze_choice(self, node: Expr) -> IndexForm | None:
         """Return a choice, or None if its borders are not known for all loops inside."""
         if isinstance(node, _DIVISIONS):
-            return self._division(node)
-        sign = self._written_out(difference(node))
-        change = self._change(sign)
+            return self._analyze_division(node)
+        sign = self._inline_bindings(build_difference(node))
+        change = self._find_sign_change(sign)
         if change is None:
             return None
         ahead = change.least + change.most - self.part.first - self.part.end
         middle = self.ranges.likely.const_int_bound(ahead)
         before = int(middle.min_value) + int(middle.max_value) > 0
         begins, ends = ([], [change.least]) if before else ([change.most], [])
-        return IndexForm(node, _outcome(node, is_first=before != change.falls), begins, ends)
+        return IndexForm(node, _choose_outcome(node, is_first=before != change.falls), begins, ends)
 
-    def _division(self, node: Expr) -> IndexForm | None:
+    def _analyze_division(self, node: Expr) -> IndexForm | None:
         """Return a quotient or remainder where few quotients are possible."""
         size = int(node.b) if isinstance(node.b, IntImm) else 0
-        dividend = self._written_out(node.a)
+        dividend = self._inline_bindings(node.a)
         linear = detect_linear_equation(dividend, [self.axis])
         if size <= 0 or len(linear) == 0:
             return None
@@ -205,27 +205,29 @@ class _Scope:
         quotient = (least + most) // 2 // size
         if most // size - least // size > _TURNS or quotient < 0:
             return None
-        above = self._change(quotient * size - 1 - dividend)
-        below = self._change(dividend - (quotient + 1) * size)
+        above = self._find_sign_change(quotient * size - 1 - dividend)
+        below = self._find_sign_change(dividend - (quotient + 1) * size)
         if above is None or below is None:
             return None
         whole = tirx.const(quotient, str(node.ty))
         outcome = node.a - quotient * size if isinstance(node, _REMAINDERS) else whole
         return IndexForm(node, outcome, above.begins + below.begins, above.ends + below.ends)
 
-    def _change(self, sign: Expr) -> _Change | None:
+    def _find_sign_change(self, sign: Expr) -> _Change | None:
         """Return where `sign` becomes negative or ceases to be; None if that is not known."""
         linear = detect_linear_equation(sign, [self.axis])
         if len(linear) == 0 or not isinstance(linear[0], IntImm) or int(linear[0]) == 0:
             return None
         step, known = int(linear[0]), self.ranges.known
-        borders = [known.simplify(border(step, rest)) for rest in self._extremes(linear[1])]
+        borders = [
+            known.simplify(find_border(step, rest)) for rest in self._find_extremes(linear[1])
+        ]
         if not borders:
             return None
         least, most = borders if step < 0 else reversed(borders)
         return _Change(step < 0, least, most)
 
-    def _extremes(self, rest: Expr) -> list[Expr]:
+    def _find_extremes(self, rest: Expr) -> list[Expr]:
         """Return the least and the largest value for all loops inside; nothing if not known."""
         axes = [one.loop_var for one in self.inner]
         parts = detect_linear_equation(rest, axes) if axes else [rest]
@@ -246,17 +248,17 @@ class _Scope:
         tvm_ffi.structural_walk(expr, ((TensorLoad, Call, tirx.Let, Var), used.append))
         return all(isinstance(one, Var) and not any(map(one.same_as, own)) for one in used)
 
-    def _written_out(self, expr: Expr) -> Expr:
+    def _inline_bindings(self, expr: Expr) -> Expr:
         """Return an expression without variables that are bound in the loop."""
 
         def value(var: Var) -> Expr:
             bound = (value for one, value in self.binds if one.same_as(var))
-            return next(map(self._written_out, bound), var)
+            return next(map(self._inline_bindings, bound), var)
 
         return tvm_ffi.structural_map(expr, (Var, value)) if self.binds else expr
 
 
-def difference(node: Expr) -> Expr:
+def build_difference(node: Expr) -> Expr:
     """Return what is negative where a comparison holds, or the first operand is taken."""
     if isinstance(node, LT):
         return node.a - node.b
@@ -269,14 +271,14 @@ def difference(node: Expr) -> Expr:
 _Number = TypeVar("_Number", int, Expr)
 
 
-def border(step: int, rest: _Number) -> _Number:
+def find_border(step: int, rest: _Number) -> _Number:
     """Return the first iteration of which `step * i + rest` has the other sign."""
     size = abs(step)
     found = size - 1 - rest if step > 0 else rest + size
     return found if size == 1 else found // size
 
 
-def _outcome(node: Expr, *, is_first: bool) -> Expr:
+def _choose_outcome(node: Expr, *, is_first: bool) -> Expr:
     if isinstance(node, COMPARISONS):
         return IntImm("bool", int(is_first))
     return node.a if is_first else node.b

@@ -39,36 +39,36 @@ def begin_at_zero(function: PrimFunc) -> bool:
         starts.extend(axis.dom.min for axis in one.iter_vars)
 
     tvm_ffi.structural_walk(function.body, (SBlock, block))
-    return not any(map(_moved, starts))
+    return not any(map(_is_shifted, starts))
 
 
-def plain_domains(function: PrimFunc) -> PrimFunc:
+def normalize_domains(function: PrimFunc) -> PrimFunc:
     """Return a function whose axes begin at zero, and whose reductions reduce two steps or more."""
     body = function.body
     if not begin_at_zero(function):
-        body = tvm_ffi.structural_map(body, (For, _loop_from_zero))
-        body = tvm_ffi.structural_map(body, (SBlockRealize, _block_from_zero))
-    body = tvm_ffi.structural_map(body, (SBlockRealize, _without_steps))
-    body = tvm_ffi.structural_map(body, (For, _without_need))
+        body = tvm_ffi.structural_map(body, (For, _shift_loop))
+        body = tvm_ffi.structural_map(body, (SBlockRealize, _shift_block))
+    body = tvm_ffi.structural_map(body, (SBlockRealize, _remove_reduction))
+    body = tvm_ffi.structural_map(body, (For, _remove_trivial_loop))
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def _moved(start: tvm.ir.Expr) -> bool:
+def _is_shifted(start: tvm.ir.Expr) -> bool:
     return isinstance(start, IntImm) and int(start) != 0
 
 
-def _loop_from_zero(loop: For) -> For:
-    if not _moved(loop.min):
+def _shift_loop(loop: For) -> For:
+    if not _is_shifted(loop.min):
         return loop
-    body = _substituted(loop.body, [(loop.loop_var, loop.loop_var + loop.min)])
+    body = _substitute_variables(loop.body, [(loop.loop_var, loop.loop_var + loop.min)])
     zero = IntImm(str(loop.min.ty.dtype), 0)
     return For(loop.loop_var, zero, loop.extent, loop.kind, body, None, loop.annotations)
 
 
-def _block_from_zero(realize: SBlockRealize) -> SBlockRealize:
+def _shift_block(realize: SBlockRealize) -> SBlockRealize:
     old = realize.block
     known = Analyzer()
-    if not any(_moved(axis.dom.min) for axis in old.iter_vars):
+    if not any(_is_shifted(axis.dom.min) for axis in old.iter_vars):
         return realize
     shifts = [(axis.var, axis.var + axis.dom.min) for axis in old.iter_vars]
     axes = [
@@ -77,16 +77,18 @@ def _block_from_zero(realize: SBlockRealize) -> SBlockRealize:
     ]
     pairs = zip(realize.iter_values, old.iter_vars, strict=True)
     values = [known.simplify(value - axis.dom.min) for value, axis in pairs]
-    reads, writes = ([_substituted(r, shifts) for r in some] for some in (old.reads, old.writes))
-    init = None if old.init is None else _substituted(old.init, shifts)
+    reads, writes = (
+        [_substitute_variables(r, shifts) for r in some] for some in (old.reads, old.writes)
+    )
+    init = None if old.init is None else _substitute_variables(old.init, shifts)
     block = SBlock(
-        axes, reads, writes, old.name_hint, _substituted(old.body, shifts), init,
+        axes, reads, writes, old.name_hint, _substitute_variables(old.body, shifts), init,
         old.alloc_buffers, old.match_buffers, old.annotations,
     )  # fmt: skip
     return SBlockRealize(values, realize.predicate, block)
 
 
-def _without_steps(realize: SBlockRealize) -> SBlockRealize:
+def _remove_reduction(realize: SBlockRealize) -> SBlockRealize:
     """Return a block that reduces nothing, or one step, as one that writes what that comes to."""
     old = realize.block
     pairs = list(zip(old.iter_vars, realize.iter_values, strict=True))
@@ -98,7 +100,10 @@ def _without_steps(realize: SBlockRealize) -> SBlockRealize:
     if old.init is not None and 0 in extents:
         reads, body = [], old.init
     elif old.init is not None and extents == {1}:
-        reads, body = [_substituted(one, first) for one in old.reads], _one_step(old, first)
+        reads, body = (
+            [_substitute_variables(one, first) for one in old.reads],
+            _inline_single_step(old, first),
+        )
     else:
         return realize
     if body is None:
@@ -110,7 +115,7 @@ def _without_steps(realize: SBlockRealize) -> SBlockRealize:
     return SBlockRealize([value for _, value in kept], realize.predicate, block)
 
 
-def _one_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | None:
+def _inline_single_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | None:
     """Return what a reduction of one step writes; None where it has several results.
 
     `first` are the axes of steps with what they begin at. The result begins with what it would be
@@ -127,10 +132,10 @@ def _one_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | None:
         return start.value if own else mutator.default_mutate(load)
 
     value = tvm_ffi.structural_mutate(step.value, [(TensorLoad, before)])
-    return BufferStore(step.buffer, _substituted(value, first), step.indices)
+    return BufferStore(step.buffer, _substitute_variables(value, first), step.indices)
 
 
-def _without_need(loop: For) -> Stmt:
+def _remove_trivial_loop(loop: For) -> Stmt:
     """Return the body of a loop of no turn, or a plain one of one, that no block in it asks for.
 
     Any other kind of loop is a schedule, which stays for who refuses those.
@@ -143,7 +148,7 @@ def _without_need(loop: For) -> Stmt:
     return loop if any(map(loop.loop_var.same_as, found)) else loop.body
 
 
-def _substituted(part: _Part, values: list[tuple[Var, Any]]) -> _Part:
+def _substitute_variables(part: _Part, values: list[tuple[Var, Any]]) -> _Part:
     def variable(var: Var, _: object) -> Expr:
         return next((value for one, value in values if one.same_as(var)), var)
 

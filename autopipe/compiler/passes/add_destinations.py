@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.artifacts.signature import MAIN_INTO
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import find_callee, list_bindings
 from autopipe.compiler.pass_state import LinkState
 from autopipe.compiler.target.target import backend_of
 
@@ -34,14 +34,16 @@ def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
     if not backend_of(state.target).runs_on_host:
         return module
     main = relax.utils.copy_with_new_vars(module["main"])
-    outputs = _outputs(main)
+    outputs = _list_outputs(main)
     if outputs is None or not all(_has_fixed_shape(var.ty) for var in outputs):
         return module
     if any(isinstance(param.ty, relax.ShapeType) for param in main.params):
         return module
-    called = {binding.var for binding in bindings(main) if callee(binding.value) is not None}
+    called = {
+        binding.var for binding in list_bindings(main) if find_callee(binding.value) is not None
+    }
     written = {var: place for place, var in reversed([*enumerate(outputs)]) if var in called}
-    if sum(_bytes(var.ty) for var in written) < WORTH:
+    if sum(_count_bytes(var.ty) for var in written) < WORTH:
         return module
     tensors = [relax.Var(f"into_{place}", var.ty) for place, var in enumerate(outputs)]
     destinations = {var: tensors[place] for var, place in written.items()}
@@ -53,9 +55,9 @@ def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
     return added
 
 
-def _outputs(main: relax.Function) -> list[relax.Var] | None:
+def _list_outputs(main: relax.Function) -> list[relax.Var] | None:
     """Return what a function returns, tensor by tensor; None where something is no variable."""
-    values: dict[relax.Expr, relax.Expr] = {one.var: one.value for one in bindings(main)}
+    values: dict[relax.Expr, relax.Expr] = {one.var: one.value for one in list_bindings(main)}
 
     def resolve(value: relax.Expr) -> relax.Expr:
         while isinstance(bound := values.get(value), relax.Var | relax.Tuple):
@@ -75,7 +77,7 @@ def _has_fixed_shape(kind: tvm.ir.Type) -> bool:
     )
 
 
-def _bytes(kind: relax.TensorType) -> int:
+def _count_bytes(kind: relax.TensorType) -> int:
     return prod(map(int, kind.shape.values)) * ((tvm.DataType(str(kind.dtype)).bits + 7) // 8)
 
 

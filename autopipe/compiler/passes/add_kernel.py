@@ -3,7 +3,7 @@
 import tvm
 from tvm import tirx
 
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.module_io import list_prim_funcs
 
 
 def add_kernel(module: tvm.IRModule) -> tvm.IRModule:
@@ -11,7 +11,7 @@ def add_kernel(module: tvm.IRModule) -> tvm.IRModule:
 
     TVM would give the linker a file of C in the place of an object file.
     """
-    if any(prim_funcs(module)):
+    if any(list_prim_funcs(module)):
         return module
     added = tvm.IRModule(dict(module.functions_items()))
     added["nothing"] = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr(

@@ -28,7 +28,7 @@ def compute_sizes_first(module: tvm.IRModule) -> tvm.IRModule:
     for variable, function in graph_functions(module):
         if FOUND_SIZES not in (function.attrs or {}):
             continue
-        blocks = [_ordered(block) for block in function.body.blocks]
+        blocks = [_sort_bindings(block) for block in function.body.blocks]
         body = relax.SeqExpr(blocks, function.body.body)
         changed.update_func(
             variable,
@@ -40,18 +40,18 @@ def compute_sizes_first(module: tvm.IRModule) -> tvm.IRModule:
     return changed
 
 
-def _ordered(block: relax.BindingBlock) -> relax.BindingBlock:
+def _sort_bindings(block: relax.BindingBlock) -> relax.BindingBlock:
     bindings = list(block.bindings)
     makers: dict[tvm.ir.Var, int] = {}
     for place, binding in enumerate(bindings):
-        for var in _made(binding):
+        for var in _list_definitions(binding):
             makers.setdefault(var, place)
     order: list[int] = []
     seen: set[int] = set()
 
     def put(place: int) -> None:
         seen.add(place)
-        for var in _read(bindings[place]):
+        for var in _list_uses(bindings[place]):
             if (maker := makers.get(var)) is not None and maker not in seen:
                 put(maker)
         order.append(place)
@@ -64,18 +64,18 @@ def _ordered(block: relax.BindingBlock) -> relax.BindingBlock:
     return type(block)([bindings[place] for place in order], block.span)
 
 
-def _made(binding: relax.Binding) -> Iterator[tvm.ir.Var]:
+def _list_definitions(binding: relax.Binding) -> Iterator[tvm.ir.Var]:
     """Yield the variables that a binding defines: a tensor, or sizes too."""
     yield binding.var
     if isinstance(binding, relax.MatchCast):
-        yield from _variables(binding.ty)
+        yield from _list_variables(binding.ty)
 
 
-def _read(binding: relax.Binding) -> Sequence[tvm.ir.Var]:
-    return _variables(binding.value)
+def _list_uses(binding: relax.Binding) -> Sequence[tvm.ir.Var]:
+    return _list_variables(binding.value)
 
 
-def _variables(node: tvm.ir.Node) -> list[tvm.ir.Var]:
+def _list_variables(node: tvm.ir.Node) -> list[tvm.ir.Var]:
     found: list[tvm.ir.Var] = []
     tvm_ffi.structural_walk(node, (tvm.ir.Var, found.append))
     return found

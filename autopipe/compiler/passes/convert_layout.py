@@ -18,12 +18,12 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.calls import graph_functions, list_bindings
 from autopipe.compiler.graph.contents import list_contents
 from autopipe.compiler.graph.distinct_calls import collect_distinct_calls
-from autopipe.compiler.graph.hide_from_layouts import hide, show
-from autopipe.compiler.graph.rewrite import rewrite
-from autopipe.compiler.passes.legalize import legalize, unlowered
+from autopipe.compiler.graph.hide_from_layouts import hide_ops, restore_ops
+from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.passes.legalize import legalize_ops, list_unlegalized_ops
 from autopipe.compiler.passes.propagate_layouts import propagate_layouts
 from autopipe.errors import ModelError
 
@@ -54,15 +54,15 @@ def convert_layout(
 ) -> tvm.IRModule:
     """Return the module with ops in the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
     wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
-    module = rewrite(_FullRank(module), module)
+    module = rewrite_graph(_FullRank(module), module)
     if list_contents(module).isdisjoint(wishes):
         return module
     try:
-        seen, hidden = hide(module)
-        converted = show(propagate_layouts(seen, wishes), hidden)
+        seen, hidden = hide_ops(module)
+        converted = restore_ops(propagate_layouts(seen, wishes), hidden)
         if not list_contents(converted).isdisjoint(ONE_LAYOUT):
-            converted = rewrite(_Materialize(converted, ONE_LAYOUT), converted)
-        stuck = unlowered(legalize(collect_distinct_calls(converted)))
+            converted = rewrite_graph(_Materialize(converted, ONE_LAYOUT), converted)
+        stuck = list_unlegalized_ops(legalize_ops(collect_distinct_calls(converted)))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
     except (ModelError, RuntimeError, LookupError, TypeError, ValueError) as error:
         stuck = ["?"]
@@ -71,15 +71,15 @@ def convert_layout(
         _LOG.info("layouts are propagated through the graph")
         return converted
     warn(f"layouts are not propagated, each op is converted by itself: {reason}")
-    return rewrite(_Materialize(module, wishes), module)
+    return rewrite_graph(_Materialize(module, wishes), module)
 
 
-def layout_report(module: tvm.IRModule) -> LayoutReport:
+def count_layouts(module: tvm.IRModule) -> LayoutReport:
     """Count the layouts and transposes of the graph, after work on weights was lifted out of it."""
     layouts: dict[str, Counter[str]] = {}
     transposes = 0
     for _, function in graph_functions(module):
-        for binding in bindings(function):
+        for binding in list_bindings(function):
             call = binding.value
             if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
                 continue
@@ -91,7 +91,7 @@ def layout_report(module: tvm.IRModule) -> LayoutReport:
     return LayoutReport({op: dict(count) for op, count in sorted(layouts.items())}, transposes)
 
 
-def _rank(expr: relax.Expr) -> int:
+def _read_rank(expr: relax.Expr) -> int:
     ty = expr.ty
     return int(ty.ndim) if isinstance(ty, relax.TensorType) else -1
 
@@ -111,14 +111,14 @@ class _FullRank(PyExprMutator):
         name = getattr(call.op, "name", "").removeprefix("relax.")
         if name not in self.BINARY:
             return call
-        left, right = (_rank(arg) for arg in call.args)
+        left, right = (_read_rank(arg) for arg in call.args)
         if min(left, right) < 1 or left == right:
             return call
-        args = [self._widen(arg, max(left, right)) for arg in call.args]
+        args = [self._expand_rank(arg, max(left, right)) for arg in call.args]
         return relax.Call(call.op, args, call.attrs)
 
-    def _widen(self, arg: relax.Expr, rank: int) -> relax.Expr:
-        missing = rank - _rank(arg)
+    def _expand_rank(self, arg: relax.Expr, rank: int) -> relax.Expr:
+        missing = rank - _read_rank(arg)
         if missing == 0:
             return arg
         wide = relax.op.expand_dims(arg, list(range(missing)))
@@ -139,8 +139,8 @@ class _Materialize(PyExprMutator):
         if wish is None:
             return call
         attrs = call.attrs
-        data = self._permute(call.args[0], str(attrs.data_layout), wish[0])
-        kernel = self._permute(call.args[1], str(attrs.kernel_layout), wish[-1])
+        data = self._permute_axes(call.args[0], str(attrs.data_layout), wish[0])
+        kernel = self._permute_axes(call.args[1], str(attrs.kernel_layout), wish[-1])
         operation = getattr(relax.op.nn, call.op.name.removeprefix("relax.nn."))
         extra = {"output_padding": attrs.output_padding} if "transpose" in call.op.name else {}
         result = self.builder_.emit(
@@ -159,7 +159,7 @@ class _Materialize(PyExprMutator):
         )
         return relax.op.permute_dims(result, [wish[0].index(a) for a in str(attrs.out_layout)])
 
-    def _permute(self, arg: relax.Expr, old: str, new: str) -> relax.Expr:
+    def _permute_axes(self, arg: relax.Expr, old: str, new: str) -> relax.Expr:
         if old == new:
             return arg
         return self.builder_.emit(relax.op.permute_dims(arg, [old.index(axis) for axis in new]))

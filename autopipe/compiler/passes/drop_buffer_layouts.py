@@ -8,14 +8,14 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_map
 
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.module_io import list_prim_funcs
 
 
 def drop_buffer_layouts(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with no layouts in PrimFuncs with open sizes."""
-    for name, function in prim_funcs(module):
+    for name, function in list_prim_funcs(module):
         if _is_open(function):
-            plain = structural_map(function, (tirx.BufferType, _plain))
+            plain = structural_map(function, (tirx.BufferType, _drop_layout))
             module.update_func(module.get_global_var(name), plain)
     return module
 
@@ -29,7 +29,7 @@ def _is_open(function: tirx.PrimFunc) -> bool:
     )
 
 
-def _plain(kind: tirx.BufferType) -> tirx.BufferType:
+def _drop_layout(kind: tirx.BufferType) -> tirx.BufferType:
     if kind.layout is None or all(isinstance(extent, tirx.IntImm) for extent in kind.shape):
         return kind
     return tirx.BufferType(

@@ -17,9 +17,9 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.convolutions import LAYOUTS, convolution_like, layouts_of
-from autopipe.compiler.graph.literals import known_shape
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.convolutions import LAYOUTS, read_layouts, rebuild_convolution
+from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.rewrite import rewrite_graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +57,32 @@ class LiveTaps:
 
 def drop_dead_taps(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with convolutions of the taps that read their image."""
-    return rewrite(_Convolutions(module), module)
+    return rewrite_graph(_Convolutions(module), module)
 
 
 @mutator
 class _Convolutions(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        axes = _axes(call)
+        axes = _find_live_taps(call)
         if not axes:
             return call
         begin, end = [axis.begin for axis in axes], [axis.end for axis in axes]
         spatial = list(range(2, 2 + len(axes)))
         weight = self.builder_.emit(relax.op.strided_slice(call.args[1], spatial, begin, end))
         befores, afters = zip(*(axis.pad for axis in axes), strict=True)
-        return convolution_like(
+        return rebuild_convolution(
             call, call.args[0], weight,
             padding=[*befores, *afters], dilation=[axis.dilation for axis in axes],
         )  # fmt: skip
 
 
-def _axes(call: relax.Call) -> Sequence[LiveTaps]:
+def _find_live_taps(call: relax.Call) -> Sequence[LiveTaps]:
     """Return the live taps along each axis, none for what stays as it is."""
     name, attrs = getattr(call.op, "name", ""), call.attrs
-    if name not in LAYOUTS or layouts_of(call) != LAYOUTS[name]:
+    if name not in LAYOUTS or read_layouts(call) != LAYOUTS[name]:
         return ()
-    data, weight = (known_shape(operand) for operand in call.args[:2])
+    data, weight = (read_static_shape(operand) for operand in call.args[:2])
     if not (data and weight):
         return ()
     space, pads = len(data) - 2, [int(n) for n in attrs.padding]

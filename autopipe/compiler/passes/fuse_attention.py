@@ -24,10 +24,10 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.attention import AttentionForm, plain
-from autopipe.compiler.graph.calls import bindings, graph_functions
-from autopipe.compiler.graph.literals import known_shape
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.attention import AttentionForm, build_attention
+from autopipe.compiler.graph.calls import graph_functions, list_bindings
+from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.rewrite import rewrite_graph
 from autopipe.compiler.labels.node_labels import strip_label
 
 SOFTMAX: Final = "relax.nn.softmax"
@@ -49,7 +49,7 @@ def fuse_attention(module: tvm.IRModule) -> tvm.IRModule:
     found = dict(filter(None, map(graphs.pattern, graphs.values)))
     if not found:
         return module
-    return relax.transform.DeadCodeElimination()(rewrite(_Joined(module, found), module))
+    return relax.transform.DeadCodeElimination()(rewrite_graph(_Joined(module, found), module))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class _Joined(PyExprMutator):
             return
         operands = [self.visit_expr(operand) for operand in pattern.operands]
         call = self.builder_.call_te(
-            partial(plain, pattern.form), *map(_without_label, operands),
+            partial(build_attention, pattern.form), *map(_strip_label, operands),
             primfunc_name_hint="attention", primfunc_attrs=pattern.form.attributes,
         )  # fmt: skip
         given = [call.args[0], relax.Tuple(operands), *call.args[2:]]
@@ -84,7 +84,7 @@ class _Joined(PyExprMutator):
         self.builder_.emit_normalized(relax.VarBinding(self.visit_var_def(binding.var), value))
 
 
-def _without_label(operand: relax.Expr) -> relax.Expr:
+def _strip_label(operand: relax.Expr) -> relax.Expr:
     """Return an operand after whose name TVM may call a buffer."""
     if not isinstance(operand, relax.Var):
         return operand
@@ -96,7 +96,7 @@ class _Graphs:
 
     def __init__(self, module: tvm.IRModule) -> None:
         functions = [function for _, function in graph_functions(module)]
-        bound = [binding for function in functions for binding in bindings(function)]
+        bound = [binding for function in functions for binding in list_bindings(function)]
         self.values = {b.var: b.value for b in bound if isinstance(b, relax.VarBinding)}
         self._readers: dict[relax.Var, list[relax.Var | None]] = defaultdict(list)
         for binding in bound:
@@ -108,43 +108,43 @@ class _Graphs:
 
     def pattern(self, variable: relax.Var) -> tuple[relax.Var, _Pattern] | None:
         """Return the attention that ends with a product, and what its result is bound to."""
-        call = self._op(variable, "relax.matmul")
-        softmax = None if call is None else self._once(call.args[0], SOFTMAX)
-        shape = known_shape(variable)
+        call = self._find_call(variable, "relax.matmul")
+        softmax = None if call is None else self._find_unshared_call(call.args[0], SOFTMAX)
+        shape = read_static_shape(variable)
         if call is None or softmax is None or shape is None:
             return None
-        scores = self._scores(softmax.args[0])
+        scores = self._match_scores(softmax.args[0])
         if scores is None or int(softmax.attrs.axis) not in {-1, len(shape) - 1}:
             return None
         last, result = variable, tuple(range(len(shape)))
         (reader, *others) = self._readers[variable] or [None]
-        turned = None if others or reader is None else self._op(reader, "relax.permute_dims")
+        turned = None if others or reader is None else self._find_call(reader, "relax.permute_dims")
         if reader is not None and turned is not None:
-            last, result = reader, _axes(turned)
+            last, result = reader, _read_permutation(turned)
         found = self._whole(scores, call.args[1], result)
         return None if found is None else (last, found)
 
-    def _scores(self, value: relax.Expr) -> "_Scores | None":
+    def _match_scores(self, value: relax.Expr) -> "_Scores | None":
         """Return how scores are computed, from the last step to the first."""
         mask, scale = None, 1.0
         while 1 / _LARGEST < abs(scale) < _LARGEST:
-            if (call := self._once(value, "relax.matmul")) is not None:
+            if (call := self._find_unshared_call(value, "relax.matmul")) is not None:
                 return _Scores(call, scale, mask)
-            if (call := self._once(value, *_SCALED)) is not None:
-                scale *= _number(call.args[1]) ** _SCALED[call.op.name]
+            if (call := self._find_unshared_call(value, *_SCALED)) is not None:
+                scale *= _read_scale(call.args[1]) ** _SCALED[call.op.name]
                 value = call.args[0]
                 continue
-            call = self._once(value, "relax.add")
+            call = self._find_unshared_call(value, "relax.add")
             if call is None or mask is not None or scale != 1:  # or a mask that is scaled
                 return None
-            value, mask = self._apart(call)
+            value, mask = self._split_mask(call)
         return None
 
-    def _apart(self, call: relax.Call) -> tuple[relax.Expr, relax.Expr]:
+    def _split_mask(self, call: relax.Call) -> tuple[relax.Expr, relax.Expr]:
         """Return the scores and the mask that a call adds: scores are made by products."""
         left, right = call.args
-        shapes = known_shape(left), known_shape(call)
-        return (left, right) if shapes[0] == shapes[1] and self._made(left) else (right, left)
+        shapes = read_static_shape(left), read_static_shape(call)
+        return (left, right) if shapes[0] == shapes[1] and self._is_product(left) else (right, left)
 
     def _whole(
         self, scores: "_Scores", value: relax.Expr, result: tuple[int, ...]
@@ -161,31 +161,31 @@ class _Graphs:
             value=value_order, result=result, scale=scores.scale, masked=scores.mask is not None,
         )  # fmt: skip
         operands = (query, key, values, *([] if scores.mask is None else [scores.mask]))
-        return _Pattern(form, operands) if _fits(scores, value, operands) else None
+        return _Pattern(form, operands) if _can_fuse(scores, value, operands) else None
 
     def _read(self, value: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]]:
         """Return what an operand is read from, and the order of its axes there."""
-        call = self._op(value, "relax.permute_dims")
+        call = self._find_call(value, "relax.permute_dims")
         if call is None:
-            return value, tuple(range(len(known_shape(value) or ())))
-        axes = _axes(call)
+            return value, tuple(range(len(read_static_shape(value) or ())))
+        axes = _read_permutation(call)
         return call.args[0], tuple(axes.index(axis) for axis in range(len(axes)))
 
-    def _op(self, value: relax.Expr, *names: str) -> relax.Call | None:
+    def _find_call(self, value: relax.Expr, *names: str) -> relax.Call | None:
         """Return the call of one of some ops that a variable is bound to, or None."""
         call = self.values.get(value) if isinstance(value, relax.Var) else None
         if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
             return None
         return call if call.op.name in names else None
 
-    def _once(self, value: relax.Expr, *names: str) -> relax.Call | None:
+    def _find_unshared_call(self, value: relax.Expr, *names: str) -> relax.Call | None:
         """Return the same, if nobody else reads the variable."""
         readers = self._readers.get(value, ()) if isinstance(value, relax.Var) else ()
-        return self._op(value, *names) if len(readers) == 1 else None
+        return self._find_call(value, *names) if len(readers) == 1 else None
 
-    def _made(self, value: relax.Expr) -> bool:
+    def _is_product(self, value: relax.Expr) -> bool:
         """Tell whether a value is made of a product, scaled or not."""
-        return self._once(value, "relax.matmul", *_SCALED) is not None
+        return self._find_unshared_call(value, "relax.matmul", *_SCALED) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,23 +197,23 @@ class _Scores:
     mask: relax.Expr | None
 
 
-def _fits(scores: _Scores, value: relax.Expr, operands: tuple[relax.Expr, ...]) -> bool:
+def _can_fuse(scores: _Scores, value: relax.Expr, operands: tuple[relax.Expr, ...]) -> bool:
     """Tell whether outer axes are alike, nothing is too small, and all is in single precision."""
-    query, turned = (known_shape(side) for side in scores.product.args)
-    values, whole = known_shape(value), known_shape(scores.product)
+    query, turned = (read_static_shape(side) for side in scores.product.args)
+    values, whole = read_static_shape(value), read_static_shape(scores.product)
     if query is None or turned is None or values is None or whole is None:
         return False
     alike = query[:-2] == turned[:-2] == values[:-2] and 0 not in query
     large = min(*query[-2:], turned[-1], values[-1]) >= _FEWEST
     single = all(str(operand.ty.dtype) == "float32" for operand in operands)
-    return alike and large and single and _covers(scores.mask, whole)
+    return alike and large and single and _can_broadcast_mask(scores.mask, whole)
 
 
-def _covers(mask: relax.Expr | None, whole: tuple[int, ...]) -> bool:
+def _can_broadcast_mask(mask: relax.Expr | None, whole: tuple[int, ...]) -> bool:
     """Tell whether a mask, if there is one, has as many axes as the scores, as long or 1."""
     if mask is None:
         return True
-    shape = known_shape(mask)
+    shape = read_static_shape(mask)
     return (
         shape is not None
         and len(shape) == len(whole)
@@ -221,14 +221,14 @@ def _covers(mask: relax.Expr | None, whole: tuple[int, ...]) -> bool:
     )
 
 
-def _axes(call: relax.Call) -> tuple[int, ...]:
+def _read_permutation(call: relax.Call) -> tuple[int, ...]:
     """Return the axes of a `permute_dims`; without any they are reversed."""
-    rank = len(known_shape(call) or ())
+    rank = len(read_static_shape(call) or ())
     given = call.attrs.axes
     return tuple(reversed(range(rank))) if given is None else tuple(int(a) % rank for a in given)
 
 
-def _number(value: relax.Expr) -> float:
+def _read_scale(value: relax.Expr) -> float:
     """Return the only number of a constant; one that is too large to scale by if it is none."""
     if not isinstance(value, tvm.ir.GenericConst) or value.value.numpy().size != 1:
         return _LARGEST

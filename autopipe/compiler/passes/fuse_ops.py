@@ -9,12 +9,12 @@ from typing import Final
 
 import tvm
 
-from autopipe.compiler.fusion.keep_apart import mergeable
-from autopipe.compiler.fusion.scope import fuse
+from autopipe.compiler.fusion.keep_apart import fuse_mergeable
+from autopipe.compiler.fusion.scope import fuse_calls
 from autopipe.compiler.labels import op_info
 from autopipe.compiler.labels.call_labels import CallLabels
 from autopipe.compiler.pass_state import LowerState
-from autopipe.compiler.passes.legalize import unlowered
+from autopipe.compiler.passes.legalize import list_unlegalized_ops
 from autopipe.errors import ModelError
 
 _LOG: Final = logging.getLogger(__name__)
@@ -31,19 +31,19 @@ def match_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
 
     Raises ModelError for ops that have no kernel.
     """
-    if stuck := unlowered(module):
+    if stuck := list_unlegalized_ops(module):
         raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
-    state.calls = op_info.parts(module, state.ops)
+    state.calls = op_info.collect_call_infos(module, state.ops)
     return module
 
 
 def fuse_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
     """Return the module with a function for each group of ops that becomes one kernel."""
     labels = CallLabels(module, state.labels)
-    fused = mergeable(
-        module, lambda given: fuse(given, state.ops, state.calls, state.scope, state.pays)
+    fused = fuse_mergeable(
+        module, lambda given: fuse_calls(given, state.ops, state.calls, state.scope, state.pays)
     )
-    state.infos = op_info.describe(fused, state.calls)
+    state.infos = op_info.describe_functions(fused, state.calls)
     for name, info in state.infos.items():
         _LOG.info("kernel %s: %s", name, ", ".join(info.names))
     return labels.apply(fused)
@@ -51,4 +51,4 @@ def fuse_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
 
 def describe_kernels(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
     """Return the module with the ops of each kernel as an attribute of it."""
-    return op_info.carry(module, state.infos)
+    return op_info.attach_op_infos(module, state.infos)

@@ -21,10 +21,10 @@ from tvm import relax, tirx
 from tvm.relax import transform
 
 from autopipe.compiler.graph.calls import (
-    callees,
-    callers_first,
-    function_calls,
     graph_functions,
+    list_callees,
+    list_function_calls,
+    sort_callers_first,
 )
 from autopipe.compiler.graph.hoist import COUNT
 
@@ -39,8 +39,8 @@ def inline_bodies(module: tvm.IRModule) -> tvm.IRModule:
     functions = {str(variable.name_hint): body for variable, body in graph_functions(module)}
     if len(functions) == 1:
         return module
-    for name in reversed(callers_first(functions, "main")):
-        functions[name] = _inlined(functions[name], functions, variables)
+    for name in reversed(sort_callers_first(functions, "main")):
+        functions[name] = _inline_calls(functions[name], functions, variables)
     changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for name, function in functions.items():
         trusting = function if name == "main" else function.with_attr(COUNT, 0)
@@ -49,7 +49,7 @@ def inline_bodies(module: tvm.IRModule) -> tvm.IRModule:
     return tvm.transform.Sequential([*cleanup, transform.DeadCodeElimination(["main"])])(changed)
 
 
-def _inlined(
+def _inline_calls(
     function: relax.Function,
     functions: Mapping[str, relax.Function],
     variables: Mapping[str, tvm.ir.GlobalVar],
@@ -61,17 +61,19 @@ def _inlined(
     """
     if not _has_one_path(function.body):
         return function
-    called = Counter(str(call.op.name_hint) for call in function_calls(function))
-    sizes = {name: len(callees(functions[name])) for name in called if _is_leaf(functions[name])}
-    size, taken = len(callees(function)), {}
+    called = Counter(str(call.op.name_hint) for call in list_function_calls(function))
+    sizes = {
+        name: len(list_callees(functions[name])) for name in called if _is_leaf(functions[name])
+    }
+    size, taken = len(list_callees(function)), {}
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):
         size += called[name] * sizes[name]
         if size <= MOST:
             taken[variables[name]] = functions[name]
-    return _of_one_size(function.inline_functions(taken)) if taken else function
+    return _unify_sizes(function.inline_functions(taken)) if taken else function
 
 
-def _of_one_size(function: relax.Function) -> relax.Function:
+def _unify_sizes(function: relax.Function) -> relax.Function:
     """Return a function in which sizes of what was inlined are its own, by their names.
 
     TVM copies what it inlines with new variables for open sizes, and does not say what they are. A
@@ -92,11 +94,11 @@ def _has_one_path(body: relax.SeqExpr) -> bool:
     last = bound[-1] if bound else None
     if not isinstance(last, relax.If):
         return True
-    work = [branch for branch in (last.true_branch, last.false_branch) if _calls(branch)]
+    work = [branch for branch in (last.true_branch, last.false_branch) if _has_calls(branch)]
     return not work or (len(work) == 1 and _has_one_path(work[0]))
 
 
-def _calls(body: relax.SeqExpr) -> bool:
+def _has_calls(body: relax.SeqExpr) -> bool:
     """Tell whether a branch calls anything, or chooses again."""
     bound = (binding.value for block in body.blocks for binding in block.bindings)
     return any(isinstance(value, relax.Call | relax.If) for value in bound)
@@ -109,4 +111,4 @@ def _is_straight(function: relax.Function) -> bool:
 
 def _is_leaf(function: relax.Function) -> bool:
     """Tell whether a function only computes, and calls no other one of the graph."""
-    return _is_straight(function) and not function_calls(function)
+    return _is_straight(function) and not list_function_calls(function)

@@ -20,8 +20,8 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.literals import known_shape
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.rewrite import rewrite_graph
 
 _BINARY: Final = frozenset(
     f"relax.{name}"
@@ -31,7 +31,7 @@ _BINARY: Final = frozenset(
 
 def inline_scalars(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with constants of one element as numbers, where that changes no shape."""
-    return rewrite(_Numbers(module), module)
+    return rewrite_graph(_Numbers(module), module)
 
 
 @mutator
@@ -44,12 +44,12 @@ class _Numbers(PyExprMutator):
         if call.op.name == "relax.multiply":
             for one, zero in ((left, right), (right, left)):
                 if _is_float_zero(zero):
-                    return relax.op.divide(one, _number(_make_infinity(zero), one))
+                    return relax.op.divide(one, _to_scalar(_make_infinity(zero), one))
         if call.op.name == "relax.add" and any(map(_is_float_zero, call.args)):
             return relax.Call(
                 call.op, [_as_tensor(left, right), _as_tensor(right, left)], call.attrs
             )
-        return relax.Call(call.op, [_number(left, right), _number(right, left)], call.attrs)
+        return relax.Call(call.op, [_to_scalar(left, right), _to_scalar(right, left)], call.attrs)
 
 
 def _make_infinity(zero: relax.Expr) -> relax.Expr:
@@ -67,15 +67,15 @@ def _is_float_zero(value: relax.Expr) -> bool:
 
 def _as_tensor(value: relax.Expr, other: relax.Expr) -> relax.Expr:
     """Return a zero with one dimension where the other side has some; anything else as it is."""
-    shape = known_shape(other)
-    if not _is_float_zero(value) or not shape or known_shape(value):
+    shape = read_static_shape(other)
+    if not _is_float_zero(value) or not shape or read_static_shape(value):
         return value
     return relax.const(value.value.numpy().reshape(1), str(value.value.dtype))
 
 
-def _number(value: relax.Expr, other: relax.Expr) -> relax.Expr:
+def _to_scalar(value: relax.Expr, other: relax.Expr) -> relax.Expr:
     """Return a constant of one element as a number, if the other side has all dimensions."""
-    shape = known_shape(other)
+    shape = read_static_shape(other)
     if not isinstance(value, GenericConst) or isinstance(other, GenericConst) or shape is None:
         return value
     array = value.value.numpy()

@@ -36,8 +36,8 @@ import tvm
 from tvm import relax
 from tvm_ffi import structural_walk
 
-from autopipe.compiler.graph.calls import bindings, graph_functions, is_kernel_call
-from autopipe.compiler.graph.literals import known_shape
+from autopipe.compiler.graph.calls import graph_functions, is_kernel_call, list_bindings
+from autopipe.compiler.graph.literals import read_static_shape
 from autopipe.tasks.op_info import KINDS
 
 _BROADCAST, _INJECTIVE, _PRODUCT = map(
@@ -61,17 +61,17 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     choosing: set[tvm.ir.GlobalVar] = set()
     lengths: dict[str, int] = {}  # ops in the expression of a result
     graphs = (function for _, function in graph_functions(module))
-    for binding in (binding for function in graphs for binding in bindings(function)):
+    for binding in (binding for function in graphs for binding in list_bindings(function)):
         call, result = binding.value, binding.var
         if not is_kernel_call(call):
             continue
-        pattern, operands = _pattern(module, call), list(call.args[1].fields)
+        pattern, operands = _read_pattern_kind(module, call), list(call.args[1].fields)
         read = [operand for operand in operands if isinstance(operand, relax.Var)]
         follows = 0 <= pattern <= _BROADCAST
         sources = [variable for variable in read if variable.name in products]
         if pattern == _PRODUCT or (follows and sources):
             products.add(result.name)
-        if follows and any(_elements(a) < _elements(result) for a in sources):
+        if follows and any(_count_elements(a) < _count_elements(result) for a in sources):
             spreading.add(call.args[0])
         length = 1 + sum(lengths.get(variable.name, 0) for variable in read)
         if not 0 <= pattern <= _INJECTIVE:
@@ -82,8 +82,8 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
         lengths[result.name] = length
         if (
             pattern == _INJECTIVE
-            and all(_elements(operand) < _elements(result) for operand in operands)
-            and _reads_where_floats_say(module[call.args[0]])
+            and all(_count_elements(operand) < _count_elements(result) for operand in operands)
+            and _has_float_indices(module[call.args[0]])
         ):
             choosing.add(call.args[0])
     for functions, marked in ((spreading, _INJECTIVE), (choosing, _PRODUCT)):
@@ -92,20 +92,20 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     return module
 
 
-def _reads_where_floats_say(function: tvm.tirx.PrimFunc) -> bool:
+def _has_float_indices(function: tvm.tirx.PrimFunc) -> bool:
     """Tell whether an index of a read is made of a float."""
     return any(
         _is_integer(cast) and not _is_integer(cast.value)
-        for load in _within(function.body, tvm.ir.TensorLoad)
+        for load in _collect_nodes(function.body, tvm.ir.TensorLoad)
         for index in load.indices
-        for cast in _within(index, tvm.tirx.Cast)
+        for cast in _collect_nodes(index, tvm.tirx.Cast)
     )
 
 
 _Node = TypeVar("_Node")
 
 
-def _within(node: tvm.ir.Node, kind: type[_Node]) -> list[_Node]:
+def _collect_nodes(node: tvm.ir.Node, kind: type[_Node]) -> list[_Node]:
     found: list[_Node] = []
     structural_walk(node, (kind, found.append))
     return found
@@ -115,13 +115,13 @@ def _is_integer(value: tvm.ir.Expr) -> bool:
     return "int" in str(value.ty.dtype)
 
 
-def _pattern(module: tvm.IRModule, call: relax.Call) -> int:
+def _read_pattern_kind(module: tvm.IRModule, call: relax.Call) -> int:
     """Return TVM's kind of the PrimFunc that is called, an index into `KINDS`; -1 if unknown."""
     attrs = module[call.args[0]].attrs
     return int(attrs[_PATTERN]) if attrs and _PATTERN in attrs else -1
 
 
-def _elements(value: relax.Expr) -> int:
+def _count_elements(value: relax.Expr) -> int:
     """Return how many elements a tensor has, or 0 if that is not known."""
-    shape = known_shape(value)
+    shape = read_static_shape(value)
     return 0 if shape is None else math.prod(shape)

@@ -16,7 +16,7 @@ from autopipe.compiler.arithmetic import (  # noqa: F401 - they register how ops
     wrapping_integers,
 )
 from autopipe.compiler.graph import split_resize
-from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.calls import graph_functions, list_bindings
 from autopipe.compiler.graph.shared_legalization import share_legalizations
 from autopipe.errors import ModelError
 
@@ -28,7 +28,7 @@ _GIVES_UP: Final = "TVM can not compute an op as this model uses it"
 share_legalizations()  # of what the modules of `arithmetic` registered, too
 
 
-def legalize(module: tvm.IRModule) -> tvm.IRModule:
+def legalize_ops(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with its ops as calls of PrimFuncs, for the current target of TVM.
 
     Raises ModelError if TVM's code for an op is broken, as for `nn.pixel_shuffle`.
@@ -48,7 +48,7 @@ def legalize(module: tvm.IRModule) -> tvm.IRModule:
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def raise_model_errors() -> Iterator[None]:
     """Raise ModelError if TVM fails on an op, such as `max` of boolean values."""
     try:
         yield
@@ -57,10 +57,10 @@ def refusals() -> Iterator[None]:
         raise ModelError(f"{_GIVES_UP}: {reason}") from error
 
 
-def unlowered(legalized: tvm.IRModule) -> list[str]:
+def list_unlegalized_ops(legalized: tvm.IRModule) -> list[str]:
     """Return the ops that did not become PrimFuncs, although TVM can compute them."""
     functions = (function for _, function in graph_functions(legalized))
-    calls = (binding.value for function in functions for binding in bindings(function))
+    calls = (binding.value for function in functions for binding in list_bindings(function))
     ops = {call.op for call in calls if isinstance(call, relax.Call)}
     names = (op.name for op in ops if isinstance(op, tvm.ir.Op) and op.has_attr("FLegalize"))
     found = {name.removeprefix("relax.") for name in names if "relax.call_" not in name}

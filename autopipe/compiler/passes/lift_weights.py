@@ -4,8 +4,8 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from autopipe.compiler.graph.calls import bindings, graph_functions
-from autopipe.compiler.graph.hoist import hoist, with_counts, without_counts
+from autopipe.compiler.graph.calls import graph_functions, list_bindings
+from autopipe.compiler.graph.hoist import drop_counts, hoist_weight_work, restore_counts
 from autopipe.compiler.graph.split_transform import NotSplitError, split_transform
 from autopipe.compiler.graph.weights import TRANSFORM
 
@@ -15,19 +15,19 @@ def lift_weights(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
 
     The first `num_input` parameters of `main` (an attribute of it) are inputs, the rest weights.
     """
-    module = hoist(module)
+    module = hoist_weight_work(module)
     if len(graph_functions(module)) == 1:
         try:
             return _lift_at_once(module)
         except NotSplitError:
             pass
-    lifted = transform.LiftTransformParams()(without_counts(module))
+    lifted = transform.LiftTransformParams()(drop_counts(module))
     transforming = lifted[TRANSFORM].with_attr("global_symbol", TRANSFORM)
     functions = dict(lifted.functions_items())
     kept = {var: function for var, function in functions.items() if var.name_hint != TRANSFORM}
     alone = {var: function for var, function in functions.items() if var.name_hint != "main"}
     dead_code = transform.DeadCodeElimination
-    rest = with_counts(dead_code(["main"])(tvm.IRModule(kept)), module)
+    rest = restore_counts(dead_code(["main"])(tvm.IRModule(kept)), module)
     work = dead_code([TRANSFORM])(tvm.IRModule(alone))
     work.update_func(work.get_global_var(TRANSFORM), transforming)
     return rest, work
@@ -43,7 +43,9 @@ def _lift_at_once(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
     rest = transform.CanonicalizeBindings()(tvm.IRModule({**functions, entry: main}))
     rest = transform.DeadCodeElimination(["main"])(rest)
     called = {
-        var: functions[var] for one in bindings(transforming) for var in _list_called(one.value)
+        var: functions[var]
+        for one in list_bindings(transforming)
+        for var in _list_called(one.value)
     }
     work = relax.BlockBuilder(tvm.IRModule(called))
     work.add_func(transforming, TRANSFORM)

@@ -16,7 +16,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.rewrite import rewrite_graph
 
 _TURN: Final = "relax.permute_dims"
 PAD: Final = "relax.nn.pad"
@@ -24,7 +24,7 @@ PAD: Final = "relax.nn.pad"
 
 def pad_in_place(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with padding along the axes that what is padded has."""
-    return rewrite(_TurnedPads(module), module)
+    return rewrite_graph(_TurnedPads(module), module)
 
 
 @mutator
@@ -33,11 +33,11 @@ class _TurnedPads(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        pad = self._maker(call, PAD) if getattr(call.op, "name", "") == _TURN else None
-        turn = None if pad is None else self._maker(pad, _TURN)
+        pad = self._find_producer(call, PAD) if getattr(call.op, "name", "") == _TURN else None
+        turn = None if pad is None else self._find_producer(pad, _TURN)
         if pad is None or turn is None:
             return call
-        after, before = _axes(call), _axes(turn)
+        after, before = _read_permutation(call), _read_permutation(turn)
         if [before[axis] for axis in after] != list(range(len(after))):
             return call
         widths = list(map(int, pad.attrs.pad_width))
@@ -45,7 +45,7 @@ class _TurnedPads(PyExprMutator):
         mode, value = str(pad.attrs.pad_mode), float(pad.attrs.pad_value)
         return relax.op.nn.pad(turn.args[0], moved, pad_mode=mode, pad_value=value)
 
-    def _maker(self, call: relax.Call, op: str) -> relax.Call | None:
+    def _find_producer(self, call: relax.Call, op: str) -> relax.Call | None:
         """Return what makes the first argument of a call, if it is a call of `op`."""
         (first, *_) = call.args
         made = self.lookup_binding(first) if isinstance(first, relax.Var) else None
@@ -53,7 +53,7 @@ class _TurnedPads(PyExprMutator):
         return made if found else None
 
 
-def _axes(turn: relax.Call) -> list[int]:
+def _read_permutation(turn: relax.Call) -> list[int]:
     """Return which axis of its argument each axis of a transpose is."""
     rank = int(turn.args[0].ty.ndim)
     if turn.attrs.axes is None:

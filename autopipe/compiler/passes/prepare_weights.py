@@ -22,7 +22,7 @@ from tvm.relax.transform import DeadCodeElimination
 from tvm.tirx import For, ForKind, IntImm, PrimFunc
 
 from autopipe.artifacts.signature import PREPARE
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import find_callee, list_bindings
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.graph.weights import TRANSFORM
 from autopipe.compiler.pass_state import LinkState
@@ -54,12 +54,12 @@ def prepare_weights(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
     """
     main = module["main"]
     weights = main.params[int(main.attrs[COUNT]) :]
-    late = _late_weights(state.packing) if state.packs_at_load else {}
+    late = _find_late_weights(state.packing) if state.packs_at_load else {}
     stored = [late[at].stored.ty if at in late else one.ty for at, one in enumerate(weights)]
     params = [relax.Var(one.name, kind) for one, kind in zip(weights, stored, strict=True)]
     builder = relax.BlockBuilder(module)
     kernels = {
-        kernel: builder.add_func(_on_one_thread(state.packing[kernel]), str(kernel.name_hint))
+        kernel: builder.add_func(_serialize_kernel(state.packing[kernel]), str(kernel.name_hint))
         for kernel in dict.fromkeys(one.kernel for one in late.values())
     }
     with builder.function(PREPARE, params):
@@ -72,27 +72,27 @@ def prepare_weights(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
         builder.emit_func_output(relax.Tuple(prepared))
     added = builder.get()
     added[PREPARE] = added[PREPARE].with_attr(COUNT, len(params))  # only inputs are compared
-    state.packing = _without(state.packing, late)
+    state.packing = _drop_late_weights(state.packing, late)
     return added
 
 
-def _late_weights(packing: tvm.IRModule) -> dict[int, _LateWeight]:
+def _find_late_weights(packing: tvm.IRModule) -> dict[int, _LateWeight]:
     """Return the weights to be transformed when they are loaded, by their places."""
     function = packing[TRANSFORM]
-    values: dict[relax.Expr, relax.Expr] = {one.var: one.value for one in bindings(function)}
+    values: dict[relax.Expr, relax.Expr] = {one.var: one.value for one in list_bindings(function)}
     late = {}
-    for at, made in enumerate(_returned(function).fields):
+    for at, made in enumerate(_read_result_tuple(function).fields):
         value = values.get(made)
-        if value is None or callee(value) is None or len(value.args[1].fields) != 1:
+        if value is None or find_callee(value) is None or len(value.args[1].fields) != 1:
             continue
         (stored,) = value.args[1].fields
-        before, after = _bytes(stored.ty), _bytes(made.ty)
+        before, after = _count_bytes(stored.ty), _count_bytes(made.ty)
         if after >= _GROWTH * before and after - before >= _LEAST:
             late[at] = _LateWeight(stored, value.args[0])
     return late
 
 
-def _without(packing: tvm.IRModule, late: Mapping[int, _LateWeight]) -> tvm.IRModule:
+def _drop_late_weights(packing: tvm.IRModule, late: Mapping[int, _LateWeight]) -> tvm.IRModule:
     """Return the work on weights without that on some of them, which are stored as they are."""
     if not late:
         return packing
@@ -100,7 +100,7 @@ def _without(packing: tvm.IRModule, late: Mapping[int, _LateWeight]) -> tvm.IRMo
     (block,) = function.body.blocks
     fields = [
         late[at].stored if at in late else made
-        for at, made in enumerate(_returned(function).fields)
+        for at, made in enumerate(_read_result_tuple(function).fields)
     ]
     result = relax.Var("stored", tvm.ir.TupleType([one.ty for one in fields]))
     block = relax.DataflowBlock([*block.bindings, relax.VarBinding(result, relax.Tuple(fields))])
@@ -112,20 +112,20 @@ def _without(packing: tvm.IRModule, late: Mapping[int, _LateWeight]) -> tvm.IRMo
     return DeadCodeElimination([TRANSFORM])(changed)
 
 
-def _returned(function: relax.Function) -> relax.Tuple:
+def _read_result_tuple(function: relax.Function) -> relax.Tuple:
     """Return the tuple that a function returns, an empty one where it returns its parameter."""
-    values = {one.var: one.value for one in bindings(function)}
+    values = {one.var: one.value for one in list_bindings(function)}
     value = function.body.body
     while value in values:
         value = values[value]
     return value if isinstance(value, relax.Tuple) else relax.Tuple([])
 
 
-def _bytes(kind: relax.TensorType) -> int:
+def _count_bytes(kind: relax.TensorType) -> int:
     return prod(map(int, kind.shape.values)) * ((tvm.DataType(str(kind.dtype)).bits + 7) // 8)
 
 
-def _on_one_thread(function: PrimFunc) -> PrimFunc:
+def _serialize_kernel(function: PrimFunc) -> PrimFunc:
     """Return a kernel that needs no pool of threads; short loops are unrolled.
 
     What reads an image is chosen by constants then, of which many are zero.

@@ -20,7 +20,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.rewrite import rewrite_graph
 
 Layout = Any
 """A `LayoutDecision` of TVM, of axes named from A on in the order in which they are stored; for a
@@ -35,7 +35,7 @@ def propagate_layouts(module: tvm.IRModule, wishes: Mapping[str, Sequence[str]])
     `wishes` has the layouts of data and kernel by op: `{"relax.nn.conv2d": ["NHWC", "HWIO"]}`, each
     a permutation of the axes. Raises what TVM's rules raise.
     """
-    return rewrite(_Blocks(module, wishes), module)
+    return rewrite_graph(_Blocks(module, wishes), module)
 
 
 @mutator
@@ -61,10 +61,10 @@ class _Propagation(PyExprMutator):
         self._renamed: dict[relax.Var, relax.Var] = {}
 
     def visit_var_(self, var: relax.Var) -> relax.Expr:
-        return self._convert(var, _initial_layout(var.ty))
+        return self._convert_layout(var, _find_initial_layout(var.ty))
 
     def visit_dataflow_var_(self, var: relax.DataflowVar) -> relax.Expr:
-        return self._convert(var, _initial_layout(var.ty))
+        return self._convert_layout(var, _find_initial_layout(var.ty))
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         value = binding.value
@@ -72,17 +72,17 @@ class _Propagation(PyExprMutator):
             self._visit_call(binding, value)
         elif isinstance(value, relax.Tuple):
             layouts = [self._keep_layout(binding, field) for field in value.fields]
-            fields = list(map(self._convert, value.fields, layouts))
-            self._emit(binding, relax.Tuple(fields), layouts)
+            fields = list(map(self._convert_layout, value.fields, layouts))
+            self._emit_binding(binding, relax.Tuple(fields), layouts)
         elif isinstance(value, relax.TupleGetItem):
             layout = self._keep_layout(binding, value.tuple_value)
-            item = relax.TupleGetItem(self._convert(value.tuple_value, layout), value.index)
-            self._emit(binding, item, layout[value.index])
+            item = relax.TupleGetItem(self._convert_layout(value.tuple_value, layout), value.index)
+            self._emit_binding(binding, item, layout[value.index])
         else:
             super().visit_var_binding_(binding)
 
     def visit_match_cast_(self, binding: relax.MatchCast) -> None:
-        old, new = _initial_layout(binding.value.ty), self._layout(binding.value)
+        old, new = _find_initial_layout(binding.value.ty), self._find_layout(binding.value)
         shape = binding.ty.shape if isinstance(binding.ty, relax.TensorType) else None
         is_inner = isinstance(binding.var, relax.DataflowVar)
         if not is_inner or not isinstance(shape, relax.ShapeExpr) or _is_same(old, new):
@@ -90,24 +90,24 @@ class _Propagation(PyExprMutator):
             return
         sizes = [shape.values[_name_axes(old).index(axis)] for axis in _name_axes(new)]
         ty = relax.TensorType(relax.ShapeExpr(sizes), binding.ty.dtype)
-        variable = self.builder_.match_cast(self._convert(binding.value, new), ty)
+        variable = self.builder_.match_cast(self._convert_layout(binding.value, new), ty)
         self.set_var_remap(binding.var, variable)
         self._renamed[binding.var] = variable
         self._layouts[binding.var] = new
 
     def _visit_call(self, binding: relax.VarBinding, call: relax.Call) -> None:
-        inferred = self._infer(call)
+        inferred = self._infer_layouts(call)
         is_inner = isinstance(binding.var, relax.DataflowVar)
-        initial = _initial_layout(binding.var.ty)
+        initial = _find_initial_layout(binding.var.ty)
         if inferred is None or not (is_inner or _is_nested_tensor(binding.var.ty)):
-            wanted = [_initial_layout(argument.ty) for argument in call.args]
-            arguments = list(map(self._convert, call.args, wanted))
+            wanted = [_find_initial_layout(argument.ty) for argument in call.args]
+            arguments = list(map(self._convert_layout, call.args, wanted))
             made = relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
-            self._emit(binding, made, initial)
+            self._emit_binding(binding, made, initial)
             return
         wanted = list(inferred.input_layouts)
         arguments = [
-            self._convert(argument, wanted[at]) if at < len(wanted) else argument
+            self._convert_layout(argument, wanted[at]) if at < len(wanted) else argument
             for at, argument in enumerate(call.args)
         ]
         for at, argument in inferred.new_args.items():
@@ -119,15 +119,15 @@ class _Propagation(PyExprMutator):
         if not is_inner and not _is_same(layout, initial):
             variable = self.builder_.emit(result)
             self._layouts[variable] = layout
-            result, layout = self._convert(variable, initial), initial
-        self._emit(binding, result, layout)
+            result, layout = self._convert_layout(variable, initial), initial
+        self._emit_binding(binding, result, layout)
 
-    def _infer(self, call: relax.Call) -> Any:  # noqa: ANN401 - `InferLayoutOutput` of TVM
+    def _infer_layouts(self, call: relax.Call) -> Any:  # noqa: ANN401 - `InferLayoutOutput` of TVM
         """Return what TVM's rule for an op states, None if it has none."""
         if not isinstance(call.op, tvm.ir.Op) or (rule := _find_rule(call.op.name)) is None:
             return None
         tensors = [argument for argument in call.args if _is_nested_tensor(argument.ty)]
-        if any(_has_unknown_rank(self._layout(tensor)) for tensor in tensors):
+        if any(_has_unknown_rank(self._find_layout(tensor)) for tensor in tensors):
             return None
         read = relax.analysis.free_vars(call)
         known = {
@@ -135,31 +135,31 @@ class _Propagation(PyExprMutator):
         }
         return rule(call, self._wishes, known)
 
-    def _layout(self, value: relax.Expr) -> Layout:
+    def _find_layout(self, value: relax.Expr) -> Layout:
         """Return the layout in which a value is stored."""
         if isinstance(value, relax.Tuple):
-            return list(map(self._layout, value.fields))
+            return list(map(self._find_layout, value.fields))
         if isinstance(value, relax.Var) and value in self._layouts:
             return self._layouts[value]
-        return _initial_layout(value.ty)
+        return _find_initial_layout(value.ty)
 
     def _keep_layout(self, binding: relax.VarBinding, value: relax.Expr) -> Layout:
         """Return the layout of a value in a binding that others outside of the block may read."""
         if isinstance(binding.var, relax.DataflowVar):
-            return self._layout(value)
-        return _initial_layout(value.ty)
+            return self._find_layout(value)
+        return _find_initial_layout(value.ty)
 
-    def _convert(self, value: relax.Expr, layout: Layout) -> relax.Expr:
+    def _convert_layout(self, value: relax.Expr, layout: Layout) -> relax.Expr:
         """Return a value, as it is renamed, in a layout."""
-        return _permute(self._rename(value), self._layout(value), layout)
+        return _permute_axes(self._replace_variables(value), self._find_layout(value), layout)
 
-    def _rename(self, value: relax.Expr) -> relax.Expr:
+    def _replace_variables(self, value: relax.Expr) -> relax.Expr:
         if isinstance(value, relax.Tuple):
-            fields = list(map(self._rename, value.fields))
-            return value if _are_same(fields, value.fields) else relax.Tuple(fields)
+            fields = list(map(self._replace_variables, value.fields))
+            return value if _is_same_list(fields, value.fields) else relax.Tuple(fields)
         return self._renamed.get(value, value) if isinstance(value, relax.Var) else value
 
-    def _emit(self, binding: relax.VarBinding, value: relax.Expr, layout: Layout) -> None:
+    def _emit_binding(self, binding: relax.VarBinding, value: relax.Expr, layout: Layout) -> None:
         """Emit a binding again, with another value, which is stored in a layout."""
         value = self.builder_.normalize(value)
         variable = self.with_type(self.visit_var_def(binding.var), value.ty)
@@ -177,7 +177,7 @@ def _find_rule(op: str) -> Callable[..., Any] | None:
 
 
 @cache
-def _initial_decision(rank: int) -> Layout:
+def _find_rank_layout(rank: int) -> Layout:
     """Return the layout of tensors of a rank that nothing converted; -1 is an unknown rank."""
     tensor = relax.Var("tensor", relax.TensorType(dtype="float32", ndim=rank))
     call = relax.BlockBuilder().normalize(relax.op.nn.relu(tensor))
@@ -185,10 +185,10 @@ def _initial_decision(rank: int) -> Layout:
     return layout
 
 
-def _initial_layout(ty: tvm.ir.Type) -> Layout:
+def _find_initial_layout(ty: tvm.ir.Type) -> Layout:
     if isinstance(ty, relax.TupleType):
-        return list(map(_initial_layout, ty.fields))
-    return _initial_decision(int(ty.ndim) if isinstance(ty, relax.TensorType) else -1)
+        return list(map(_find_initial_layout, ty.fields))
+    return _find_rank_layout(int(ty.ndim) if isinstance(ty, relax.TensorType) else -1)
 
 
 def _is_nested_tensor(ty: tvm.ir.Type) -> bool:
@@ -218,11 +218,11 @@ def _is_same(one: Layout, other: Layout) -> bool:
     return len(one) == len(other) and all(map(_is_same, one, other))
 
 
-def _are_same(ones: Sequence[relax.Expr], others: Sequence[relax.Expr]) -> bool:
+def _is_same_list(ones: Sequence[relax.Expr], others: Sequence[relax.Expr]) -> bool:
     return all(one.same_as(other) for one, other in zip(ones, others, strict=True))
 
 
-def _permute(value: relax.Expr, old: Layout, new: Layout) -> relax.Expr:
+def _permute_axes(value: relax.Expr, old: Layout, new: Layout) -> relax.Expr:
     """Return a value that is stored in one layout, in another one."""
     if old is new:
         return value
@@ -237,5 +237,5 @@ def _permute(value: relax.Expr, old: Layout, new: Layout) -> relax.Expr:
         value.fields[at] if isinstance(value, relax.Tuple) else relax.TupleGetItem(value, at)
         for at in range(len(old))
     ]
-    permuted = list(map(_permute, fields, old, new))
-    return value if _are_same(permuted, fields) else relax.Tuple(permuted)
+    permuted = list(map(_permute_axes, fields, old, new))
+    return value if _is_same_list(permuted, fields) else relax.Tuple(permuted)

@@ -16,8 +16,8 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_ffi import structural_walk
 
-from autopipe.compiler.graph.calls import callee, graph_functions
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.graph.calls import find_callee, graph_functions
+from autopipe.compiler.module_io import list_prim_funcs
 
 RESHAPE: Final = "relax.reshape"
 """The op that is left; the build makes no kernel of it."""
@@ -25,8 +25,8 @@ RESHAPE: Final = "relax.reshape"
 
 def replace_copies_by_views(module: tvm.IRModule) -> tvm.IRModule:
     """Return a lowered module with views in the place of such copies, and without their kernels."""
-    copies = {name: at for name, function in prim_funcs(module)
-              if (at := _copied(function)) is not None}  # fmt: skip
+    copies = {name: at for name, function in list_prim_funcs(module)
+              if (at := _find_copied_input(function)) is not None}  # fmt: skip
     if not copies:
         return module
     changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
@@ -34,7 +34,7 @@ def replace_copies_by_views(module: tvm.IRModule) -> tvm.IRModule:
     for variable, function in graph_functions(module):
         written = _Views(module, copies).visit_expr(function)
         changed.update_func(variable, written)
-        called |= _called(written)
+        called |= _list_called_functions(written)
     unused = copies.keys() - called
     left = {
         var: body for var, body in changed.functions_items() if str(var.name_hint) not in unused
@@ -42,7 +42,7 @@ def replace_copies_by_views(module: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule(left, attrs=module.attrs)
 
 
-def _copied(function: tvm.tirx.PrimFunc) -> int | None:
+def _find_copied_input(function: tvm.tirx.PrimFunc) -> int | None:
     """Return the position of the only input, if a function copies it in the order of memory."""
     tensors = [param for param in function.params if isinstance(param.ty, tvm.tirx.BufferType)]
     if len(tensors) != 2 or tensors[0].ty.dtype != tensors[1].ty.dtype:  # noqa: PLR2004 - in and out
@@ -59,7 +59,7 @@ def _copied(function: tvm.tirx.PrimFunc) -> int | None:
     return next(positions) if copies else None
 
 
-def _called(function: relax.Function) -> set[str]:
+def _list_called_functions(function: relax.Function) -> set[str]:
     found: list[tvm.ir.GlobalVar] = []
     structural_walk(function, (tvm.ir.GlobalVar, found.append))
     return {str(variable.name_hint) for variable in found}
@@ -75,7 +75,7 @@ class _Views(PyExprMutator):
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         call = binding.value
-        at = self._copies.get(callee(call) or "")
+        at = self._copies.get(find_callee(call) or "")
         if at is None or not isinstance(binding.var, relax.DataflowVar):
             super().visit_var_binding_(binding)
             return

@@ -21,9 +21,9 @@ import tvm
 from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.convolutions import TRANSPOSED_LAYOUTS, layouts_of
-from autopipe.compiler.graph.literals import known_shape
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.convolutions import TRANSPOSED_LAYOUTS, read_layouts
+from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.rewrite import rewrite_graph
 from autopipe.compiler.passes.convert_layout import ONE_LAYOUT
 
 Extent: TypeAlias = int | tvm.ir.Expr
@@ -62,7 +62,7 @@ class _Axis:
         number of elements is open, all results are kept, and there are `stride` for each element.
         """
         if isinstance(data, int):
-            axis = cls._of(data, kernel, stride, pad, extra)
+            axis = cls._build_axis(data, kernel, stride, pad, extra)
             possible = min(axis.pad) >= 0 and axis.crop + axis.size <= axis.steps * stride
             return axis if possible else None
         one = cls.of(1, kernel, stride, pad, extra)
@@ -71,7 +71,9 @@ class _Axis:
         return replace(one, size=data * stride, steps=data)
 
     @classmethod
-    def _of(cls, data: int, kernel: int, stride: int, pad: tuple[int, int], extra: int) -> "_Axis":
+    def _build_axis(
+        cls, data: int, kernel: int, stride: int, pad: tuple[int, int], extra: int
+    ) -> "_Axis":
         taps = -(-kernel // stride)
         size = (data - 1) * stride + kernel - pad[0] - pad[1] + extra
         first = min(pad[0] // stride, taps - 1)
@@ -123,7 +125,7 @@ def _is_whole(axis: _Axis) -> bool:
 
 def rewrite_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with transposed convolutions as plain ones, where that can be done."""
-    return rewrite(_Plain(module), module)
+    return rewrite_graph(_Plain(module), module)
 
 
 @mutator
@@ -133,7 +135,7 @@ class _Plain(PyExprMutator):
         layouts = TRANSPOSED_LAYOUTS.get(getattr(call.op, "name", ""))
         if layouts is None:
             return call
-        axes = _axes(call)
+        axes = _analyze_axes(call)
         if axes is None:
             return call
         kernel = self._kernel(call, axes)
@@ -141,15 +143,15 @@ class _Plain(PyExprMutator):
             getattr(relax.op.nn, f"conv{len(axes)}d"), groups=call.attrs.groups,
             data_layout=layouts[0], kernel_layout=layouts[1], out_dtype=call.attrs.out_dtype,
         )  # fmt: skip
-        phases = _phases(call, axes)
+        phases = _choose_phases(call, axes)
         if phases:
-            result = self._by_phase(call.args[0], kernel, convolve, phases)
-            return self._spread(result, call, [axis.without_crop for axis in axes])
-        padding = _sides([axis.pad for axis in axes])
+            result = self._convolve_phases(call.args[0], kernel, convolve, phases)
+            return self._interleave_phases(result, call, [axis.without_crop for axis in axes])
+        padding = _flatten_padding([axis.pad for axis in axes])
         result = self.builder_.emit(convolve(call.args[0], kernel, padding=padding))
-        return self._spread(result, call, axes)
+        return self._interleave_phases(result, call, axes)
 
-    def _by_phase(
+    def _convolve_phases(
         self,
         data: relax.Expr,
         kernel: relax.Expr,
@@ -159,21 +161,21 @@ class _Plain(PyExprMutator):
         """Return the results of each position as channels, of a convolution for each phase."""
         emit, parts = self.builder_.emit, []
         count = math.prod(len(axis) for axis in phases)
-        outputs = _known(kernel)[0] // count
+        outputs = _list_static_extents(kernel)[0] // count
         for ways in itertools.product(*phases):
             first = 0
             for way, axis in zip(ways, phases, strict=True):
                 first = first * len(axis) + way.kernel
             begin, end = [first * outputs], [(first + 1) * outputs]
             own = emit(relax.op.strided_slice(kernel, [0], begin, end))
-            padding = _sides([way.pad for way in ways])
+            padding = _flatten_padding([way.pad for way in ways])
             parts.append(emit(convolve(data, own, padding=padding)))
         return emit(relax.op.concat(parts, 1))
 
     def _kernel(self, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
         """Return the s kernels as one, in the layout O, I, then the spatial axes."""
         op, emit, weight = relax.op, self.builder_.emit, call.args[1]
-        channels, outputs, *sizes = _known(weight)
+        channels, outputs, *sizes = _list_static_extents(weight)
         groups, space = int(call.attrs.groups), len(axes)
         missing = [axis.taps * axis.stride - size for axis, size in zip(axes, sizes, strict=True)]
         if any(missing):
@@ -188,13 +190,15 @@ class _Plain(PyExprMutator):
         total = groups * outputs * math.prod(axis.stride for axis in axes)
         return emit(op.reshape(ordered, [total, channels // groups, *(a.taps for a in axes)]))
 
-    def _spread(self, result: relax.Expr, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
+    def _interleave_phases(
+        self, result: relax.Expr, call: relax.Call, axes: Sequence[_Axis]
+    ) -> relax.Expr:
         """Put the results of each position beside each other in space, and crop."""
         op, emit = relax.op, self.builder_.emit
-        batch, groups, space = _shape(call.args[0])[0], int(call.attrs.groups), len(axes)
-        outputs = _known(call.args[1])[1]
+        batch, groups, space = _list_extents(call.args[0])[0], int(call.attrs.groups), len(axes)
+        outputs = _list_static_extents(call.args[1])[1]
         if isinstance(batch, tvm.tirx.Var) and all(isinstance(axis.steps, int) for axis in axes):
-            spread = partial(_side_by_side, axes=axes, groups=groups, outputs=outputs)
+            spread = partial(_compute_interleaved, axes=axes, groups=groups, outputs=outputs)
             return self.builder_.emit_te(spread, result, primfunc_name_hint="side_by_side")
         strides, steps = [axis.stride for axis in axes], [axis.steps for axis in axes]
         parts = emit(op.reshape(result, [batch, groups, *strides, outputs, *steps]))
@@ -209,30 +213,32 @@ class _Plain(PyExprMutator):
         return emit(op.strided_slice(full, list(range(2, 2 + space)), begin, end))
 
 
-def _phases(call: relax.Call, axes: Sequence[_Axis]) -> Sequence[Sequence[_Phase]]:
+def _choose_phases(call: relax.Call, axes: Sequence[_Axis]) -> Sequence[Sequence[_Phase]]:
     """Return how each phase is computed for itself, () where one convolution does for all.
 
     One computes results that are dropped: of 4 x 4 inputs with 4 x 4 taps and stride 2 it computes
     10 x 10 and keeps 8 x 8. More of them read the input more often, and have fewer columns.
     """
-    if call.attrs.groups != 1 or _known(call.args[1])[1] < _COLUMNS:
+    if call.attrs.groups != 1 or _list_static_extents(call.args[1])[1] < _COLUMNS:
         return ()
     pairs = [(axis.steps * axis.stride, axis.size) for axis in axes]
     if not all(isinstance(n, int) for pair in pairs for n in pair):
         return ()
     computed, kept = (math.prod(sizes) for sizes in zip(*pairs, strict=True))
-    data, pads = _shape(call.args[0])[2:], call.attrs.padding
+    data, pads = _list_extents(call.args[0])[2:], call.attrs.padding
     found = [axis.phases(n, int(pad)) for axis, n, pad in zip(axes, data, pads, strict=False)]
     return found if computed > _DROPPED * kept and all(found) else ()
 
 
-def _sides(pads: Sequence[tuple[int, int]]) -> list[int]:
+def _flatten_padding(pads: Sequence[tuple[int, int]]) -> list[int]:
     """Return padding as an attribute has it: before all axes, then behind all."""
     befores, afters = zip(*pads, strict=True)
     return [*befores, *afters]
 
 
-def _side_by_side(result: te.Tensor, axes: Sequence[_Axis], groups: int, outputs: int) -> te.Tensor:
+def _compute_interleaved(
+    result: te.Tensor, axes: Sequence[_Axis], groups: int, outputs: int
+) -> te.Tensor:
     """Return the results beside each other, in one step: a reshape of open sizes copies slowly."""
     phases = math.prod(axis.stride for axis in axes)
 
@@ -249,11 +255,11 @@ def _side_by_side(result: te.Tensor, axes: Sequence[_Axis], groups: int, outputs
     return te.compute(shape, at, name="side_by_side")
 
 
-def _axes(call: relax.Call) -> list[_Axis] | None:
+def _analyze_axes(call: relax.Call) -> list[_Axis] | None:
     """Return how each spatial axis is computed, or None for a form that is not rewritten."""
     attrs = call.attrs
-    image, weight = _shape(call.args[0]), _known(call.args[1])
-    plain = layouts_of(call) == ONE_LAYOUT[call.op.name]
+    image, weight = _list_extents(call.args[0]), _list_static_extents(call.args[1])
+    plain = read_layouts(call) == ONE_LAYOUT[call.op.name]
     if not (plain and image and weight) or any(int(step) != 1 for step in attrs.dilation):
         return None
     data, kernel = image[2:], weight[2:]
@@ -272,12 +278,12 @@ def _axes(call: relax.Call) -> list[_Axis] | None:
     return found if len(found) == space else None
 
 
-def _known(expr: relax.Expr) -> list[int]:
+def _list_static_extents(expr: relax.Expr) -> list[int]:
     """Return the extents of a tensor, or [] if one is not known."""
-    return list(known_shape(expr) or ())
+    return list(read_static_shape(expr) or ())
 
 
-def _shape(expr: relax.Expr) -> list[Extent]:
+def _list_extents(expr: relax.Expr) -> list[Extent]:
     """Return the extents of a tensor, open ones as expressions, or [] if there is no shape."""
     shape = expr.ty.shape
     if not isinstance(shape, relax.ShapeExpr):

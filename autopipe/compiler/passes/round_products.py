@@ -23,10 +23,10 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.calls import bindings
-from autopipe.compiler.graph.convolutions import LAYOUTS, convolution_like, layouts_of
-from autopipe.compiler.graph.rewrite import rewrite
-from autopipe.compiler.passes.round_weights import calls, moved
+from autopipe.compiler.graph.calls import list_bindings
+from autopipe.compiler.graph.convolutions import LAYOUTS, read_layouts, rebuild_convolution
+from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.passes.round_weights import is_call_of, trace_moved_weights
 
 _WIDE: Final = "float32"
 _SHORT: Final = "bfloat16"
@@ -70,22 +70,22 @@ def round_products(module: tvm.IRModule, inputs: int, *, channels_last: bool) ->
     have the channels last; another one has no pairs that lie side by side.
     """
     weights = list(module["main"].params[inputs:])
-    came_from = moved(module["main"], weights)
+    came_from = trace_moved_weights(module["main"], weights)
     places = {weight: place for place, weight in enumerate(weights)}
     chosen: list[relax.Call] = []
     kept: list[WideProduct] = []
-    for binding in bindings(module["main"]):
+    for binding in list_bindings(module["main"]):
         call = binding.value
-        if not calls(call, {_PRODUCT, _CONVOLUTION} | _OTHERS) or not _is_wide(call):
+        if not is_call_of(call, {_PRODUCT, _CONVOLUTION} | _OTHERS) or not _is_wide(call):
             continue
-        reason = next(_reasons(call, came_from, channels_last=channels_last), None)
+        reason = next(_list_refusals(call, came_from, channels_last=channels_last), None)
         if reason is None:
             chosen.append(call)
         else:
             held = (places[came_from[arg]] for arg in reversed(call.args) if arg in came_from)
             op = call.op.name.rpartition(".")[2]
             kept.append(WideProduct(op, next(held, None), reason))
-    rounded = rewrite(_RoundedOperands(module, chosen), module) if chosen else module
+    rounded = rewrite_graph(_RoundedOperands(module, chosen), module) if chosen else module
     return RoundedProducts(rounded, len(chosen), tuple(kept))
 
 
@@ -93,7 +93,7 @@ def _is_wide(call: relax.Call) -> bool:
     return all(str(value.ty.dtype) == _WIDE for value in (*call.args, call))
 
 
-def _reasons(
+def _list_refusals(
     call: relax.Call, held: Mapping[relax.Var, relax.Var], *, channels_last: bool
 ) -> Iterator[str]:
     """Yield why a product can not be one of bfloat16."""
@@ -107,33 +107,35 @@ def _reasons(
     elif data in held:
         yield "both of its operands are weights"
     elif op == _PRODUCT:
-        yield from _of_matrices(weight)
+        yield from _check_matmul(weight)
     else:
-        yield from _of_windows(call, weight, channels_last=channels_last)
+        yield from _check_convolution(call, weight, channels_last=channels_last)
 
 
-def _of_matrices(weight: relax.Expr) -> Iterator[str]:
+def _check_matmul(weight: relax.Expr) -> Iterator[str]:
     if weight.ty.ndim < _PAIR:
         yield "its weight is a vector"
         return
-    depth, columns = _size(weight, -2), _size(weight, -1)
-    yield from _of_extents(depth, "rows of its weight", columns, "columns")
+    depth, columns = _read_extent(weight, -2), _read_extent(weight, -1)
+    yield from _check_extents(depth, "rows of its weight", columns, "columns")
 
 
-def _of_windows(call: relax.Call, weight: relax.Expr, *, channels_last: bool) -> Iterator[str]:
+def _check_convolution(
+    call: relax.Call, weight: relax.Expr, *, channels_last: bool
+) -> Iterator[str]:
     if int(call.attrs.groups) != 1:
         yield f"it has {int(call.attrs.groups)} groups"
-    elif layouts_of(call) != LAYOUTS[_CONVOLUTION]:
-        yield f"its layout is {' and '.join(layouts_of(call))}"
+    elif read_layouts(call) != LAYOUTS[_CONVOLUTION]:
+        yield f"its layout is {' and '.join(read_layouts(call))}"
     elif not channels_last:
         yield "`layout` does not say `conv2d: [NHWC, HWIO]`"
     else:
-        depth, columns = _size(weight, 1), _size(weight, 0)
-        paired = None if depth is None else depth + _missing(depth)
-        yield from _of_extents(paired, "channels in", columns, "channels out")
+        depth, columns = _read_extent(weight, 1), _read_extent(weight, 0)
+        paired = None if depth is None else depth + _count_padding_channels(depth)
+        yield from _check_extents(paired, "channels in", columns, "channels out")
 
 
-def _of_extents(depth: int | None, added: str, columns: int | None, made: str) -> Iterator[str]:
+def _check_extents(depth: int | None, added: str, columns: int | None, made: str) -> Iterator[str]:
     if depth is None or columns is None:
         yield "the sizes of its weight are open"
     elif depth % _PAIR:
@@ -142,12 +144,12 @@ def _of_extents(depth: int | None, added: str, columns: int | None, made: str) -
         yield f"{columns} {made} are no multiple of {_SUMS}"
 
 
-def _missing(channels: int) -> int:
+def _count_padding_channels(channels: int) -> int:
     """Return how many channels of zeros make pairs of those that there are, in groups of four."""
     return -channels % _GROUP if channels % _PAIR else 0
 
 
-def _size(value: relax.Expr, axis: int) -> int | None:
+def _read_extent(value: relax.Expr, axis: int) -> int | None:
     size = value.ty.shape.values[axis] if value.ty.shape is not None else None
     return int(size) if isinstance(size, tvm.tirx.IntImm) else None
 
@@ -167,7 +169,9 @@ class _RoundedOperands(PyExprMutator):
             return call
         data, weight = call.args
         changes: dict[str, Any] = {}
-        missing = 0 if call.op.name == _PRODUCT else _missing(int(weight.ty.shape[1]))
+        missing = (
+            0 if call.op.name == _PRODUCT else _count_padding_channels(int(weight.ty.shape[1]))
+        )
         if missing:
             top, left, bottom, right = map(int, call.attrs.padding)
             beside = [0, 0, 0, missing]
@@ -177,4 +181,4 @@ class _RoundedOperands(PyExprMutator):
         short = [self.builder_.emit(relax.op.astype(arg, _SHORT)) for arg in (data, weight)]
         if call.op.name == _PRODUCT:
             return relax.op.matmul(*short, out_dtype=_WIDE)
-        return convolution_like(call, *short, out_dtype=_WIDE, **changes)
+        return rebuild_convolution(call, *short, out_dtype=_WIDE, **changes)

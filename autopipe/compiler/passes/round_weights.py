@@ -23,8 +23,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.calls import bindings
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.calls import list_bindings
+from autopipe.compiler.graph.rewrite import rewrite_graph
 
 _WIDE: Final = "float32"
 _SHORT: Final = "bfloat16"
@@ -44,8 +44,8 @@ def round_weights(module: tvm.IRModule, inputs: int) -> tuple[tvm.IRModule, tupl
     it is if anything reads it but products and lookups of rows.
     """
     weights = list(module["main"].params[inputs:])
-    came_from = moved(module["main"], weights)
-    left = _otherwise_read(module["main"], came_from)
+    came_from = trace_moved_weights(module["main"], weights)
+    left = _find_unroundable(module["main"], came_from)
     chosen = {
         value: weight
         for value, weight in came_from.items()
@@ -53,28 +53,30 @@ def round_weights(module: tvm.IRModule, inputs: int) -> tuple[tvm.IRModule, tupl
     }
     found = set(chosen.values())
     positions = tuple(at for at, weight in enumerate(weights) if weight in found)
-    return rewrite(_Rounded(module, chosen.keys()), module), positions
+    return rewrite_graph(_Rounded(module, chosen.keys()), module), positions
 
 
-def moved(main: relax.Function, weights: Collection[relax.Var]) -> dict[relax.Var, relax.Var]:
+def trace_moved_weights(
+    main: relax.Function, weights: Collection[relax.Var]
+) -> dict[relax.Var, relax.Var]:
     """Return each value that holds the numbers of one weight, and that weight."""
     found = {weight: weight for weight in weights}
-    for binding in bindings(main):
+    for binding in list_bindings(main):
         value = binding.value
-        if calls(value, _MOVES) and value.args[0] in found:
+        if is_call_of(value, _MOVES) and value.args[0] in found:
             found[binding.var] = found[value.args[0]]
     return found
 
 
-def _otherwise_read(
+def _find_unroundable(
     main: relax.Function, came_from: Mapping[relax.Var, relax.Var]
 ) -> set[relax.Var]:
     """Return the weights that something else reads, and those that nothing reads rounded."""
     left, served = set[relax.Var](), set[relax.Var]()
-    for binding in bindings(main):
+    for binding in list_bindings(main):
         value = binding.value
         read = [came_from[var] for var in relax.analysis.free_vars(value) if var in came_from]
-        if _takes_rounded(value, came_from):
+        if _is_rounded_use(value, came_from):
             served.update(read)
         elif binding.var not in came_from:
             left.update(read)
@@ -83,14 +85,14 @@ def _otherwise_read(
     return (set(came_from.values()) - served) | left
 
 
-def _takes_rounded(value: relax.Expr, held: Collection[relax.Var]) -> bool:
+def _is_rounded_use(value: relax.Expr, held: Collection[relax.Var]) -> bool:
     """Tell whether a value is a product with one of these values, or a lookup in one."""
-    if calls(value, _LOOKUP):
+    if is_call_of(value, _LOOKUP):
         return value.args[0] in held and value.args[1] not in held
-    return calls(value, _PRODUCT) and sum(arg in held for arg in value.args) == 1
+    return is_call_of(value, _PRODUCT) and sum(arg in held for arg in value.args) == 1
 
 
-def calls(value: relax.Expr, ops: Collection[str]) -> TypeGuard[relax.Call]:
+def is_call_of(value: relax.Expr, ops: Collection[str]) -> TypeGuard[relax.Call]:
     """Tell whether a value calls one of these ops."""
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") in ops
 
@@ -109,7 +111,7 @@ class _Rounded(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         chosen = [arg in self._chosen for arg in call.args]
-        rounded = _takes_rounded(call, self._chosen)
+        rounded = _is_rounded_use(call, self._chosen)
         call = self.visit_expr_post_order(call)
         if not rounded:
             return call
@@ -117,7 +119,7 @@ class _Rounded(PyExprMutator):
             self.builder_.emit(relax.op.astype(arg, _SHORT)) if short else arg
             for arg, short in zip(call.args, chosen, strict=True)
         ]
-        if calls(call, _PRODUCT):
+        if is_call_of(call, _PRODUCT):
             return relax.op.matmul(*args, out_dtype=_WIDE)
         rows = self.builder_.emit(relax.Call(call.op, args, call.attrs))
         return relax.op.astype(rows, _WIDE)

@@ -24,9 +24,9 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.convolutions import LAYOUTS, convolution_like, layouts_of
-from autopipe.compiler.graph.literals import known_shape
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.convolutions import LAYOUTS, read_layouts, rebuild_convolution
+from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.rewrite import rewrite_graph
 
 _PARTS: Final = 3
 """Most regions along an axis: more are small convolutions, each of which reads its weights."""
@@ -54,7 +54,9 @@ class LiveRegion:
         return self.results * len(self.taps)
 
 
-def regions_of(size: int, taps: int, dilation: int, pad: tuple[int, int]) -> list[LiveRegion]:
+def list_live_regions(
+    size: int, taps: int, dilation: int, pad: tuple[int, int]
+) -> list[LiveRegion]:
     """Return the regions of an axis of `size` elements with stride 1, in order.
 
     Returns none where a result reads nothing but padding.
@@ -78,60 +80,62 @@ def regions_of(size: int, taps: int, dilation: int, pad: tuple[int, int]) -> lis
 
 def split_by_live_regions(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with convolutions cut where few taps of the others read the image."""
-    return rewrite(_Regions(module), module)
+    return rewrite_graph(_Regions(module), module)
 
 
 @mutator
 class _Regions(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        axes = _axes(call)
-        return self._cut(call, axes, []) if axes else call
+        axes = _find_regions(call)
+        return self._split_axes(call, axes, []) if axes else call
 
-    def _cut(
+    def _split_axes(
         self, call: relax.Call, axes: Sequence[Sequence[LiveRegion]], at: list[LiveRegion]
     ) -> relax.Expr:
         """Return the results of all regions of the axes that are left, `at` one of the others."""
         if not axes:
-            return self._convolve(call, at)
+            return self._convolve_region(call, at)
         axis = 2 + len(at)
-        parts = [self._cut(call, axes[1:], [*at, region]) for region in axes[0]]
+        parts = [self._split_axes(call, axes[1:], [*at, region]) for region in axes[0]]
         return self.builder_.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
 
-    def _convolve(self, call: relax.Call, regions: Sequence[LiveRegion]) -> relax.Expr:
+    def _convolve_region(self, call: relax.Call, regions: Sequence[LiveRegion]) -> relax.Expr:
         """Return the results of one region."""
         data, weight = call.args
-        data = self._part(data, [region.rows for region in regions])
-        weight = self._part(weight, [region.taps for region in regions])
+        data = self._slice_spatial_axes(data, [region.rows for region in regions])
+        weight = self._slice_spatial_axes(weight, [region.taps for region in regions])
         steps = [
             dilation if len(region.taps) > 1 else 1
             for dilation, region in zip(call.attrs.dilation, regions, strict=True)
         ]
         padding = [0] * 2 * len(regions)
-        made = convolution_like(call, data, weight, padding=padding, dilation=steps)
+        made = rebuild_convolution(call, data, weight, padding=padding, dilation=steps)
         return self.builder_.emit(made)
 
-    def _part(self, tensor: relax.Expr, parts: Sequence[range]) -> relax.Expr:
+    def _slice_spatial_axes(self, tensor: relax.Expr, parts: Sequence[range]) -> relax.Expr:
         """Return a part of the spatial axes of an image or a kernel."""
-        if [len(part) for part in parts] == list(known_shape(tensor) or ())[2:]:
+        if [len(part) for part in parts] == list(read_static_shape(tensor) or ())[2:]:
             return tensor
         axes = list(range(2, 2 + len(parts)))
         begin, end = [part.start for part in parts], [part.stop for part in parts]
         return self.builder_.emit(relax.op.strided_slice(tensor, axes, begin, end))
 
 
-def _axes(call: relax.Call) -> list[list[LiveRegion]]:
+def _find_regions(call: relax.Call) -> list[list[LiveRegion]]:
     """Return the regions along each axis, or [] for what stays whole."""
     name, attrs = getattr(call.op, "name", ""), call.attrs
-    if name not in LAYOUTS or layouts_of(call) != LAYOUTS[name]:
+    if name not in LAYOUTS or read_layouts(call) != LAYOUTS[name]:
         return []
-    data, weight = (known_shape(operand) for operand in call.args[:2])
+    data, weight = (read_static_shape(operand) for operand in call.args[:2])
     plain = attrs.groups == 1 and all(int(stride) == 1 for stride in attrs.strides)
     if not (data and weight and plain):
         return []
     space, pads = len(data) - 2, [int(n) for n in attrs.padding]
     axes = [
-        regions_of(data[2 + i], weight[2 + i], int(attrs.dilation[i]), (pads[i], pads[i + space]))
+        list_live_regions(
+            data[2 + i], weight[2 + i], int(attrs.dilation[i]), (pads[i], pads[i + space])
+        )
         for i in range(space)
     ]
     if not all(0 < len(regions) <= _PARTS for regions in axes):

@@ -29,8 +29,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.literals import known_shape
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.rewrite import rewrite_graph
 
 _MEAN, _VARIANCE = MOMENTS = "relax.mean", "relax.variance"
 
@@ -46,7 +46,7 @@ _NEAR: Final = range(32, 129)
 
 def split_long_means(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with long means and variances taken axis by axis, or group by group."""
-    return rewrite(_Means(module), module)
+    return rewrite_graph(_Means(module), module)
 
 
 @mutator
@@ -57,81 +57,90 @@ class _Means(PyExprMutator):
         if name not in MOMENTS:
             return call
         (value,) = call.args
-        axes = _long_axes(value, call.attrs.axis)
+        axes = _find_long_axes(value, call.attrs.axis)
         if len(axes) > 1:
-            found = self._moment(name, value, axes)
+            found = self._reduce_axes(name, value, axes)
         elif axes and axes[0] < value.ty.ndim - 1:
-            found = self._in_groups(name, value, axes[0])
+            found = self._split_reduction(name, value, axes[0])
         else:
             return call
         if call.attrs.keepdims:
             return found
         return relax.op.squeeze(found, [int(axis) for axis in call.attrs.axis])
 
-    def _moment(self, name: str, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
+    def _reduce_axes(self, name: str, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
         """Return the mean or the variance along axes, the last of them first."""
         within: relax.Expr | None = None  # the variance along the axes so far
         for axis in reversed(axes):
             if name == _VARIANCE:
-                between = self._along(relax.op.variance, value, axis)
-                within = self._sum(within, between, axis)
-            value = self._along(relax.op.mean, value, axis)
+                between = self._emit_reduction(relax.op.variance, value, axis)
+                within = self._add_variances(within, between, axis)
+            value = self._emit_reduction(relax.op.mean, value, axis)
         return value if within is None else within
 
-    def _in_groups(self, name: str, value: relax.Expr, axis: int) -> relax.Expr:
+    def _split_reduction(self, name: str, value: relax.Expr, axis: int) -> relax.Expr:
         """Return the mean or the variance along one axis that is not the last one."""
-        length = _shape(value)[axis]
+        length = _read_shape(value)[axis]
         group = next((size for size in _NEAR if length % size == 0), _GROUP)
         whole = length - length % group
         if whole == length:
-            return self._grouped(name, value, axis, group)
-        rows, rest = self._part(value, axis, 0, whole), self._part(value, axis, whole, length)
+            return self._reduce_in_groups(name, value, axis, group)
+        rows, rest = (
+            self._slice_axis(value, axis, 0, whole),
+            self._slice_axis(value, axis, whole, length),
+        )
         share, other = (relax.const(n / length, value.ty.dtype) for n in (whole, length - whole))
 
         def both(moment: str) -> tuple[relax.Expr, relax.Expr]:
-            return self._grouped(moment, rows, axis, group), self._moment(moment, rest, [axis])
+            return self._reduce_in_groups(moment, rows, axis, group), self._reduce_axes(
+                moment, rest, [axis]
+            )
 
         first, last = both(name)
-        found = self._added(self._times(first, share), self._times(last, other))
+        found = self._emit_add(self._emit_multiply(first, share), self._emit_multiply(last, other))
         if name != _VARIANCE:
             return found
         apart = self.builder_.emit(relax.op.subtract(*both(_MEAN)))
-        between = self._times(self._times(apart, apart), share)
-        return self._added(found, self._times(between, other))
+        between = self._emit_multiply(self._emit_multiply(apart, apart), share)
+        return self._emit_add(found, self._emit_multiply(between, other))
 
-    def _grouped(self, name: str, value: relax.Expr, axis: int, group: int) -> relax.Expr:
+    def _reduce_in_groups(self, name: str, value: relax.Expr, axis: int, group: int) -> relax.Expr:
         """Return the mean or the variance along an axis whose length is divided by a group's."""
-        shape = _shape(value)
+        shape = _read_shape(value)
         rows = [*shape[:axis], shape[axis] // group, group, *shape[axis + 1 :]]
         image = self.builder_.emit(relax.op.reshape(value, rows))
-        found = self._moment(name, image, [axis, axis + 1])
+        found = self._reduce_axes(name, image, [axis, axis + 1])
         return self.builder_.emit(relax.op.squeeze(found, [axis]))
 
-    def _part(self, value: relax.Expr, axis: int, begin: int, end: int) -> relax.Expr:
+    def _slice_axis(self, value: relax.Expr, axis: int, begin: int, end: int) -> relax.Expr:
         return self.builder_.emit(relax.op.strided_slice(value, [axis], [begin], [end]))
 
-    def _sum(self, within: relax.Expr | None, between: relax.Expr, axis: int) -> relax.Expr:
+    def _add_variances(
+        self, within: relax.Expr | None, between: relax.Expr, axis: int
+    ) -> relax.Expr:
         if within is None:
             return between
-        return self._added(self._along(relax.op.mean, within, axis), between)
+        return self._emit_add(self._emit_reduction(relax.op.mean, within, axis), between)
 
-    def _added(self, one: relax.Expr, other: relax.Expr) -> relax.Expr:
+    def _emit_add(self, one: relax.Expr, other: relax.Expr) -> relax.Expr:
         return self.builder_.emit(relax.op.add(one, other))
 
-    def _times(self, one: relax.Expr, other: relax.Expr) -> relax.Expr:
+    def _emit_multiply(self, one: relax.Expr, other: relax.Expr) -> relax.Expr:
         return self.builder_.emit(relax.op.multiply(one, other))
 
-    def _along(self, op: Callable[..., relax.Expr], value: relax.Expr, axis: int) -> relax.Expr:
+    def _emit_reduction(
+        self, op: Callable[..., relax.Expr], value: relax.Expr, axis: int
+    ) -> relax.Expr:
         return self.builder_.emit(op(value, [axis], keepdims=True))
 
 
-def _shape(value: relax.Expr) -> tuple[int, ...]:
-    return known_shape(value) or ()
+def _read_shape(value: relax.Expr) -> tuple[int, ...]:
+    return read_static_shape(value) or ()
 
 
-def _long_axes(value: relax.Expr, axes: Sequence[int] | None) -> tuple[int, ...]:
+def _find_long_axes(value: relax.Expr, axes: Sequence[int] | None) -> tuple[int, ...]:
     """Return the axes of a long mean of floats, but those of one element; () of any other."""
-    shape, kind = known_shape(value), str(getattr(value.ty, "dtype", ""))
+    shape, kind = read_static_shape(value), str(getattr(value.ty, "dtype", ""))
     if shape is None or axes is None or not kind.startswith("float"):
         return ()
     found = sorted(axis for one in axes if shape[axis := int(one) % len(shape)] > 1)

@@ -18,7 +18,7 @@ def split_packing(module: tvm.IRModule) -> tvm.IRModule:
     others = {
         var: function
         for var, function in functions.items()
-        if isinstance(function, tvm.tirx.PrimFunc) and not _packs(function)
+        if isinstance(function, tvm.tirx.PrimFunc) and not _has_packing_block(function)
     }
     rest = {var: function for var, function in functions.items() if var not in others}
     split = transform.SplitLayoutRewritePreproc()(tvm.IRModule(rest))
@@ -26,7 +26,7 @@ def split_packing(module: tvm.IRModule) -> tvm.IRModule:
     return relabel_packed(module, split)
 
 
-def _packs(function: tvm.tirx.PrimFunc) -> bool:
+def _has_packing_block(function: tvm.tirx.PrimFunc) -> bool:
     sch = Schedule(function, debug_mask="none", error_render_level="none")
     try:
         blocks = sch.get_child_blocks(sch.get_sblock("root"))

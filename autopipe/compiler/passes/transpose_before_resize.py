@@ -17,8 +17,8 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import graph_functions
-from autopipe.compiler.graph.literals import known_shape
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.rewrite import rewrite_graph
 from autopipe.compiler.graph.split_resize import RESIZE
 
 _TO_NCHW: Final = [0, 3, 1, 2]
@@ -28,11 +28,11 @@ def transpose_before_resize(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with transposes behind images that become larger done before these."""
     reads: Counter[str] = Counter()
     for _, function in graph_functions(module):
-        relax.analysis.post_order_visit(function.body, partial(_count, reads))
-    return rewrite(_Turning(module, reads), module)
+        relax.analysis.post_order_visit(function.body, partial(_count_reads, reads))
+    return rewrite_graph(_Turning(module, reads), module)
 
 
-def _count(reads: Counter[str], node: relax.Expr) -> None:
+def _count_reads(reads: Counter[str], node: relax.Expr) -> None:
     """Count what reads a variable, by its name; several of one name count as one."""
     parts: Sequence[relax.Expr] = node.args if isinstance(node, relax.Call) else ()
     parts = node.fields if isinstance(node, relax.Tuple) else parts
@@ -60,7 +60,7 @@ class _Turning(PyExprMutator):
         if getattr(made.op, "name", "") != RESIZE:
             return call
         attrs, (data, size) = made.attrs, made.args
-        if str(attrs.layout) != "NHWC" or _elements(data) >= _elements(made):
+        if str(attrs.layout) != "NHWC" or _count_elements(data) >= _count_elements(made):
             return call
         return relax.op.image.resize2d(
             self.builder_.emit(relax.op.permute_dims(data, order)), size, list(attrs.roi), "NCHW",
@@ -70,5 +70,5 @@ class _Turning(PyExprMutator):
         )  # fmt: skip
 
 
-def _elements(value: relax.Expr) -> int:
-    return math.prod(known_shape(value) or (0,))
+def _count_elements(value: relax.Expr) -> int:
+    return math.prod(read_static_shape(value) or (0,))

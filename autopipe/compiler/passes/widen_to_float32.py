@@ -20,7 +20,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target.codegen import llvm_cpu_has_features
 
 from autopipe.compiler.graph.calls import graph_functions
-from autopipe.compiler.graph.rewrite import rewrite
+from autopipe.compiler.graph.rewrite import rewrite_graph
 from autopipe.compiler.target.target import backend_of
 
 HALVES: Final = ("float16", "bfloat16")
@@ -35,13 +35,13 @@ def widen_to_float32(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRM
     """Return the module, computing in float32 where the target has no half arithmetic."""
     if backend_of(target).has_half_arithmetic:
         return module
-    halves = HALVES[1:] if _computes_in_half(target) else HALVES
+    halves = HALVES[1:] if _has_half_arithmetic(target) else HALVES
     if not _has_type(module, halves):
         return module
-    return rewrite(_Widen(module, halves), module)
+    return rewrite_graph(_Widen(module, halves), module)
 
 
-def _computes_in_half(target: tvm.target.Target) -> bool:
+def _has_half_arithmetic(target: tvm.target.Target) -> bool:
     return any(llvm_cpu_has_features(feature, target) for feature in _ARITHMETIC)
 
 
@@ -58,9 +58,9 @@ def _has_type(module: tvm.IRModule, halves: tuple[str, ...]) -> bool:
     )
 
 
-def _holds(kind: tvm.ir.Type, halves: tuple[str, ...]) -> bool:
+def _has_half_dtype(kind: tvm.ir.Type, halves: tuple[str, ...]) -> bool:
     if isinstance(kind, relax.TupleType):
-        return any(_holds(field, halves) for field in kind.fields)
+        return any(_has_half_dtype(field, halves) for field in kind.fields)
     return isinstance(kind, relax.TensorType) and str(kind.dtype) in halves
 
 
@@ -74,27 +74,27 @@ class _Widen(PyExprMutator):
         self._results: dict[relax.Expr, relax.Var] = {}
 
     def visit_var_(self, var: relax.Var) -> relax.Expr:
-        return self._wide(super().visit_var_(var))
+        return self._cast_to_float32(super().visit_var_(var))
 
     def visit_dataflow_var_(self, var: relax.DataflowVar) -> relax.Expr:
-        return self._wide(super().visit_dataflow_var_(var))
+        return self._cast_to_float32(super().visit_dataflow_var_(var))
 
     def visit_generic_const_(self, constant: tvm.ir.GenericConst) -> relax.Expr:
-        if not _holds(constant.ty, self._halves):
+        if not _has_half_dtype(constant.ty, self._halves):
             return constant
         return relax.const(constant.value.numpy().astype(_WIDE), _WIDE)
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         args = [self.visit_expr(arg) for arg in call.args]
-        if call.op == _CAST and _holds(call.ty, self._halves):
-            return self._rounded(args[0], call.args[0].ty.dtype, call.ty.dtype)
+        if call.op == _CAST and _has_half_dtype(call.ty, self._halves):
+            return self._round_to_dtype(args[0], call.args[0].ty.dtype, call.ty.dtype)
         if isinstance(call.op, tvm.ir.Op) and not call.op.name.startswith("relax.call_"):
-            return relax.Call(call.op, args, self._widened(call.attrs), call.ty_args)
-        narrow = [self._like(*pair) for pair in zip(args, call.args, strict=True)]
+            return relax.Call(call.op, args, self._widen_attributes(call.attrs), call.ty_args)
+        narrow = [self._cast_back(*pair) for pair in zip(args, call.args, strict=True)]
         made = relax.Call(call.op, narrow, call.attrs, call.ty_args)
-        return self._wide(self.builder_.emit(made))
+        return self._cast_to_float32(self.builder_.emit(made))
 
-    def _rounded(self, value: relax.Expr, before: object, dtype: object) -> relax.Expr:
+    def _round_to_dtype(self, value: relax.Expr, before: object, dtype: object) -> relax.Expr:
         """Return a value of type `before` in the model, cast to `dtype`, in float32.
 
         TVM casts whole numbers to bfloat16 without rounding them, so they become float32 first.
@@ -107,9 +107,11 @@ class _Widen(PyExprMutator):
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         super().visit_var_binding_(binding)
-        if isinstance(binding.var, relax.DataflowVar) or not _holds(binding.var.ty, self._halves):
+        if isinstance(binding.var, relax.DataflowVar) or not _has_half_dtype(
+            binding.var.ty, self._halves
+        ):
             return
-        result = self._like(self.visit_expr(binding.var), binding.var)
+        result = self._cast_back(self.visit_expr(binding.var), binding.var)
         in_dataflow = self.builder_.current_block_is_dataflow()
         emit = self.builder_.emit_output if in_dataflow else self.builder_.emit
         self._results[binding.var] = emit(result)
@@ -118,15 +120,17 @@ class _Widen(PyExprMutator):
         made = super().visit_seq_expr_(body)
         return relax.SeqExpr(made.blocks, self._results.get(body.body, made.body))
 
-    def _wide(self, value: relax.Expr) -> relax.Expr:
-        if not isinstance(value.ty, relax.TensorType) or not _holds(value.ty, self._halves):
+    def _cast_to_float32(self, value: relax.Expr) -> relax.Expr:
+        if not isinstance(value.ty, relax.TensorType) or not _has_half_dtype(
+            value.ty, self._halves
+        ):
             return value
         return self.builder_.emit(relax.op.astype(value, _WIDE))
 
-    def _like(self, value: relax.Expr, original: relax.Expr) -> relax.Expr:
+    def _cast_back(self, value: relax.Expr, original: relax.Expr) -> relax.Expr:
         """Return a value, cast to the dtypes of `original`."""
         kind = original.ty
-        if not _holds(kind, self._halves):
+        if not _has_half_dtype(kind, self._halves):
             return value
         if isinstance(kind, relax.TensorType):
             return self.builder_.emit(relax.op.astype(value, kind.dtype))
@@ -134,13 +138,13 @@ class _Widen(PyExprMutator):
         return relax.Tuple(
             [
                 self.builder_.emit(relax.op.astype(self.builder_.emit(part), field.dtype))
-                if _holds(field, self._halves)
+                if _has_half_dtype(field, self._halves)
                 else part
                 for part, field in zip(parts, kind.fields, strict=True)
             ]
         )
 
-    def _widened(self, attrs: tvm.ir.Attrs | None) -> tvm.ir.Attrs | None:
+    def _widen_attributes(self, attrs: tvm.ir.Attrs | None) -> tvm.ir.Attrs | None:
         """Return the attributes of an op with float32 in the place of 16-bit types."""
         if attrs is None:
             return attrs

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.graph.arithmetic import let
+from autopipe.compiler.graph.arithmetic import build_let
 from autopipe.compiler.recurrence.form import Activation, Recurrence
 
 
@@ -59,13 +59,15 @@ class Phase:
 _Function = Callable[[Expr], Expr]
 
 
-def phases(form: Recurrence, direction: int) -> tuple[Phase, ...]:
+def list_phases(form: Recurrence, direction: int) -> tuple[Phase, ...]:
     """Return the phases of a step."""
-    functions = [partial(_active, function) for function in form.directions[direction].activations]
+    functions = [
+        partial(_apply_activation, function) for function in form.directions[direction].activations
+    ]
     return _CELLS[form.kind](form, functions)
 
 
-def _lstm(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
+def _build_lstm(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
     f, g, h = functions
     at_input, at_output, at_forget, at_cell = range(4)
 
@@ -73,12 +75,12 @@ def _lstm(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]
         total = scope.total(which)
         if form.peepholes:
             total = total + scope.peephole(which) * scope.state("c")
-        return f(_clipped(form, total))
+        return f(_clip_value(form, total))
 
     def cell(scope: CellScope) -> Expr:
-        old, block = scope.state("c"), g(_clipped(form, scope.total(at_cell)))
+        old, block = scope.state("c"), g(_clip_value(form, scope.total(at_cell)))
         if form.coupled:
-            return let(gate(scope, at_input), lambda i: (1 - i) * old + i * block)
+            return build_let(gate(scope, at_input), lambda i: (1 - i) * old + i * block)
         return gate(scope, at_forget) * old + gate(scope, at_input) * block
 
     def hidden(scope: CellScope) -> Expr:
@@ -87,18 +89,18 @@ def _lstm(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]
     return (Phase("h", (0, 1, 2, 3), (Write("c", cell), Write("h", hidden))),)
 
 
-def _gru(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
+def _build_gru(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
     f, g = functions
     at_update, at_reset, at_hidden = range(3)
 
     def update(scope: CellScope) -> Expr:
-        return f(_clipped(form, scope.total(at_update)))
+        return f(_clip_value(form, scope.total(at_update)))
 
     def reset(scope: CellScope) -> Expr:
-        return f(_clipped(form, scope.total(at_reset)))
+        return f(_clip_value(form, scope.total(at_reset)))
 
     def mixed(scope: CellScope, z: Expr, new: Expr) -> Expr:
-        return let(z, lambda z: (1 - z) * g(_clipped(form, new)) + z * scope.state("h"))
+        return build_let(z, lambda z: (1 - z) * g(_clip_value(form, new)) + z * scope.state("h"))
 
     if form.reset_after:
 
@@ -121,26 +123,26 @@ def _gru(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
     )
 
 
-def _rnn(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
+def _build_rnn(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
     (f,) = functions
-    return (Phase("h", (0,), (Write("h", lambda scope: f(_clipped(form, scope.total(0)))),)),)
+    return (Phase("h", (0,), (Write("h", lambda scope: f(_clip_value(form, scope.total(0)))),)),)
 
 
 _CELLS: Final[Mapping[str, Callable[[Recurrence, Sequence[_Function]], tuple[Phase, ...]]]] = {
-    "LSTM": _lstm,
-    "GRU": _gru,
-    "RNN": _rnn,
+    "LSTM": _build_lstm,
+    "GRU": _build_gru,
+    "RNN": _build_rnn,
 }
 
 
-def _clipped(form: Recurrence, value: Expr) -> Expr:
+def _clip_value(form: Recurrence, value: Expr) -> Expr:
     if form.clip is None:
         return value
     most = tirx.const(form.clip, form.dtype)
     return tirx.max(tirx.min(value, most), -most)
 
 
-def _active(function: Activation, value: Expr) -> Expr:
+def _apply_activation(function: Activation, value: Expr) -> Expr:
     alpha, beta = (tirx.const(parameter, value.ty) for parameter in (function.alpha, function.beta))
     zero, one = (tirx.const(constant, value.ty) for constant in (0, 1))
 
@@ -169,4 +171,4 @@ def _active(function: Activation, value: Expr) -> Expr:
         "tanh": tirx.tanh,
         "thresholdedrelu": threshold,
     }
-    return let(value, functions[function.name])
+    return build_let(value, functions[function.name])

@@ -7,12 +7,12 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.calls import callee, graph_functions
+from autopipe.compiler.graph.calls import find_callee, graph_functions
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any
-from autopipe.compiler.recurrence.plain import write
+from autopipe.compiler.recurrence.plain import build_loops
 
 
-def settled(module: tvm.IRModule) -> tvm.IRModule:
+def bind_recurrent_sizes(module: tvm.IRModule) -> tvm.IRModule:
     """Return a module whose recurrent layers have numbers for what is no longer open."""
     if not any(open_form(function) for function in module.functions.values()):
         return module
@@ -41,17 +41,17 @@ class _Settler(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         """Rewrite a call of a recurrent layer with open sizes."""
         call = self.visit_expr_post_order(call)
-        if callee(call) is None:
+        if find_callee(call) is None:
             return call
         form = open_form(self._module[call.args[0]])
         steps, batch, _ = call.args[1].fields[0].ty.shape.values if form else (None,) * 3
         if form is None or not (isinstance(steps, tirx.IntImm) and isinstance(batch, tirx.IntImm)):
             return call
         fixed = form.model_copy(update={"steps": int(steps), "batch": int(batch)})
-        function = self.builder_.add_func(write(fixed), form.kind.lower())
-        return relax.call_tir(function, call.args[1], list(_types(call)))
+        function = self.builder_.add_func(build_loops(fixed), form.kind.lower())
+        return relax.call_tir(function, call.args[1], list(_list_result_types(call)))
 
 
-def _types(call: relax.Call) -> list[tvm.ir.Type]:
+def _list_result_types(call: relax.Call) -> list[tvm.ir.Type]:
     (found,) = call.ty_args
     return list(found.fields) if isinstance(found, relax.TupleType) else [found]

@@ -137,7 +137,7 @@ class Recurrence(Frozen, frozen=True):
         return ("h", "c") if self.cell else ("h",)
 
 
-def parse(text: str) -> Recurrence | None:
+def parse_form(text: str) -> Recurrence | None:
     """Return the form that a text says, or None if it says none, or one with open sizes."""
     form = parse_any(text)
     return None if form is None or form.is_open else form

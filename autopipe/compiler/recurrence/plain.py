@@ -12,9 +12,14 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.recurrence.cells import Phase, phases
+from autopipe.compiler.recurrence.cells import Phase, list_phases
 from autopipe.compiler.recurrence.form import ATTRIBUTE, COUNTS, Recurrence
-from autopipe.compiler.recurrence.rounding import as_byte, byte_scale, byte_zero, of_bytes
+from autopipe.compiler.recurrence.rounding import (
+    as_byte,
+    compute_scale,
+    compute_zero_point,
+    dequantize_products,
+)
 
 BLOCK: Final = "recurrence"
 """Name of the block that holds all steps."""
@@ -26,14 +31,14 @@ _BY_STEP: Final = ("x", "y")
 """What has a row for each step."""
 
 
-def number(value: int) -> Expr:
+def make_index(value: int) -> Expr:
     """Return a constant for indices."""
     return tirx.const(value, "int64")
 
 
-def serial(extent: int | Expr) -> AbstractContextManager[Expr]:
+def make_loop(extent: int | Expr) -> AbstractContextManager[Expr]:
     """Return a loop."""
-    return T.serial(number(0), number(extent) if isinstance(extent, int) else extent)
+    return T.serial(make_index(0), make_index(extent) if isinstance(extent, int) else extent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +53,13 @@ class Tensors:
         """Return new buffers."""
         shapes = form.inputs | {name: (shape, form.dtype) for name, shape in form.outputs.items()}
         sizes = (
-            number(form.steps) if form.steps else tirx.Var("steps", "int64"),
-            number(form.batch) if form.batch else tirx.Var("batch", "int64"),
+            make_index(form.steps) if form.steps else tirx.Var("steps", "int64"),
+            make_index(form.batch) if form.batch else tirx.Var("batch", "int64"),
         )
         return cls(
             form,
             {
-                name: tirx.decl_buffer(filled(name, shape, sizes), dtype, name)
+                name: tirx.decl_buffer(fill_shape(name, shape, sizes), dtype, name)
                 for name, (shape, dtype) in shapes.items()
             },
         )
@@ -76,18 +81,18 @@ class Tensors:
     def column(self, direction: int, gate: int, unit: Expr) -> Expr:
         """Return the column of the input in which a gate of a hidden unit is."""
         form = self.form
-        return number((direction * form.gates + gate) * form.hidden) + unit
+        return make_index((direction * form.gates + gate) * form.hidden) + unit
 
     def counts(self, direction: int, gate: int, unit: Expr) -> tuple[Expr, Expr, Expr]:
         """Return scale, zero point and total of a column of weights that are bytes."""
-        column = number(gate * self.form.hidden) + unit
+        column = make_index(gate * self.form.hidden) + unit
         scale, zero, total = (self[name][direction, column] for name in ("scale", *COUNTS))
         return scale, zero, total
 
     def length(self, row: Expr) -> Expr:
         """Return how many steps a sequence has, whatever was given."""
         given = self["lengths"][row].astype("int64")
-        return tirx.max(tirx.min(given, self.steps), number(0))
+        return tirx.max(tirx.min(given, self.steps), make_index(0))
 
     def place(self, direction: int, step: Expr, row: Expr) -> Expr:
         """Return which position of a sequence is worked on in a step."""
@@ -124,11 +129,11 @@ class Tensors:
         return tirx.Select(self.length(row) > 0, value, tirx.const(0, self.form.dtype))
 
 
-def filled(name: str, shape: Sequence[int], sizes: tuple[Expr, Expr]) -> list[int | Expr]:
+def fill_shape(name: str, shape: Sequence[int], sizes: tuple[Expr, Expr]) -> list[int | Expr]:
     """Return the shape of an input or output, with steps and batch in the place of open sizes."""
     steps, batch = sizes
     return [
-        number(size) if size else steps if name in _BY_STEP and not axis else batch
+        make_index(size) if size else steps if name in _BY_STEP and not axis else batch
         for axis, size in enumerate(shape)
     ]
 
@@ -169,22 +174,22 @@ class Unit:
     def peephole(self, gate: int) -> Expr:
         """Return the weight between the cell and a gate."""
         return self.tensors["p"][
-            self.direction, number(gate * self.tensors.form.hidden) + self.unit
+            self.direction, make_index(gate * self.tensors.form.hidden) + self.unit
         ]
 
 
-def write(form: Recurrence) -> tirx.PrimFunc:
+def build_loops(form: Recurrence) -> tirx.PrimFunc:
     """Return the function, which takes the form's inputs, then its outputs."""
     tensors = Tensors.of(form)
     with IRBuilder() as builder, T.sblock(BLOCK):
-        T.reads(*(_whole(tensors[name]) for name in form.inputs))
-        T.writes(*(_whole(tensors[name]) for name in form.outputs))
+        T.reads(*(_slice_buffer(tensors[name]) for name in form.inputs))
+        T.writes(*(_slice_buffer(tensors[name]) for name in form.outputs))
         for direction in range(len(form.directions)):
             _Loops(tensors, direction).write()
-    return function(tensors, builder.get())
+    return make_prim_func(tensors, builder.get())
 
 
-def function(tensors: Tensors, body: tirx.Stmt) -> tirx.PrimFunc:
+def make_prim_func(tensors: Tensors, body: tirx.Stmt) -> tirx.PrimFunc:
     """Return a function of the buffers with this body."""
     root = SBlock([], [], [], "root", body)
     realized = SBlockRealize([], tirx.const(True, "bool"), root)  # noqa: FBT003 - TVM's signature
@@ -205,7 +210,7 @@ class _Loops:
     def __init__(self, tensors: Tensors, direction: int) -> None:
         self._tensors, self._direction, self._form = tensors, direction, tensors.form
         form = self._form
-        names = {write.target for phase in phases(form, direction) for write in phase.writes}
+        names = {write.target for phase in list_phases(form, direction) for write in phase.writes}
         shape = (tensors.batch, form.hidden)
         self._states = {name: T.sblock_alloc_buffer(shape, form.dtype) for name in sorted(names)}
         gates = (tensors.batch, form.gates, form.hidden)
@@ -221,65 +226,67 @@ class _Loops:
         """Write the loops."""
         tensors, form, direction = self._tensors, self._form, self._direction
         for name in form.states:
-            with self._units() as (row, unit):
+            with self._loop_over_units() as (row, unit):
                 first = tensors.first(direction, name, row, unit)
                 T.buffer_store(self._states[name], first, [row, unit])
-        with serial(tensors.steps) as step:
+        with make_loop(tensors.steps) as step:
             if form.rounded:
-                self._round(step)
-            for phase in phases(form, direction):
-                self._multiply(phase, step)
-                self._finish(phase, step)
-            with self._units() as (row, unit):
+                self._round_state(step)
+            for phase in list_phases(form, direction):
+                self._multiply_weights(phase, step)
+                self._write_states(phase, step)
+            with self._loop_over_units() as (row, unit):
                 zero = tirx.const(0, form.dtype)
                 shown = tensors.held(step, row, self._states["h"][row, unit], zero)
                 place = tensors.place(direction, step, row)
                 T.buffer_store(tensors["y"], shown, [place, direction, row, unit])
         for name in form.states:
-            with self._units() as (row, unit):
+            with self._loop_over_units() as (row, unit):
                 value = tensors.last(row, self._states[name][row, unit])
                 T.buffer_store(tensors[f"last_{name}"], value, [direction, row, unit])
 
-    def _round(self, step: Expr) -> None:
+    def _round_state(self, step: Expr) -> None:
         """Write the state as bytes whose range is that of all sequences."""
         tensors, state, ends, span = self._tensors, self._states["h"], self._range, self._span
         none = tirx.const(0, self._form.dtype)
         for end in range(2):
             T.buffer_store(ends, none, [end])
-        with self._units() as (row, unit):
+        with self._loop_over_units() as (row, unit):
             value = tensors.heard(step, row, state[row, unit])
             T.buffer_store(ends, tirx.min(ends[0], value), [0])
             T.buffer_store(ends, tirx.max(ends[1], value), [1])
-        T.buffer_store(span, byte_scale(ends[0], ends[1]), [0])
-        T.buffer_store(span, byte_zero(ends[0], span[0]), [1])
-        with serial(tensors.batch) as row:
+        T.buffer_store(span, compute_scale(ends[0], ends[1]), [0])
+        T.buffer_store(span, compute_zero_point(ends[0], span[0]), [1])
+        with make_loop(tensors.batch) as row:
             T.buffer_store(self._byte_sums, tirx.const(0), [row])
-        with self._units() as (row, unit):
+        with self._loop_over_units() as (row, unit):
             T.buffer_store(self._bytes, as_byte(state[row, unit], span[0], span[1]), [row, unit])
             total = self._byte_sums[row] + self._bytes[row, unit].astype("int32")
             T.buffer_store(self._byte_sums, total, [row])
 
-    def _multiply(self, phase: Phase, step: Expr) -> None:
+    def _multiply_weights(self, phase: Phase, step: Expr) -> None:
         form = self._form
         source = self._bytes if form.rounded else self._states[phase.source]
         sums = self._products if form.rounded else self._sums
         for gate in phase.gates:
-            with self._units() as (row, unit):
-                start = self._unit(step, row, unit).start(phase, gate)
+            with self._loop_over_units() as (row, unit):
+                start = self._make_unit(step, row, unit).start(phase, gate)
                 T.buffer_store(self._sums, start, [row, gate, unit])
                 if form.rounded:
                     T.buffer_store(sums, tirx.const(0), [row, gate, unit])
             if form.idle:
                 continue
-            terms = tirx.Select(step > 0, number(form.hidden), number(0))
+            terms = tirx.Select(step > 0, make_index(form.hidden), make_index(0))
             with (
-                serial(self._tensors.batch) as at_row,
-                T.serial(number(0), terms if form.resting else number(form.hidden)) as at_term,
-                serial(form.hidden) as at_unit,
+                make_loop(self._tensors.batch) as at_row,
+                T.serial(
+                    make_index(0), terms if form.resting else make_index(form.hidden)
+                ) as at_term,
+                make_loop(form.hidden) as at_unit,
                 T.sblock(f"sum_{self._direction}_{gate}"),
             ):
                 row, term, unit = T.axis.remap("SRS", [at_row, at_term, at_unit], dtype="int64")
-                column = number(gate * form.hidden) + unit
+                column = make_index(gate * form.hidden) + unit
                 weight = self._tensors["r"][self._direction, term, column]
                 T.reads(source[row, term], weight)
                 T.writes(sums[row, gate, unit])
@@ -287,34 +294,34 @@ class _Loops:
                 product = source[row, term].astype(dtype) * weight.astype(dtype)
                 T.buffer_store(sums, sums[row, gate, unit] + product, [row, gate, unit])
             if form.rounded:
-                with self._units() as (row, unit):
-                    total = self._sums[row, gate, unit] + of_bytes(
+                with self._loop_over_units() as (row, unit):
+                    total = self._sums[row, gate, unit] + dequantize_products(
                         sums[row, gate, unit],
                         (self._span, self._byte_sums[row]),
                         self._tensors.counts(self._direction, gate, unit),
                     )
                     T.buffer_store(self._sums, total, [row, gate, unit])
 
-    def _finish(self, phase: Phase, step: Expr) -> None:
+    def _write_states(self, phase: Phase, step: Expr) -> None:
         for write in phase.writes:
-            with self._units() as (row, unit):
-                value = write.value(self._unit(step, row, unit))
+            with self._loop_over_units() as (row, unit):
+                value = write.value(self._make_unit(step, row, unit))
                 if write.target in self._form.states:
                     old = self._states[write.target][row, unit]
                     value = self._tensors.held(step, row, value, old)
                 T.buffer_store(self._states[write.target], value, [row, unit])
 
-    def _unit(self, step: Expr, row: Expr, unit: Expr) -> Unit:
+    def _make_unit(self, step: Expr, row: Expr, unit: Expr) -> Unit:
         totals = {gate: self._sums[row, gate, unit] for gate in range(self._form.gates)}
         states = {name: buffer[row, unit] for name, buffer in self._states.items()}
         return Unit(self._tensors, self._direction, step, row, unit, totals, states)
 
     @contextmanager
-    def _units(self) -> Iterator[Sequence[Expr]]:
+    def _loop_over_units(self) -> Iterator[Sequence[Expr]]:
         """Write the loops over all hidden units of all sequences."""
-        with serial(self._tensors.batch) as row, serial(self._form.hidden) as unit:
+        with make_loop(self._tensors.batch) as row, make_loop(self._form.hidden) as unit:
             yield row, unit
 
 
-def _whole(buffer: tvm.ir.Var) -> Expr:
+def _slice_buffer(buffer: tvm.ir.Var) -> Expr:
     return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]

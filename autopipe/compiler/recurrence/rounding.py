@@ -9,13 +9,13 @@ _BYTE: Final = 255.0
 """The largest byte."""
 
 
-def byte_scale(low: Expr, high: Expr) -> Expr:
+def compute_scale(low: Expr, high: Expr) -> Expr:
     """Return how far apart the numbers are that bytes stand for, in a range around zero."""
     most = tirx.const(_BYTE, low.ty)
     return tirx.Select(high > low, (high - low) / most, tirx.const(1, low.ty))
 
 
-def byte_zero(low: Expr, scale: Expr) -> Expr:
+def compute_zero_point(low: Expr, scale: Expr) -> Expr:
     """Return which byte stands for zero."""
     none, most = tirx.const(0, low.ty), tirx.const(_BYTE, low.ty)
     return tirx.nearbyint(tirx.max(tirx.min(-low / scale, most), none))
@@ -28,7 +28,9 @@ def as_byte(value: Expr, scale: Expr, zero: Expr) -> Expr:
     return tirx.max(tirx.min(steps, most), none).astype("int32").astype("uint8")
 
 
-def of_bytes(products: Expr, heard: tuple[Any, Any], column: tuple[Any, Any, Any]) -> Expr:
+def dequantize_products(
+    products: Expr, heard: tuple[Any, Any], column: tuple[Any, Any, Any]
+) -> Expr:
     """Return the sum of products of what bytes stand for, given that of the bytes themselves.
 
     `heard` is how the state was rounded, as scale and zero point, and the sum of its bytes.

@@ -30,88 +30,91 @@ _FITTING: Final = ("sapphirerapids", "icelake-server", "cooperlake", "cascadelak
 _INTEL: Final = "GenuineIntel"
 
 
-def machine_of(target: Mapping[str, object]) -> str:
+def find_architecture(target: Mapping[str, object]) -> str:
     """Return the architecture a target compiles for, such as `x86_64`."""
     triple = target.get("mtriple")
-    return toolchain.machine_of(str(triple) if triple else None)
+    return toolchain.find_architecture(str(triple) if triple else None)
 
 
-def required(target: Mapping[str, object]) -> tuple[str, ...]:
+def list_required_features(target: Mapping[str, object]) -> tuple[str, ...]:
     """Return the features, in LLVM's names, that code for the target may use."""
     from tvm.target.codegen import llvm_get_cpu_features
 
-    from autopipe.compiler.target.target import processor
+    from autopipe.compiler.target.target import make_cpu_target
 
     return tuple(
         sorted(
-            LINUX_FLAGS.keys() & {str(name) for name in llvm_get_cpu_features(processor(target))}
+            LINUX_FLAGS.keys()
+            & {str(name) for name in llvm_get_cpu_features(make_cpu_target(target))}
         )
     )
 
 
-def check(machine: str, mcpu: str, features: Collection[str]) -> None:
+def check_features(machine: str, mcpu: str, features: Collection[str]) -> None:
     """Raise a TargetError if code for that processor can not run on this one."""
-    here = machine_of({})
+    here = find_architecture({})
     if machine != here:
         raise TargetError(f"built for {machine}, this machine is {here}")
-    lacking = sorted(set(features) - available())
+    lacking = sorted(set(features) - list_host_features())
     if lacking:
-        raise TargetError(f"built for {mcpu}, but this CPU ({model()}) has no {', '.join(lacking)}")
+        raise TargetError(
+            f"built for {mcpu}, but this CPU ({read_cpu_model()}) has no {', '.join(lacking)}"
+        )
 
 
 def check_products(target: Mapping[str, object]) -> None:
     """Raise a TargetError if the target does not multiply in bfloat16."""
-    if _PRODUCTS not in required(target):
+    if _PRODUCTS not in list_required_features(target):
         without = f" without {_PRODUCTS}" if f"-{_PRODUCTS}" in str(target.get("mattr")) else ""
-        told = f"{machine_of(target)}, {target['mcpu']}{without}"
+        told = f"{find_architecture(target)}, {target['mcpu']}{without}"
         raise TargetError(
             f"numerics.compute: bfloat16 takes {_PRODUCTS}, which the target lacks: {told}; "
             "such are cooperlake, sapphirerapids, graniterapids, znver4 and znver5"
         )
 
 
-def available() -> frozenset[str]:
+def list_host_features() -> frozenset[str]:
     """Return the features of this machine's processor, in LLVM's names.
 
     Those of tiles are among them where Linux lets this process use them, which is asked for.
     """
-    flags = set(f"{_cpuinfo('flags')} {_cpuinfo('Features')}".split())
+    flags = set(f"{_read_cpuinfo('flags')} {_read_cpuinfo('Features')}".split())
     found = frozenset(name for name, flag in LINUX_FLAGS.items() if flag in flags)
-    if TILES in found and _granted():
+    if TILES in found and _request_tiles():
         return found
     return frozenset(name for name in found if not name.startswith(_TILED))
 
 
 @cache
-def _granted() -> bool:
+def _request_tiles() -> bool:
     """Ask for the registers of tiles. A process that asked keeps them, as its children do."""
     return ctypes.CDLL(None, use_errno=True).syscall(*ASKS) == 0
 
 
-def named(told: str) -> str:
+def find_llvm_name(told: str) -> str:
     """Return LLVM's name of this machine's processor; `told` is what LLVM takes it for.
 
     A hypervisor may hide the model. LLVM then goes by a few features, and names a processor that
     lacks others. If so, this is the best of Intel's with nothing that is not here.
     """
-    if _cpuinfo("vendor_id") != _INTEL:
+    if _read_cpuinfo("vendor_id") != _INTEL:
         return told
-    has, known = available(), _features(told)
-    fitting = (name for name in _FITTING if known < _features(name) <= has)
+    has, known = list_host_features(), _list_features(told)
+    fitting = (name for name in _FITTING if known < _list_features(name) <= has)
     return next(fitting, told)
 
 
-def _features(mcpu: str) -> frozenset[str]:
+def _list_features(mcpu: str) -> frozenset[str]:
     """Return the features of a processor that is named."""
-    return frozenset(required({"kind": "llvm", "mcpu": mcpu, "num_cores": 1}))
+    return frozenset(list_required_features({"kind": "llvm", "mcpu": mcpu, "num_cores": 1}))
 
 
-def model() -> str:
+def read_cpu_model() -> str:
     """Return the name of this machine's processor."""
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
+    return _read_cpuinfo("model name") or platform.processor() or platform.machine()
 
 
-def _cpuinfo(field: str) -> str:
+def _read_cpuinfo(field: str) -> str:
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == field:

@@ -6,7 +6,7 @@ from typing import Final
 import tvm
 
 from autopipe.backends.cuda import CUDA
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import TargetError
 
 ARCHITECTURES: Final = (
@@ -16,12 +16,12 @@ ARCHITECTURES: Final = (
 """What CUDA 13 compiles for, the CUDA of TVM's wheel."""
 
 
-def architecture_attributes(arch: str) -> Mapping[str, object]:
+def find_arch_attributes(arch: str) -> Mapping[str, object]:
     """Return the attributes of an architecture, or of a GPU that TVM has a tag for.
 
     Raises TargetError for an architecture that CUDA 13 does not compile for.
     """
-    named = _tagged(arch) if arch.startswith("nvidia/") else {"arch": arch}
+    named = _read_tag_attributes(arch) if arch.startswith("nvidia/") else {"arch": arch}
     if str(named["arch"]).rstrip("af") not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise TargetError(
@@ -30,11 +30,11 @@ def architecture_attributes(arch: str) -> Mapping[str, object]:
     return named
 
 
-def _tagged(name: str) -> dict[str, object]:
+def _read_tag_attributes(name: str) -> dict[str, object]:
     """Return the attributes that TVM has for the name of a GPU, such as `nvidia/nvidia-a100`."""
     tags = [str(tag) for tag in tvm.target.list_tags()]
     if name not in tags:
-        near = closest(name, tags)
+        near = find_closest(name, tags)
         hint = f"; did you mean {near!r}?" if near else ""
         raise TargetError(f"target.arch: TVM knows no GPU {name!r}{hint}")
     found = tvm.target.Target(name)

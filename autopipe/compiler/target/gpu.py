@@ -6,23 +6,23 @@ from autopipe.environment import cuda
 from autopipe.errors import TargetError
 
 
-def required(target: Mapping[str, object]) -> str:
+def find_required_arch(target: Mapping[str, object]) -> str:
     """Return the architecture that kernels of the target are compiled for."""
-    from autopipe.compiler.target.target import tvm_target
+    from autopipe.compiler.target.target import make_target
 
-    return str(tvm_target(target).attrs["arch"])
+    return str(make_target(target).attrs["arch"])
 
 
-def check(arch: str) -> None:
+def check_arch(arch: str) -> None:
     """Raise a TargetError if kernels for that architecture can not run here."""
     found = cuda.look()
     if isinstance(found, str):
         raise TargetError(f"built for {arch}, but {found}")
-    if not runs(arch, found.arch):
+    if not can_run(arch, found.arch):
         raise TargetError(f"built for {arch}, but this GPU ({found.gpu}) is {found.arch}")
 
 
-def runs(built: str, here: str) -> bool:
+def can_run(built: str, here: str) -> bool:
     """Tell whether a GPU runs the kernels that were built for another architecture.
 
     Kernels for `sm_90a` run on `sm_90a` alone, kernels for `sm_100f` on later members of the same

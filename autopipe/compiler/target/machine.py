@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from autopipe.backends import of_target
+from autopipe.backends import find_backend
 from autopipe.compiler.target import cpu
 from autopipe.errors import TargetError
 
@@ -13,7 +13,7 @@ def check(target: Mapping[str, object], stage: str | None = None) -> None:
     `target` is the resolved facts of `Facet.TARGET`.
     """
     try:
-        _check(target)
+        _check_target(target)
     except TargetError as error:
         if stage is None:
             raise
@@ -21,6 +21,8 @@ def check(target: Mapping[str, object], stage: str | None = None) -> None:
         raise TargetError(f"{error}; {advice}") from None
 
 
-def _check(target: Mapping[str, object]) -> None:
-    cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
-    of_target(target).check_device(target)
+def _check_target(target: Mapping[str, object]) -> None:
+    cpu.check_features(
+        cpu.find_architecture(target), str(target["mcpu"]), cpu.list_required_features(target)
+    )
+    find_backend(target).check_device(target)

@@ -5,25 +5,25 @@ from collections.abc import Mapping
 import tvm
 from tvm.target import codegen
 
-from autopipe.backends import BACKENDS, of_target
+from autopipe.backends import BACKENDS, find_backend
 from autopipe.backends.backend import Backend
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import TargetError
 
 
-def tvm_target(facts: Mapping[str, object]) -> tvm.target.Target:
+def make_target(facts: Mapping[str, object]) -> tvm.target.Target:
     """Return TVM's target for the resolved facts of `Facet.TARGET`.
 
     Raises TargetError for a processor or GPU that LLVM or nvcc does not know, and for anything else
     that TVM refuses.
     """
-    backend, host = of_target(facts), processor(facts)
+    backend, host = find_backend(facts), make_cpu_target(facts)
     if backend.runs_on_host:
         return host
     return tvm.target.Target(backend.target_attributes(facts), host=host)
 
 
-def processor(facts: Mapping[str, object]) -> tvm.target.Target:
+def make_cpu_target(facts: Mapping[str, object]) -> tvm.target.Target:
     """Return the processor among the facts: what is compiled for, or the host of the GPU.
 
     Raises TargetError for a processor or feature that LLVM does not know. TVM would only log that,
@@ -37,7 +37,7 @@ def processor(facts: Mapping[str, object]) -> tvm.target.Target:
     _check_processor(str(facts["mcpu"]), facts.get("mtriple"))
     for feature in entries.get("mattr", ()):  # type: ignore[attr-defined]
         _check_feature(str(feature), entries)
-    return _target(entries)
+    return _make_target(entries)
 
 
 def backend_of(target: tvm.target.Target) -> Backend:
@@ -45,12 +45,12 @@ def backend_of(target: tvm.target.Target) -> Backend:
     return BACKENDS[str(target.kind.name)]
 
 
-def host_of(target: tvm.target.Target) -> tvm.target.Target:
+def find_host_target(target: tvm.target.Target) -> tvm.target.Target:
     """Return the processor that calls kernels of a target, which may be itself."""
     return target if backend_of(target).runs_on_host else target.host
 
 
-def host(cores: int) -> tvm.target.Target:
+def make_host_target(cores: int) -> tvm.target.Target:
     """Return a target that every processor of this machine's architecture can run.
 
     Weights are transformed with code for it: that code has to run on this machine, whatever the
@@ -66,7 +66,7 @@ def _check_processor(mcpu: str, mtriple: object) -> None:
     if not codegen.llvm_is_valid_cpu("generic", triple):
         raise TargetError(f"target.mtriple: LLVM knows no processor for {triple!r}")
     target = tvm.target.Target({"kind": "llvm", "mtriple": triple})
-    near = closest(mcpu, map(str, codegen.llvm_get_cpu_archlist(target)))
+    near = find_closest(mcpu, map(str, codegen.llvm_get_cpu_archlist(target)))
     hint = f"; did you mean {near!r}?" if near else ""
     raise TargetError(f"target.mcpu: LLVM knows no processor {mcpu!r} for {triple}{hint}")
 
@@ -74,16 +74,16 @@ def _check_processor(mcpu: str, mtriple: object) -> None:
 def _check_feature(feature: str, entries: Mapping[str, object]) -> None:
     name = feature[1:]
     features = codegen.llvm_get_cpu_features
-    known = features(_target({**entries, "mattr": [f"+{name}"]}))
+    known = features(_make_target({**entries, "mattr": [f"+{name}"]}))
     if name not in known:
-        near = closest(name, map(str, known))
+        near = find_closest(name, map(str, known))
         hint = f"; did you mean {feature[0] + near!r}?" if near else ""
         raise TargetError(
             f"target.mattr: LLVM knows no feature {name!r} of {entries['mcpu']}{hint}"
         )
 
 
-def _target(entries: Mapping[str, object]) -> tvm.target.Target:
+def _make_target(entries: Mapping[str, object]) -> tvm.target.Target:
     try:
         return tvm.target.Target(entries)
     except (RuntimeError, ValueError, TypeError) as error:

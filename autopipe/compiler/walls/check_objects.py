@@ -10,7 +10,7 @@ from typing import Final
 
 from autopipe.compiler.walls import elf, symbols
 from autopipe.compiler.walls.foreign_code import ForeignCode
-from autopipe.libraries import shipped
+from autopipe.libraries import list_shipped_files
 
 _SECTIONS: Final = re.compile(
     r"|\.text(\.\w[\w.]*)?|\.l?rodata(\.\w[\w.]*)?|\.l?data(\.rel\.ro|\.rel)?(\.\w[\w.]*)?|"
@@ -56,7 +56,7 @@ _INDIRECT: Final = frozenset({37, 1032})
 def look_at_object(data: bytes, name: str) -> None:
     """Raise ForeignCode if an object file holds something foreign; the message says what."""
     try:
-        _refuse(_of_object(elf.Elf.read(data)), name)
+        _raise_first(_find_object_faults(elf.Elf.read(data)), name)
     except elf.Malformed as error:
         raise ForeignCode(f"{name} can not be read: {error}") from None
 
@@ -68,17 +68,17 @@ def look_at_library(data: bytes, name: str) -> None:
     does not need and which others may have removed.
     """
     try:
-        _refuse(_of_library(elf.Elf.read(data)), name)
+        _raise_first(_find_library_faults(elf.Elf.read(data)), name)
     except elf.Malformed as error:
         raise ForeignCode(f"{name} can not be read: {error}") from None
 
 
-def _refuse(found: Iterator[str], name: str) -> None:
+def _raise_first(found: Iterator[str], name: str) -> None:
     for what in found:
         raise ForeignCode(f"{name} has {what}")
 
 
-def _of_object(read: elf.Elf) -> Iterator[str]:
+def _find_object_faults(read: elf.Elf) -> Iterator[str]:
     if read.kind != elf.OBJECT:
         yield "another kind than an object"
     for section in read.sections:
@@ -87,10 +87,10 @@ def _of_object(read: elf.Elf) -> Iterator[str]:
         if section.name == ".note.GNU-stack" and section.flags & 4:
             yield "an executable stack"
     for symbol in read.symbols(elf.SYMBOLS):
-        yield from _of_symbol(symbol)
+        yield from _find_symbol_faults(symbol)
 
 
-def _of_symbol(symbol: elf.Symbol) -> Iterator[str]:
+def _find_symbol_faults(symbol: elf.Symbol) -> Iterator[str]:
     if symbol.kind == elf.INDIRECT:
         yield f"the indirect function {symbol.name!a}"
     if not symbol.name:
@@ -98,35 +98,35 @@ def _of_symbol(symbol: elf.Symbol) -> Iterator[str]:
     if symbol.section == 0:
         if not symbols.is_called(symbol.name) and symbol.name not in _LOADERS:
             yield f"a call of {symbol.name!a}"
-    elif symbol.name in symbols.called():
+    elif symbol.name in symbols.list_callable_names():
         yield f"a {symbol.name!a} of its own"
     elif symbol.binding and not symbols.is_ours(symbol.name):
         yield f"the name {symbol.name!a} for others to see"
 
 
-def _of_library(read: elf.Elf) -> Iterator[str]:
+def _find_library_faults(read: elf.Elf) -> Iterator[str]:
     if read.kind != elf.SHARED:
         yield "another kind than a shared library"
     for kind, flags in read.segments:
         if kind == elf.STACK and flags & elf.EXECUTABLE:
             yield "an executable stack"
-    yield from _orders(read)
-    yield from _started(read)
+    yield from _find_loader_orders(read)
+    yield from _find_start_code(read)
     for symbol in read.symbols(elf.DYNAMIC_SYMBOLS):
         if symbol.section or symbol.name not in _LOADERS:
-            yield from _of_symbol(symbol)
+            yield from _find_symbol_faults(symbol)
     for _, kind, _ in read.relocations():
         if kind in _INDIRECT:
             yield "a function that is called for an address"
 
 
-def _orders(read: elf.Elf) -> Iterator[str]:
+def _find_loader_orders(read: elf.Elf) -> Iterator[str]:
     """Yield the orders to the loader that are more than loading."""
     dynamic = read.dynamic()
     if not dynamic:
         yield "nothing for the loader"
     needed = {text for tag, _, text in dynamic if tag == _NEEDED_TAG}
-    beside = set(shipped())
+    beside = set(list_shipped_files())
     for text in sorted(needed):
         if _NEEDED.fullmatch(text) is None and text not in beside:
             yield f"need of the library {text!a}"
@@ -137,7 +137,7 @@ def _orders(read: elf.Elf) -> Iterator[str]:
             yield f"{_TAGS[tag]}{f' {text!a}' if text else ''}"
 
 
-def _started(read: elf.Elf) -> Iterator[str]:
+def _find_start_code(read: elf.Elf) -> Iterator[str]:
     """Yield the functions that run at loading or unloading, without the linker's own two."""
     told = {tag: value for tag, value, _ in read.dynamic()}
     for (name, tag), size in _CODE.items():
@@ -152,5 +152,5 @@ def _started(read: elf.Elf) -> Iterator[str]:
         elif told.get(length) and names and names.get(targets.get(told.get(tag, 0), -1)) != allowed:
             yield f"another function than {allowed} in {name!a}"
     for symbol in read.symbols(elf.SYMBOLS):
-        if symbol.section and symbol.name in symbols.called():
+        if symbol.section and symbol.name in symbols.list_callable_names():
             yield f"a {symbol.name!a} of its own"

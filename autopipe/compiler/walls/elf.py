@@ -77,60 +77,66 @@ class Elf:
         """Read headers and sections. Raises Malformed."""
         if data[:7] != MAGIC + b"\x02\x01\x01":
             raise Malformed("it is no ELF file of 64 bits, little-endian")
-        kind, _, _, _, first, start, _, _, size, count, width, many, named = _at(_HEADER, data, 0)
+        kind, _, _, _, first, start, _, _, size, count, width, many, named = _unpack_at(
+            _HEADER, data, 0
+        )
         if (count and size != _SEGMENT.size) or (many and width != _SECTION.size):
             raise Malformed("its tables have entries of another size")
-        parts = [_at(_SEGMENT, data, first + _SEGMENT.size * index) for index in range(count)]
+        parts = [
+            _unpack_at(_SEGMENT, data, first + _SEGMENT.size * index) for index in range(count)
+        ]
         segments = tuple((part[0], part[1]) for part in parts)
-        rows = [_at(_SECTION, data, start + _SECTION.size * index) for index in range(many)]
+        rows = [_unpack_at(_SECTION, data, start + _SECTION.size * index) for index in range(many)]
         if rows and named >= len(rows):
             raise Malformed("its sections have no names")
         if not rows:
             raise Malformed("it has no sections")
         label, shown = rows[named][4], rows[named][5]
-        texts = _bytes(data, label, shown)
+        texts = _slice_bytes(data, label, shown)
         sections = tuple(
-            Section(_text(texts, name), kind_, flags, address, offset, size_, link)
+            Section(_read_text(texts, name), kind_, flags, address, offset, size_, link)
             for name, kind_, flags, address, offset, size_, link, *_ in rows
         )
         return cls(data, kind, sections, segments)
 
     def content(self, section: Section) -> bytes:
         """Return the bytes of a section. Raises Malformed."""
-        return b"" if section.kind == NOBITS else _bytes(self.data, section.offset, section.size)
+        return (
+            b"" if section.kind == NOBITS else _slice_bytes(self.data, section.offset, section.size)
+        )
 
     def symbols(self, kind: int) -> Iterator[Symbol]:
         """Yield the symbols of all tables of a kind, `SYMBOLS` or `DYNAMIC_SYMBOLS`."""
         for table in self.sections:
             if table.kind == kind:
-                texts = self._strings(table)
-                for name, info, _, section, value, _ in self._entries(_SYMBOL, table):
-                    yield Symbol(_text(texts, name), info & 15, info >> 4, section, value)
+                texts = self._read_strings(table)
+                for name, info, _, section, value, _ in self._read_entries(_SYMBOL, table):
+                    yield Symbol(_read_text(texts, name), info & 15, info >> 4, section, value)
 
     def dynamic(self) -> list[tuple[int, int, str]]:
         """Return the entries of the dynamic section: tag, value, and the text at that value."""
         return [
-            (tag, value, _text(texts, value) if tag in _NAMES else "")
+            (tag, value, _read_text(texts, value) if tag in _NAMES else "")
             for table in self.sections
             if table.kind == DYNAMIC
-            for texts in [self._strings(table)]
-            for tag, value in self._entries(_PAIR, table)
+            for texts in [self._read_strings(table)]
+            for tag, value in self._read_entries(_PAIR, table)
         ]
 
     def relocations(self) -> Iterator[tuple[int, int, int]]:
         """Yield the relocations: the place that the loader changes, the kind and the addend."""
         for table in self.sections:
             if table.kind == ADDENDS and table.flags & 2:
-                for place, info, addend in self._entries(_ADDEND, table):
+                for place, info, addend in self._read_entries(_ADDEND, table):
                     yield place, info & 0xFFFFFFFF, addend
 
-    def _entries(self, form: struct.Struct, table: Section) -> Iterator[tuple[int, ...]]:
+    def _read_entries(self, form: struct.Struct, table: Section) -> Iterator[tuple[int, ...]]:
         content = self.content(table)
         if len(content) % form.size or len(content) > _MOST * form.size:
             raise Malformed(f"its section {table.name!r} is cut off")
         return form.iter_unpack(content)
 
-    def _strings(self, table: Section) -> bytes:
+    def _read_strings(self, table: Section) -> bytes:
         if table.link >= len(self.sections):
             raise Malformed(f"its section {table.name!r} has no names")
         return self.content(self.sections[table.link])
@@ -140,17 +146,17 @@ _NAMES: Final = frozenset({1, 14, 15, 29, 0x6FFFFEFC, 0x6FFFFEFB, 0x7FFFFFFD, 0x
 """Tags whose value is a text: what is needed, its own name, where to look, who is to watch."""
 
 
-def _at(form: struct.Struct, data: bytes, offset: int) -> tuple[int, ...]:
-    return form.unpack(_bytes(data, offset, form.size))
+def _unpack_at(form: struct.Struct, data: bytes, offset: int) -> tuple[int, ...]:
+    return form.unpack(_slice_bytes(data, offset, form.size))
 
 
-def _bytes(data: bytes, offset: int, size: int) -> bytes:
+def _slice_bytes(data: bytes, offset: int, size: int) -> bytes:
     if offset + size > len(data):
         raise Malformed("it is cut off")
     return data[offset : offset + size]
 
 
-def _text(texts: bytes, offset: int) -> str:
+def _read_text(texts: bytes, offset: int) -> str:
     end = texts.find(b"\0", offset)
     if offset >= len(texts) or end < 0:
         raise Malformed("a name in it is cut off")

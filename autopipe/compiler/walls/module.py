@@ -41,17 +41,17 @@ def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
     if isinstance(module, tvm.tirx.PrimFunc):
         module = tvm.IRModule({"main": module})
     for key in (module.attrs or {}).keys():  # noqa: SIM118 - it is no dict
-        raise ForeignCode(f"the module has the attribute {_shown(key)}")
+        raise ForeignCode(f"the module has the attribute {_shorten_text(key)}")
     for variable, function in module.functions_items():
         name = str(variable.name_hint)
         try:
-            _name(name)
+            _check_name(name)
             _Walk(function).look()
         except _Found as found:
-            raise ForeignCode(f"function {_shown(name)[1:-1]} {found}") from None
+            raise ForeignCode(f"function {_shorten_text(name)[1:-1]} {found}") from None
         except _BROKEN as error:
             why = ascii(str(error).strip().split("\n")[-1])[1:-1]
-            text = f"function {_shown(name)[1:-1]} can not be looked through: {why[:_TEXT]}"
+            text = f"function {_shorten_text(name)[1:-1]} can not be looked through: {why[:_TEXT]}"
             raise ForeignCode(text) from None
 
 
@@ -69,19 +69,23 @@ class _Walk:
         self._met = 0
         """How many there are."""
         self._checks: Mapping[str, Callable[[Any], None]] = {
-            "Call": self._call,
-            "AttrStmt": self._attribute,
-            "For": self._loop,
-            "SBlock": lambda block: _annotations(block.annotations),
-            "AllocBuffer": lambda alloc: _annotations(alloc.annotations),
-            "IterVar": lambda axis: _one_of(names.THREADS, axis.thread_tag, "thread tag"),
-            "PointerType": lambda kind: _one_of(names.SCOPES, kind.storage_scope, "memory scope"),
-            "BufferType": lambda kind: _one_of(names.SCOPES, kind.storage_scope, "memory scope"),
+            "Call": self._check_call,
+            "AttrStmt": self._check_attribute,
+            "For": self._check_loop,
+            "SBlock": lambda block: _check_annotations(block.annotations),
+            "AllocBuffer": lambda alloc: _check_annotations(alloc.annotations),
+            "IterVar": lambda axis: _check_known(names.THREADS, axis.thread_tag, "thread tag"),
+            "PointerType": lambda kind: _check_known(
+                names.SCOPES, kind.storage_scope, "memory scope"
+            ),
+            "BufferType": lambda kind: _check_known(
+                names.SCOPES, kind.storage_scope, "memory scope"
+            ),
             "PrimType": self._type,
-            "StringImm": self._string,
-            "ExternFunc": lambda f: _one_of(names.RELAX_EXTERNS, f.global_symbol, "function"),
-            "GlobalVar": lambda variable: _name(str(variable.name_hint)),
-            "Op": lambda op: self._op(str(op.name)),
+            "StringImm": self._count_string,
+            "ExternFunc": lambda f: _check_known(names.RELAX_EXTERNS, f.global_symbol, "function"),
+            "GlobalVar": lambda variable: _check_name(str(variable.name_hint)),
+            "Op": lambda op: self._check_op(str(op.name)),
         }
 
     def look(self) -> None:
@@ -89,14 +93,14 @@ class _Walk:
         kind = type(self._function).__name__
         if kind not in {"PrimFunc", "Function"}:
             raise _Found(f"is a {kind}")
-        self._attributes(self._function.attrs or {})
-        stopped = tvm_ffi.structural_walk(self._function, (object, self._visit), order="pre")
+        self._check_attributes(self._function.attrs or {})
+        stopped = tvm_ffi.structural_walk(self._function, (object, self._visit_node), order="pre")
         if stopped is not None:
             raise _Found(str(stopped.value))
         if self._met > self._strings and kind == "PrimFunc":
             raise _Found("has a string where none belongs")
 
-    def _visit(self, node: object) -> tvm_ffi.VisitInterrupt | tvm_ffi.WalkResult | None:
+    def _visit_node(self, node: object) -> tvm_ffi.VisitInterrupt | tvm_ffi.WalkResult | None:
         kind = type(node).__name__
         if kind in _SHARED and self._is_repeated(node):
             return tvm_ffi.WalkResult.SKIP
@@ -117,17 +121,17 @@ class _Walk:
         self._shared.add(address)
         return repeated
 
-    def _attributes(self, attributes: Mapping[str, Any]) -> None:
+    def _check_attributes(self, attributes: Mapping[str, Any]) -> None:
         for key, value in attributes.items():
-            _one_of(names.FUNCTION_ATTRIBUTES, key, "attribute")
+            _check_known(names.FUNCTION_ATTRIBUTES, key, "attribute")
             if key == "global_symbol":
-                _name(str(value))
+                _check_name(str(value))
             elif key == ATTRIBUTE:
-                self._library = callees.library(str(value))
+                self._library = callees.find_labelled_library(str(value))
                 if self._library is None:
-                    raise _Found(f"calls the library {_shown(value)}")
+                    raise _Found(f"calls the library {_shorten_text(value)}")
 
-    def _call(self, call: tvm.ir.Call) -> None:
+    def _check_call(self, call: tvm.ir.Call) -> None:
         op, arguments = call.op, call.args
         if isinstance(op, tvm.ir.GlobalVar):
             return
@@ -139,100 +143,104 @@ class _Walk:
             return
         name = str(op.name)
         if name in {"tirx.call_extern", "tirx.call_pure_extern"}:
-            self._named(callees.externs(self._library), arguments, name)
+            self._check_callee_name(callees.list_externs(self._library), arguments, name)
         elif name in {"tirx.tvm_call_packed", "tirx.call_packed"}:
-            self._named(callees.packed(self._library), arguments, name)
-            self._words(arguments[1:], _WORD)
+            self._check_callee_name(callees.list_packed(self._library), arguments, name)
+            self._check_strings(arguments[1:], _WORD)
         elif name in {"tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"}:
-            _intrinsic(arguments[0] if arguments else None)
+            _check_intrinsic(arguments[0] if arguments else None)
         elif name == "tirx.tvm_storage_sync":
             self._strings += 1
-            _one_of(names.WORDS, getattr(arguments[0], "value", None), "kind of barrier")
+            _check_known(names.WORDS, getattr(arguments[0], "value", None), "kind of barrier")
         else:
-            self._op(name)
+            self._check_op(name)
             if name.startswith("tirx.tvm_"):
-                self._words(arguments, re.compile("|".join(names.WORDS)))
+                self._check_strings(arguments, re.compile("|".join(names.WORDS)))
 
-    def _op(self, name: str) -> None:
+    def _check_op(self, name: str) -> None:
         if ("op", name) not in self._seen:
-            if name not in names.OPS and not callees.of_graph(name):
-                raise _Found(f"calls {_shown(name)}")
+            if name not in names.OPS and not callees.is_graph_op(name):
+                raise _Found(f"calls {_shorten_text(name)}")
             self._seen.add(("op", name))
 
-    def _named(self, known: Iterable[str], arguments: Sequence[tvm.ir.Expr], op: str) -> None:
+    def _check_callee_name(
+        self, known: Iterable[str], arguments: Sequence[tvm.ir.Expr], op: str
+    ) -> None:
         first = arguments[0] if len(arguments) else None
         if not isinstance(first, StringImm):
             raise _Found(f"calls {op} without a name")
         self._strings += 1
-        _one_of(known, str(first.value), op.removeprefix("tirx."))
+        _check_known(known, str(first.value), op.removeprefix("tirx."))
 
-    def _words(self, arguments: Sequence[tvm.ir.Expr], pattern: re.Pattern[str]) -> None:
+    def _check_strings(self, arguments: Sequence[tvm.ir.Expr], pattern: re.Pattern[str]) -> None:
         for argument in arguments:
             if isinstance(argument, StringImm):
                 self._strings += 1
                 if pattern.fullmatch(str(argument.value)) is None:
-                    raise _Found(f"passes the string {_shown(argument.value)}")
+                    raise _Found(f"passes the string {_shorten_text(argument.value)}")
 
-    def _string(self, _: object) -> None:
+    def _count_string(self, _: object) -> None:
         self._met += 1
 
-    def _attribute(self, statement: tvm.tirx.AttrStmt) -> None:
+    def _check_attribute(self, statement: tvm.tirx.AttrStmt) -> None:
         key = str(statement.attr_key)
-        _one_of(names.ATTRIBUTES, key, "attribute statement")
+        _check_known(names.ATTRIBUTES, key, "attribute statement")
         if isinstance(statement.value, StringImm):
             self._strings += 1
             if str(statement.value.value) not in names.SAID.get(key, ()):
-                raise _Found(f"has the string {_shown(statement.value)} at {key}")
-        _one_of(names.THREADS, getattr(statement.node, "thread_tag", ""), "thread tag")
+                raise _Found(f"has the string {_shorten_text(statement.value)} at {key}")
+        _check_known(names.THREADS, getattr(statement.node, "thread_tag", ""), "thread tag")
 
-    def _loop(self, loop: tvm.tirx.For) -> None:
-        _annotations(loop.annotations)
+    def _check_loop(self, loop: tvm.tirx.For) -> None:
+        _check_annotations(loop.annotations)
         if loop.thread_binding is not None:
-            _one_of(names.THREADS, loop.thread_binding.thread_tag, "thread tag")
+            _check_known(names.THREADS, loop.thread_binding.thread_tag, "thread tag")
 
     def _type(self, kind: tvm.ir.PrimType) -> None:
-        self._once("type", str(kind.dtype), _TYPE)
+        self._check_once("type", str(kind.dtype), _TYPE)
 
-    def _once(self, what: str, text: str, pattern: re.Pattern[str]) -> None:
+    def _check_once(self, what: str, text: str, pattern: re.Pattern[str]) -> None:
         if (what, text) not in self._seen:
             if pattern.fullmatch(text) is None:
-                raise _Found(f"has the {what} {_shown(text)}")
+                raise _Found(f"has the {what} {_shorten_text(text)}")
             self._seen.add((what, text))
 
 
-def _annotations(annotations: Mapping[str, Any] | None) -> None:
+def _check_annotations(annotations: Mapping[str, Any] | None) -> None:
     for key, value in (annotations or {}).items():
-        _one_of(names.ANNOTATIONS, key, "annotation")
-        if not _plain(value):
-            raise _Found(f"has the annotation {key} with {_shown(value)}")
+        _check_known(names.ANNOTATIONS, key, "annotation")
+        if not _is_plain_value(value):
+            raise _Found(f"has the annotation {key} with {_shorten_text(value)}")
 
 
-def _plain(value: object) -> bool:
+def _is_plain_value(value: object) -> bool:
     if value is None or isinstance(value, _NUMBERS):
         return True
     if isinstance(value, str):
         return _WORD.fullmatch(value) is not None
     if type(value).__name__ in {"Array", "List", "list", "tuple"} and isinstance(value, Iterable):
-        return all(map(_plain, value))
+        return all(map(_is_plain_value, value))
     return isinstance(value, tvm.ir.Var)
 
 
-def _name(name: str) -> None:
+def _check_name(name: str) -> None:
     if _SYMBOL.fullmatch(name) is None:
-        raise _Found(f"has the name {_shown(name)}")
+        raise _Found(f"has the name {_shorten_text(name)}")
 
 
-def _intrinsic(number: tvm.ir.Expr | None) -> None:
-    known = isinstance(number, tvm.tirx.IntImm) and int(number) in callees.instructions()
+def _check_intrinsic(number: tvm.ir.Expr | None) -> None:
+    known = isinstance(number, tvm.tirx.IntImm) and int(number) in callees.list_intrinsics()
     if not known:
-        raise _Found(f"has the instruction {_shown(getattr(number, 'value', number))} of LLVM")
+        raise _Found(
+            f"has the instruction {_shorten_text(getattr(number, 'value', number))} of LLVM"
+        )
 
 
-def _one_of(known: Iterable[str], found: object, what: str) -> None:
+def _check_known(known: Iterable[str], found: object, what: str) -> None:
     if not isinstance(found, str) or found not in known:
-        raise _Found(f"has the {what} {_shown(found)}")
+        raise _Found(f"has the {what} {_shorten_text(found)}")
 
 
-def _shown(found: object) -> str:
+def _shorten_text(found: object) -> str:
     text = ascii(str(found))
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}...'"

@@ -7,12 +7,12 @@ a person first.
 from typing import Final
 
 
-def words(text: str, start: str = "") -> frozenset[str]:
+def split_words(text: str, start: str = "") -> frozenset[str]:
     """Return the words of a text with the same prefix before each."""
     return frozenset(f"{start}{word}" for word in text.split())
 
 
-LIBM: Final = words(
+LIBM: Final = split_words(
     """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1
     fabs floor fma fmax fmin fmod hypot ldexp lgamma llrint llround log log10 log1p log2 lrint
@@ -25,7 +25,7 @@ LIBM: Final = words(
 EXTERNS: Final = LIBM | {f"{name}f" for name in LIBM}
 """What may be called by name."""
 
-PACKED: Final = words("argsort argsort_nms sort topk", "tvm.contrib.sort.") | words(
+PACKED: Final = split_words("argsort argsort_nms sort topk", "tvm.contrib.sort.") | split_words(
     "sort stable_sort_by_key sum_scan", "tvm.contrib.thrust."
 )
 """What TVM's runtime may be asked for by name: it sorts and scans."""
@@ -33,7 +33,7 @@ PACKED: Final = words("argsort argsort_nms sort topk", "tvm.contrib.sort.") | wo
 RELAX_EXTERNS: Final = frozenset({"vm.builtin.reshape", "vm.builtin.tensor_to_shape"})
 """The same in the graph."""
 
-INTRINSICS: Final = words(
+INTRINSICS: Final = split_words(
     """
     aarch64.neon.sdot aarch64.neon.udot aarch64.neon.usdot aarch64.neon.smull aarch64.neon.umull
     aarch64.neon.smull.v8i16 aarch64.neon.saddlp.v4i32.v8i16 aarch64.neon.saddlp
@@ -51,7 +51,7 @@ INTRINSICS: Final = words(
 )
 """Instructions that are named as such: sums of products of bytes and bfloat16, and arithmetic."""
 
-OPS: Final = words(
+OPS: Final = split_words(
     """
     acos acosh asin asinh atan atan2 atanh copysign cos cosh ctpop dp4a erf exp exp10 exp2 fabs
     floor fma fmod hypot isfinite isinf isnan ldexp log log10 log1p nearbyint nextafter popcount
@@ -65,13 +65,13 @@ OPS: Final = words(
     tvm_load_matrix_sync tvm_mma_sync tvm_store_matrix_sync
     """,
     "tirx.",
-) | words("ceil clz if_then_else likely log2 vscale", "prim.")
+) | split_words("ceil clz if_then_else likely log2 vscale", "prim.")
 """Ops of TIR that become instructions, or calls of `LIBM`, whatever their arguments are.
 
 Those that are told apart by an argument, such as `call_extern`, are not among them.
 """
 
-RELAX_OPS: Final = words(
+RELAX_OPS: Final = split_words(
     """
     argsort call_tir call_tir_inplace call_tir_with_grad cumprod cumsum ewise_fma hint_on_device
     multinomial_from_uniform nonzero null_value shape_of sort tensor_to_shape to_vdevice topk unique
@@ -86,7 +86,7 @@ RELAX_OPS: Final = words(
 RELAX_FAMILIES: Final = frozenset({"", "image", "nn", "vision", "grad"})
 """First names of the ops that TVM makes PrimFuncs of; `ccl` and `dist` become calls of others."""
 
-PRAGMAS: Final = words(
+PRAGMAS: Final = split_words(
     """
     auto_unroll_max_step unroll_explicit loop_partition_hint unroll vectorize
     parallel_launch_point parallel_barrier_when_finish
@@ -94,7 +94,7 @@ PRAGMAS: Final = words(
     "pragma_",
 )
 
-_NUMBERS: Final = PRAGMAS | words(
+_NUMBERS: Final = PRAGMAS | split_words(
     """
     async_commit_queue_scope async_scope async_wait_inflight_count async_wait_queue_scope
     disable_unroll double_buffer_scope double_buffer_write reduce_scope storage_alignment
@@ -111,7 +111,7 @@ ATTRIBUTES: Final = (
 
 ANNOTATIONS: Final = (
     _NUMBERS
-    | words(
+    | split_words(
         """
         auto_copy axis buffer_dim_align explicit_read_region explicit_write_region
         irregular_loop_mark layout_free_placeholders local_stage require_bound_predicate
@@ -121,7 +121,7 @@ ANNOTATIONS: Final = (
         auto_scheduler_simplify_const_tensor_indices
         """
     )
-    | words(
+    | split_words(
         """
         auto_tensorize auto_tensorize_init cooperative_fetch inline_rule layout_rewrite_preproc
         parallel random_compute_producer thread_extent_high_inclusive thread_extent_low_inclusive
@@ -132,7 +132,7 @@ ANNOTATIONS: Final = (
 )
 """Keys of annotations; their values are numbers, short names, buffers, and lists of these."""
 
-FUNCTION_ATTRIBUTES: Final = words(
+FUNCTION_ATTRIBUTES: Final = split_words(
     """
     autopipe.arithmetic_functions autopipe.attention autopipe.computed_rounds autopipe.found
     autopipe.library autopipe.recurrence autopipe.regions
@@ -143,11 +143,11 @@ FUNCTION_ATTRIBUTES: Final = words(
 )
 
 THREADS: Final = frozenset({"", "vthread"}).union(
-    *(words("x y z", f"{of}.") for of in ("blockIdx", "threadIdx", "vthread"))
+    *(split_words("x y z", f"{of}.") for of in ("blockIdx", "threadIdx", "vthread"))
 )
 """Tags of threads, which are written into the text of GPU kernels."""
 
-SCOPES: Final = {""} | words(
+SCOPES: Final = {""} | split_words(
     "global shared shared.dyn local warp wmma.matrix_a wmma.matrix_b wmma.accumulator"
 )
 """Kinds of memory."""
@@ -155,7 +155,7 @@ SCOPES: Final = {""} | words(
 WORDS: Final = frozenset({"shared", "shared.dyn", "warp", "row_major", "col_major"})
 """What ops of GPUs take as a string."""
 
-NODES: Final = words(
+NODES: Final = split_words(
     """
     Add And AllocBuffer AttrStmt Axis Bind BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Break
     Broadcast BufferRegionType BufferStore BufferType Call Cast CommReducer Continue DeclBuffer Div

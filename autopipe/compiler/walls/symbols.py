@@ -17,7 +17,7 @@ _COMPILER: Final = re.compile(
 )
 """Functions of the compiler's own library, for what a processor has no instruction for."""
 
-_RUNTIME: Final = names.words(
+_RUNTIME: Final = names.split_words(
     """
     TVMBackendAllocWorkspace TVMBackendFreeWorkspace TVMBackendParallelBarrier
     TVMBackendParallelLaunch TVMFFIEnvModLookupFromImports TVMFFIErrorSetRaisedFromCStr
@@ -40,7 +40,7 @@ _INSTRUCTIONS: Final = re.compile(
 
 
 @cache
-def called() -> frozenset[str]:
+def list_callable_names() -> frozenset[str]:
     """Return the names of the functions that code may call."""
     interfaces = [
         library.interface for library in LIBRARIES if isinstance(library.interface, CBlas)
@@ -52,7 +52,9 @@ def called() -> frozenset[str]:
 
 def is_called(name: str) -> bool:
     """Tell whether code may import this symbol."""
-    return name in called() or name in _RUNTIME or _COMPILER.fullmatch(name) is not None
+    return (
+        name in list_callable_names() or name in _RUNTIME or _COMPILER.fullmatch(name) is not None
+    )
 
 
 def is_ours(name: str) -> bool:

@@ -65,10 +65,10 @@ def look_through(library: "tvm.runtime.Module") -> None:
         module = modules.pop()
         modules.extend(module.imports)
         if module.kind == "llvm":
-            look(module.inspect_source("ll"))
+            check_llvm_ir(module.inspect_source("ll"))
 
 
-def look(text: str) -> None:
+def check_llvm_ir(text: str) -> None:
     """Raise ForeignCode if the text of an LLVM module holds something foreign."""
     if _ASSEMBLY.search(text.replace(SYSTEM_CALL, "asked")) is not None:
         raise ForeignCode("the code has assembly in it")
@@ -76,55 +76,57 @@ def look(text: str) -> None:
         if line.startswith(" "):
             continue
         if line.startswith(("define ", "declare ")):
-            _function(line)
+            _check_function(line)
         elif line.startswith(("@", "$")):
-            _global(line)
+            _check_global(line)
         elif line.startswith("!"):
             if _NAMED_METADATA.match(line) is None:
-                raise ForeignCode(f"the code has metadata {_shown(line)}")
+                raise ForeignCode(f"the code has metadata {_shorten_text(line)}")
         elif line and not line.startswith(_BEGINNINGS) and _LABEL.match(line) is None:
-            raise ForeignCode(f"the code has {_shown(line)}")
+            raise ForeignCode(f"the code has {_shorten_text(line)}")
 
 
-def _function(line: str) -> None:
+def _check_function(line: str) -> None:
     found = _FUNCTION.match(line)
     if found is None:
-        raise ForeignCode(f"the code has {_shown(line)}")
+        raise ForeignCode(f"the code has {_shorten_text(line)}")
     name, words = found["quoted"] or found["bare"], frozenset(found["head"].split())
     if found["kind"] == "declare":
         if not symbols.is_instruction(name) and not symbols.is_called(name):
-            raise ForeignCode(f"the code calls {_shown(name)}")
+            raise ForeignCode(f"the code calls {_shorten_text(name)}")
     elif not words & _LOCAL and not symbols.is_ours(name):
-        raise ForeignCode(f"the code defines {_shown(name)}")
-    if name in symbols.called() and found["kind"] == "define":
-        raise ForeignCode(f"the code has a {_shown(name)} of its own")
-    _place(found["rest"])
+        raise ForeignCode(f"the code defines {_shorten_text(name)}")
+    if name in symbols.list_callable_names() and found["kind"] == "define":
+        raise ForeignCode(f"the code has a {_shorten_text(name)} of its own")
+    _check_section(found["rest"])
 
 
-def _global(line: str) -> None:
+def _check_global(line: str) -> None:
     found = _GLOBAL.match(line)
     if found is None:
-        raise ForeignCode(f"the code has {_shown(line)}")
+        raise ForeignCode(f"the code has {_shorten_text(line)}")
     name, rest = found["quoted"] or found["bare"], found["rest"]
     if line.startswith("$"):
         return
     words = frozenset(re.split(r"[ (]", rest.split('"', 1)[0])[:12])
     if words & {"alias", "ifunc"}:
-        raise ForeignCode(f"the code has another name for a function, {_shown(name)}")
+        raise ForeignCode(f"the code has another name for a function, {_shorten_text(name)}")
     if name.startswith("llvm."):
         if _NOTHING.match(rest) is None:
-            raise ForeignCode(f"the code has {_shown(name)}: something runs when it is loaded")
+            raise ForeignCode(
+                f"the code has {_shorten_text(name)}: something runs when it is loaded"
+            )
         return
     if not words & _LOCAL and not symbols.is_ours(name):
-        raise ForeignCode(f"the code defines {_shown(name)}")
-    _place(rest)
+        raise ForeignCode(f"the code defines {_shorten_text(name)}")
+    _check_section(rest)
 
 
-def _place(rest: str) -> None:
+def _check_section(rest: str) -> None:
     """Refuse named sections, and data that is placed in front of a function."""
     found = _SECTION.search(rest)
     if found is not None and found[1] not in _SECTIONS:
-        raise ForeignCode(f"the code has the section {_shown(found[1])}")
+        raise ForeignCode(f"the code has the section {_shorten_text(found[1])}")
     if _HIDDEN.search(rest.split('"', 1)[0]) is not None:
         raise ForeignCode("the code has data in front of a function")
 
@@ -134,10 +136,10 @@ def look_at_kernels(source: str) -> None:
     for line in _COPY.sub("", source.replace("\\\n", " ")).split("\n"):
         if line.strip().startswith(("#", "%:", "??=")):
             if _DIRECTIVE.fullmatch(line) is None:
-                raise ForeignCode(f"the kernels have the line {_shown(line)}")
+                raise ForeignCode(f"the kernels have the line {_shorten_text(line)}")
         elif (found := _BEYOND.search(line.split("//", 1)[0])) is not None:
-            raise ForeignCode(f"the kernels have {_shown(found[0])}")
+            raise ForeignCode(f"the kernels have {_shorten_text(found[0])}")
 
 
-def _shown(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return ascii(text[:80])

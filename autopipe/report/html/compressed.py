@@ -3,9 +3,9 @@
 import zlib
 from base64 import b64encode
 
-from autopipe.report.escape import escape
-from autopipe.report.html.elements import Markup, element
-from autopipe.report.html.tables import details
+from autopipe.report.escape import escape_text
+from autopipe.report.html.elements import Markup, make_element
+from autopipe.report.html.tables import make_details
 
 _LONGEST = 1 << 20
 """Characters of a text; the rest is left out."""
@@ -13,7 +13,7 @@ _LONGEST = 1 << 20
 
 def write_compressed(title: str, text: str) -> Markup:
     """Return a text that is folded away; without the page's script it says that it needs it."""
-    harmless = "\n".join(escape(line, _LONGEST) for line in text[:_LONGEST].split("\n"))
+    harmless = "\n".join(escape_text(line, _LONGEST) for line in text[:_LONGEST].split("\n"))
     data = b64encode(zlib.compress(harmless.encode(), 9)).decode()
-    needs = element("p", "It is compressed; JavaScript shows it.")
-    return details(title, needs, class_="compressed", data_text=Markup(data))
+    needs = make_element("p", "It is compressed; JavaScript shows it.")
+    return make_details(title, needs, class_="compressed", data_text=Markup(data))

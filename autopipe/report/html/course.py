@@ -1,10 +1,10 @@
 """Stages, gates and warnings of a run."""
 
 from autopipe.artifacts.benchmark import Outcome
-from autopipe.report.html.elements import Markup, element, lines, markup
-from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.elements import Markup, join_lines, make_element, to_markup
+from autopipe.report.html.tables import Cell, TableRow, make_table
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import seconds
+from autopipe.report.units import format_seconds
 
 _STATES = {"failed": "bad", "interrupted": "bad", "finished": "good"}
 _OUTCOMES = {Outcome.FAILED: "bad", Outcome.PASSED: "good"}
@@ -13,10 +13,11 @@ _OUTCOMES = {Outcome.FAILED: "bad", Outcome.PASSED: "good"}
 def write_warnings(view: BuildView) -> Markup:
     """Return all warnings, in order."""
     made = (
-        element("li", element("b", one.stage), ": ", one.message) for one in view.report.warnings
+        make_element("li", make_element("b", one.stage), ": ", one.message)
+        for one in view.report.warnings
     )
-    found = lines(*made)
-    return element("ul", found) if found else Markup()
+    found = join_lines(*made)
+    return make_element("ul", found) if found else Markup()
 
 
 def write_gates(view: BuildView) -> Markup:
@@ -25,17 +26,19 @@ def write_gates(view: BuildView) -> Markup:
         TableRow((gate.gate, Cell(str(gate.outcome), mark=_OUTCOMES.get(gate.outcome)), gate.found))
         for gate in view.report.gates
     ]
-    return table("Gates", ("gate", "outcome", "measured and allowed"), rows) if rows else Markup()
+    return (
+        make_table("Gates", ("gate", "outcome", "measured and allowed"), rows) if rows else Markup()
+    )
 
 
 def write_stages(view: BuildView) -> Markup:
     """Return what became of each stage."""
     rows = []
     for stage in view.report.stages:
-        time = "" if stage.seconds is None else seconds(stage.seconds)
+        time = "" if stage.seconds is None else format_seconds(stage.seconds)
         state = Cell(stage.state.replace("_", " "), mark=_STATES.get(stage.state))
         said = stage.error or stage.summary
-        artifact = element("code", stage.digest[:12]) if stage.digest else markup("")
+        artifact = make_element("code", stage.digest[:12]) if stage.digest else to_markup("")
         rows.append(TableRow((stage.stage, state, Cell(time, stage.seconds), said, artifact)))
     header = ("stage", "state", ">time", "result", "artifact")
-    return table("Stages", header, rows) if rows else Markup()
+    return make_table("Stages", header, rows) if rows else Markup()

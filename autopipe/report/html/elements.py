@@ -3,7 +3,7 @@
 from html import escape as escape_markup
 from typing import Final
 
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape_text
 
 Content = str | int | None
 """Text, markup or a number; null is nothing."""
@@ -20,42 +20,42 @@ class Markup(str):
     __slots__ = ()
 
 
-def element(tag: str, *children: Content, **attributes: Content) -> Markup:
+def make_element(tag: str, *children: Content, **attributes: Content) -> Markup:
     """Return an element.
 
     Underscores in names of attributes stand for dashes, one at their end for nothing. An attribute
     that is null is left out.
     """
     given = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{markup(value)}"'
+        f' {name.rstrip("_").replace("_", "-")}="{to_markup(value)}"'
         for name, value in attributes.items()
         if value is not None
     )
     if tag in _VOID and not children:
         return Markup(f"<{tag}{given}/>" if tag != "meta" else f"<{tag}{given}>")
-    return Markup(f"<{tag}{given}>{join(*children)}</{tag}>")
+    return Markup(f"<{tag}{given}>{join_markup(*children)}</{tag}>")
 
 
-def join(*children: Content) -> Markup:
+def join_markup(*children: Content) -> Markup:
     """Return contents one after the other."""
-    return Markup("".join(markup(child) for child in children))
+    return Markup("".join(to_markup(child) for child in children))
 
 
-def lines(*children: Content) -> Markup:
+def join_lines(*children: Content) -> Markup:
     """Return contents on a line each, as far as they are there."""
-    return Markup("\n".join(markup(child) for child in children if child))
+    return Markup("\n".join(to_markup(child) for child in children if child))
 
 
-def markup(content: Content) -> Markup:
+def to_markup(content: Content) -> Markup:
     """Return content as markup: text without characters that control how it is shown."""
     if isinstance(content, Markup):
         return content
-    return Markup("" if content is None else escape_markup(escape(str(content), _LONG)))
+    return Markup("" if content is None else escape_markup(escape_text(str(content), _LONG)))
 
 
-def block(rows: tuple[str, ...] | list[str], most: int = 200) -> Markup:
+def make_text_block(rows: tuple[str, ...] | list[str], most: int = 200) -> Markup:
     """Return lines of text as they are; of too many, the first ones."""
-    kept = [markup(row) for row in rows[:most]]
+    kept = [to_markup(row) for row in rows[:most]]
     if len(rows) > most:
-        kept.append(markup(f"... and {len(rows) - most} more"))
-    return element("pre", Markup("\n".join(kept)))
+        kept.append(to_markup(f"... and {len(rows) - most} more"))
+    return make_element("pre", Markup("\n".join(kept)))

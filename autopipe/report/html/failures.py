@@ -3,30 +3,33 @@
 from collections.abc import Iterator
 
 from autopipe.report.document import RunReport
-from autopipe.report.html.elements import Markup, element, lines
-from autopipe.report.html.tables import TableRow, table
+from autopipe.report.html.elements import Markup, join_lines, make_element
+from autopipe.report.html.tables import TableRow, make_table
 from autopipe.report.html.view import BuildView
-from autopipe.tasks.shares import floored
+from autopipe.tasks.shares import format_percent_floored
 
 
 def write_failures(view: BuildView) -> Markup:
     """Return a row for each task that was not tuned, and each schedule that failed."""
     report = view.report
-    rows = list(_rows(report))
-    made = table("Left out, failed or rejected", ("kernel", "what", "why"), rows)
-    return lines(_unsteady(report), made if rows else None)
+    rows = list(_list_rows(report))
+    made = make_table("Left out, failed or rejected", ("kernel", "what", "why"), rows)
+    return join_lines(_describe_unsteady(report), made if rows else None)
 
 
-def _unsteady(report: RunReport) -> Markup | None:
+def _describe_unsteady(report: RunReport) -> Markup | None:
     """Return what share of the time lacks steady measurements."""
     if report.steady_share is None or report.steady_share >= 1:
         return None
-    rest = f"Repeats agree for {floored(report.steady_share)} of the tuned kernels' time"
+    rest = (
+        f"Repeats agree for {format_percent_floored(report.steady_share)} of the tuned "
+        "kernels' time"
+    )
     claimed = f"; {report.claimed} kernels have times that were not measured here"
-    return element("p", f"{rest}{claimed if report.claimed else ''}.")
+    return make_element("p", f"{rest}{claimed if report.claimed else ''}.")
 
 
-def _rows(report: RunReport) -> Iterator[TableRow]:
+def _list_rows(report: RunReport) -> Iterator[TableRow]:
     for task in report.tasks:
         if task.dropped is not None:
             yield TableRow((task.name, "not tuned", task.dropped))

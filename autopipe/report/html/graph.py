@@ -5,12 +5,12 @@ from typing import Final
 
 from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.report.document import GraphCall, KernelGraph, RunReport
-from autopipe.report.html.elements import Markup, element, lines
+from autopipe.report.html.elements import Markup, join_lines, make_element
 from autopipe.report.html.layers import Layout, lay_out
-from autopipe.report.html.tables import details
+from autopipe.report.html.tables import make_details
 from autopipe.report.html.tasks import time_shares
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import plural
+from autopipe.report.units import format_plural
 
 _WIDTH: Final = 172
 _HEIGHT: Final = 34
@@ -29,32 +29,37 @@ _LEGEND: Final = (
 
 def write_graph(view: BuildView) -> Markup:
     """Return the graph of each function; that of `main` in the first library is open."""
-    drawn = [_function(view, graph, first=at == 0) for at, graph in enumerate(view.report.graphs)]
+    drawn = [
+        _build_function_graph(view, graph, first=at == 0)
+        for at, graph in enumerate(view.report.graphs)
+    ]
     if not drawn:
         return Markup()
-    return lines(element("p", _LEGEND), *drawn)
+    return join_lines(make_element("p", _LEGEND), *drawn)
 
 
-def _function(view: BuildView, graph: KernelGraph, *, first: bool) -> Markup:
-    title = f"{graph.function} in {graph.library}: {plural(len(graph.calls), 'kernel call')}"
+def _build_function_graph(view: BuildView, graph: KernelGraph, *, first: bool) -> Markup:
+    title = f"{graph.function} in {graph.library}: {format_plural(len(graph.calls), 'kernel call')}"
     layout = lay_out([call.reads for call in graph.calls], width=_WIDTH, height=_HEIGHT, gap=_GAP)
     if layout is None:
-        return element("p", f"{title}. It is too large to be drawn.")
-    box = element("div", _drawing(view, graph, layout), class_="canvas", role="region",
+        return make_element("p", f"{title}. It is too large to be drawn.")
+    box = make_element("div", _draw_graph(view, graph, layout), class_="canvas", role="region",
                   aria_label=f"Graph of {title}", tabindex=0)  # fmt: skip
-    return details(title, box, class_="graph", open="open" if first else None)
+    return make_details(title, box, class_="graph", open="open" if first else None)
 
 
-def _drawing(view: BuildView, graph: KernelGraph, layout: Layout) -> Markup:
+def _draw_graph(view: BuildView, graph: KernelGraph, layout: Layout) -> Markup:
     width, height = round(layout.width) + 2, round(layout.height)
     shares = _call_shares(view.report, graph)
     largest = max(shares, default=0.0)
     boxes = [
-        _box(view, call, centre, share, largest)
+        _draw_box(view, call, centre, share, largest)
         for call, centre, share in zip(graph.calls, layout.centres, shares, strict=True)
     ]
-    edges = element("path", d=Markup("".join(map(_curve, layout.edges))), class_="edges")
-    return element("svg", lines(edges, *boxes), width=width, height=height,
+    edges = make_element(
+        "path", d=Markup("".join(map(_format_curve, layout.edges))), class_="edges"
+    )
+    return make_element("svg", join_lines(edges, *boxes), width=width, height=height,
                    viewBox=f"-1 0 {width} {height}")  # fmt: skip
 
 
@@ -70,12 +75,12 @@ def _call_shares(report: RunReport, graph: KernelGraph) -> list[float]:
     ]
 
 
-def _curve(points: Sequence[tuple[float, float]]) -> str:
+def _format_curve(points: Sequence[tuple[float, float]]) -> str:
     """Return an edge as a path, from below its source to above its target."""
-    return "".join(_curve_parts(points))
+    return "".join(_list_curve_parts(points))
 
 
-def _curve_parts(points: Sequence[tuple[float, float]]) -> Iterator[str]:
+def _list_curve_parts(points: Sequence[tuple[float, float]]) -> Iterator[str]:
     x, y = points[0][0], points[0][1] + _HEIGHT / 2
     yield f"M{x:.0f} {y:.0f}"
     for to_x, centre in points[1:]:
@@ -87,7 +92,7 @@ def _curve_parts(points: Sequence[tuple[float, float]]) -> Iterator[str]:
             yield f"V{y:.0f}"
 
 
-def _box(
+def _draw_box(
     view: BuildView, call: GraphCall, centre: tuple[float, float], share: float, largest: float
 ) -> Markup:
     x, y = centre
@@ -96,18 +101,20 @@ def _box(
     name = name_kernel(call.kernel)
     nodes = ", ".join(call.nodes) or "no node is known"
     told = f"{name}: {'added for ' if call.added else ''}{nodes}"
-    shape = element("rect", x=f"{x - _WIDTH / 2:.0f}", y=f"{y - _HEIGHT / 2:.0f}", width=_WIDTH,
-                    height=_HEIGHT, rx=4)  # fmt: skip
+    shape = make_element("rect", x=f"{x - _WIDTH / 2:.0f}", y=f"{y - _HEIGHT / 2:.0f}",
+                         width=_WIDTH, height=_HEIGHT, rx=4)  # fmt: skip
     second = f"{share:.1%}  {nodes}" if share else nodes
     texts = (
-        element("text", _cut(name), x=f"{x:.0f}", y=f"{y - 3:.0f}"),
-        element("text", _cut(second), x=f"{x:.0f}", y=f"{y + 11:.0f}", class_="nodes"),
+        make_element("text", _shorten_text(name), x=f"{x:.0f}", y=f"{y - 3:.0f}"),
+        make_element(
+            "text", _shorten_text(second), x=f"{x:.0f}", y=f"{y + 11:.0f}", class_="nodes"
+        ),
     )
-    inner = (element("title", told), shape, *texts)
+    inner = (make_element("title", told), shape, *texts)
     if call.task is None:
-        return element("g", *inner, class_=heat)
-    return element("a", *inner, class_=heat, href=f"#{view.anchor(f'kernel-{call.task}')}")
+        return make_element("g", *inner, class_=heat)
+    return make_element("a", *inner, class_=heat, href=f"#{view.anchor(f'kernel-{call.task}')}")
 
 
-def _cut(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"

@@ -34,14 +34,16 @@ class _Layers:
         self.above: list[list[int]] = [[] for _ in reads]
         self.below: list[list[int]] = [[] for _ in reads]
         self.chains = [
-            self._lead(source, node) for node, sources in enumerate(reads) for source in sources
+            self._insert_dummy_nodes(source, node)
+            for node, sources in enumerate(reads)
+            for source in sources
         ]
         self.rows: list[list[int]] = [[] for _ in range(max(self.ranks, default=-1) + 1)]
         for place, rank in enumerate(self.ranks):
             self.rows[rank].append(place)
         self.x = [0.0] * len(self.ranks)
 
-    def _lead(self, source: int, target: int) -> list[int]:
+    def _insert_dummy_nodes(self, source: int, target: int) -> list[int]:
         """Connect two nodes by a place in each layer between them."""
         first, last = self.ranks[source] + 1, self.ranks[target]
         between = range(len(self.ranks), len(self.ranks) + last - first)
@@ -57,13 +59,13 @@ class _Layers:
     def order(self) -> None:
         """Sort each layer by the mean position of neighbours, downwards and upwards in turn."""
         for row in self.rows:
-            self._number(row)
+            self._number_row(row)
         for sweep in range(_SWEEPS):
             down = sweep % 2 == 0
             near = self.above if down else self.below
             for row in self.rows if down else reversed(self.rows):
-                row.sort(key=lambda place: self._mean(near[place], self.x[place]))
-                self._number(row)
+                row.sort(key=lambda place: self._compute_mean_position(near[place], self.x[place]))
+                self._number_row(row)
 
     def settle(self, widths: Sequence[float], gap: float) -> None:
         """Set each layer as close to its neighbours as widths allow, in the order it has."""
@@ -71,14 +73,14 @@ class _Layers:
             down = sweep % 2 == 0
             near = self.above if down else self.below
             for row in self.rows if down else reversed(self.rows):
-                wanted = [self._mean(near[place], self.x[place]) for place in row]
-                for place, x in zip(row, _spread(row, wanted, widths, gap), strict=True):
+                wanted = [self._compute_mean_position(near[place], self.x[place]) for place in row]
+                for place, x in zip(row, _fit_positions(row, wanted, widths, gap), strict=True):
                     self.x[place] = x
 
-    def _mean(self, places: Sequence[int], otherwise: float) -> float:
+    def _compute_mean_position(self, places: Sequence[int], otherwise: float) -> float:
         return sum(self.x[place] for place in places) / len(places) if places else otherwise
 
-    def _number(self, row: Sequence[int]) -> None:
+    def _number_row(self, row: Sequence[int]) -> None:
         for position, place in enumerate(row):
             self.x[place] = float(position)
 
@@ -117,7 +119,7 @@ def _count_places(reads: Sequence[Sequence[int]]) -> int:
     return count
 
 
-def _spread(
+def _fit_positions(
     row: Sequence[int], wanted: Sequence[float], widths: Sequence[float], gap: float
 ) -> list[float]:
     """Return positions in order, at least the widths apart, of least squared distance to `wanted`.

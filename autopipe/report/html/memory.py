@@ -7,10 +7,10 @@ from typing import Final
 
 from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.report.document import KernelGraph, TaskReport
-from autopipe.report.html.elements import Markup, element, lines
-from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.elements import Markup, join_lines, make_element
+from autopipe.report.html.tables import Cell, TableRow, make_table
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import plural
+from autopipe.report.units import format_plural
 
 _LISTED: Final = 10
 """Results in the table, largest first."""
@@ -44,13 +44,17 @@ def write_memory(view: BuildView) -> Markup:
         "end. Inputs, weights and what a kernel takes for itself come on top."
     )
     unknown = sum(not one.bytes for one in held)
-    return lines(
-        element("p", told),
-        element("p", f"{plural(unknown, 'call')} with results of an unknown size count as none.")
+    return join_lines(
+        make_element("p", told),
+        make_element(
+            "p", f"{format_plural(unknown, 'call')} with results of an unknown size count as none."
+        )
         if unknown
         else None,
         _draw_chart(course, most),
-        table("Largest results", ("kernel", ">MiB", ">from call", ">to call"), _list_rows(held)),
+        make_table(
+            "Largest results", ("kernel", ">MiB", ">from call", ">to call"), _list_rows(held)
+        ),
     )
 
 
@@ -83,13 +87,16 @@ def _draw_chart(course: Sequence[int], most: int) -> Markup:
     step = 100 / len(course)
     heights = (98 - 96 * value / most for value in course)
     path = "".join(f"V{y:.2f}H{step * (at + 1):.2f}" for at, y in enumerate(heights))
-    line = element("path", d=Markup(f"M0 98{path}"), class_="line0",
+    line = make_element("path", d=Markup(f"M0 98{path}"), class_="line0",
                    vector_effect="non-scaling-stroke")  # fmt: skip
-    drawing = element("svg", line, viewBox="0 0 100 100", preserveAspectRatio="none",
+    drawing = make_element("svg", line, viewBox="0 0 100 100", preserveAspectRatio="none",
                       aria_hidden="true", height=160)  # fmt: skip
-    ends = (element("span", "0"), element("span", f"call {len(course)}"))
-    return element(
-        "figure", element("div", _format_size(most)), drawing, element("div", *ends, class_="axis")
+    ends = (make_element("span", "0"), make_element("span", f"call {len(course)}"))
+    return make_element(
+        "figure",
+        make_element("div", _format_size(most)),
+        drawing,
+        make_element("div", *ends, class_="axis"),
     )
 
 

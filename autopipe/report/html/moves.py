@@ -4,10 +4,10 @@ from typing import Final
 
 from autopipe.report.document import TaskReport
 from autopipe.report.html.elements import Markup
-from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.tables import Cell, TableRow, make_table
 from autopipe.report.html.tasks import sum_times, time_shares
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import seconds
+from autopipe.report.units import format_seconds
 
 _TRANSPOSES: Final = frozenset({"permute_dims", "layout_transform"})
 _FREE: Final = frozenset({"reshape", "squeeze", "expand_dims", "flatten"})
@@ -20,12 +20,12 @@ def write_moves(view: BuildView) -> Markup:
     added = {call.task for graph in report.graphs for call in graph.calls if call.added}
     times, shares = sum_times(report), time_shares(report)
     rows = [
-        _row(task, time, share, added=at in added)
+        _build_row(task, time, share, added=at in added)
         for at, (task, time, share) in enumerate(zip(report.tasks, times, shares, strict=True))
         if _is_transpose(task)
     ]
     header = ("kernel", ">calls", ">all calls", ">share", "why", "nodes")
-    return table("Kernels that only transpose", header, rows) if rows else Markup()
+    return make_table("Kernels that only transpose", header, rows) if rows else Markup()
 
 
 def _is_transpose(task: TaskReport) -> bool:
@@ -33,10 +33,10 @@ def _is_transpose(task: TaskReport) -> bool:
     return bool(ops & _TRANSPOSES) and ops <= _TRANSPOSES | _FREE
 
 
-def _row(task: TaskReport, every: float | None, share: float, *, added: bool) -> TableRow:
+def _build_row(task: TaskReport, every: float | None, share: float, *, added: bool) -> TableRow:
     return TableRow((
         task.name, Cell(task.calls, task.calls),
-        Cell(None if every is None else seconds(every), every), Cell(f"{share:.1%}", share),
+        Cell(None if every is None else format_seconds(every), every), Cell(f"{share:.1%}", share),
         "added where a layout changes" if added else "with nodes of the model",
         ", ".join(task.nodes),
     ))  # fmt: skip

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from autopipe.artifacts.signature import Port
-from autopipe.report.html.elements import Content, Markup, block, element, lines
-from autopipe.report.html.tables import TableRow, details, facts, table
+from autopipe.report.html.elements import Content, Markup, join_lines, make_element, make_text_block
+from autopipe.report.html.tables import TableRow, make_details, make_fact_list, make_table
 from autopipe.report.html.view import BuildView
 
 
@@ -16,42 +16,50 @@ def write_origins(view: BuildView) -> Markup:
     model = (report.configuration or {}).get("model")
     values: dict[str, Content] = {
         "Model": model.get("path") if isinstance(model, Mapping) else None,
-        "Target": _words(report.target),
-        "Machine": _words(report.machine),
-        "Versions": _words(report.versions),
-        "Sources": _words(report.sources),
+        "Target": _format_values(report.target),
+        "Machine": _format_values(report.machine),
+        "Versions": _format_values(report.versions),
+        "Sources": _format_values(report.sources),
         "Package sha256": report.package.sha256 if report.package else None,
     }
-    return lines(facts(values), _ports(report.inputs, report.outputs), _configuration(view))
+    return join_lines(
+        make_fact_list(values),
+        _build_port_table(report.inputs, report.outputs),
+        _build_configuration(view),
+    )
 
 
-def _words(values: Mapping[str, Any] | None) -> Content:
+def _format_values(values: Mapping[str, Any] | None) -> Content:
     """Return values by name on one line; what is empty says nothing."""
     given = {name: value for name, value in (values or {}).items() if value not in (None, [], {})}
-    return ", ".join(f"{name} {_word(given[name])}" for name in sorted(given))
+    return ", ".join(f"{name} {_format_value(given[name])}" for name in sorted(given))
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, Mapping):
-        return f"({', '.join(f'{name} {_word(one)}' for name, one in sorted(value.items()))})"
+        return (
+            f"({', '.join(f'{name} {_format_value(one)}' for name, one in sorted(value.items()))})"
+        )
     if isinstance(value, list | tuple):
-        return " ".join(map(_word, value))
+        return " ".join(map(_format_value, value))
     return str(value)
 
 
-def _ports(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Markup:
+def _build_port_table(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Markup:
     named = [("input", port) for port in inputs] + [("output", port) for port in outputs]
-    rows = [TableRow((kind, port.name, port.dtype, _shape(port))) for kind, port in named]
+    rows = [TableRow((kind, port.name, port.dtype, _format_shape(port))) for kind, port in named]
     header = ("", "name", "dtype", "shape")
-    return table("Inputs and outputs", header, rows) if rows else Markup()
+    return make_table("Inputs and outputs", header, rows) if rows else Markup()
 
 
-def _shape(port: Port) -> str:
+def _format_shape(port: Port) -> str:
     return " x ".join(port.words) or "scalar"
 
 
-def _configuration(view: BuildView) -> Markup:
+def _build_configuration(view: BuildView) -> Markup:
     if view.report.configuration is None:
         return Markup()
     text = json.dumps(view.report.configuration, indent=2, sort_keys=True, ensure_ascii=False)
-    return element("div", details("Configuration", block(text.split("\n"), most=2000)))
+    return make_element(
+        "div", make_details("Configuration", make_text_block(text.split("\n"), most=2000))
+    )

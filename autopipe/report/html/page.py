@@ -11,7 +11,7 @@ from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.report.document import RunReport
 from autopipe.report.html.accuracy import write_accuracy
 from autopipe.report.html.course import write_gates, write_stages, write_warnings
-from autopipe.report.html.elements import Content, Markup, element, lines
+from autopipe.report.html.elements import Content, Markup, join_lines, make_element
 from autopipe.report.html.failures import write_failures
 from autopipe.report.html.graph import write_graph
 from autopipe.report.html.latency import write_latency
@@ -21,11 +21,11 @@ from autopipe.report.html.origins import write_origins
 from autopipe.report.html.overview import write_overview
 from autopipe.report.html.profile import write_profile
 from autopipe.report.html.since import write_since
-from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.tables import Cell, TableRow, make_table
 from autopipe.report.html.tasks import write_tasks
 from autopipe.report.html.tuning import write_tuning
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import seconds
+from autopipe.report.units import format_seconds
 
 SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
     "Warnings": write_warnings,
@@ -46,55 +46,64 @@ SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
 """What follows the overview of a build, by title; one without content is left out."""
 
 
-def html(*reports: RunReport) -> str:
+def build_page(*reports: RunReport) -> str:
     """Write the reports of all builds as one page; the same reports give the same bytes."""
     several = len(reports) > 1
     views = [
         BuildView(report, f"build{at}-" if several else "") for at, report in enumerate(reports)
     ]
     title = " and ".join(report.pipeline or "pipeline" for report in reports)
-    return document(title, lines(_builds(views) if several else None, *map(write_build, views)))
+    return build_document(
+        title, join_lines(_build_overview(views) if several else None, *map(write_build, views))
+    )
 
 
 def write_build(view: BuildView) -> Markup:
     """Return a build: overview, links to its sections, sections."""
     report = view.report
-    name = element("h1", report.pipeline or "pipeline", " ", _badge(report))
+    name = make_element("h1", report.pipeline or "pipeline", " ", _build_badge(report))
     made = [(title, section) for title, write in SECTIONS.items() if (section := write(view))]
-    links = [element("a", title, href=f"#{_anchor(view, title)}") for title, _ in made]
+    links = [make_element("a", title, href=f"#{_format_anchor(view, title)}") for title, _ in made]
     sections = [
-        element("section", lines(element("h2", title), section), id=_anchor(view, title))
+        make_element(
+            "section",
+            join_lines(make_element("h2", title), section),
+            id=_format_anchor(view, title),
+        )
         for title, section in made
     ]
-    return element(
+    return make_element(
         "article",
-        lines(
-            element("header", name, write_overview(view)),
-            element("nav", lines(*links), aria_label="Sections") if links else None,
+        join_lines(
+            make_element("header", name, write_overview(view)),
+            make_element("nav", join_lines(*links), aria_label="Sections") if links else None,
             *sections,
         ),
         id=view.anchor("build"),
     )
 
 
-def document(title: str, body: Markup) -> str:
+def build_document(title: str, body: Markup) -> str:
     """Return a whole document with the style sheet and the script, and nothing else to load."""
     style, script = read_asset("style.css"), read_asset("script.js")
     policy = (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        f"default-src 'none'; style-src {_digest_for_csp(style)}; script-src "
+        f"{_digest_for_csp(script)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    head = lines(
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", style),
+    head = join_lines(
+        make_element("meta", charset="utf-8"),
+        make_element("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
+        make_element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        make_element("meta", name="color-scheme", content="light dark"),
+        make_element("title", title),
+        make_element("style", style),
     )
-    page = lines(
-        Markup("<!DOCTYPE html>"), Markup('<html lang="en">'), element("head", head),
-        element("body", lines(element("main", body), element("script", script))),
+    page = join_lines(
+        Markup("<!DOCTYPE html>"), Markup('<html lang="en">'), make_element("head", head),
+        make_element(
+            "body", join_lines(make_element("main", body), make_element("script", script))
+        ),
         Markup("</html>"),
     )  # fmt: skip
     return f"{page}\n"
@@ -106,40 +115,40 @@ def read_asset(name: str) -> Markup:
     return Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
-def _digest(text: str) -> str:
+def _digest_for_csp(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def _anchor(view: BuildView, title: str) -> str:
+def _format_anchor(view: BuildView, title: str) -> str:
     return view.anchor(title.lower().replace(" ", "-"))
 
 
-def _badge(report: RunReport) -> Content:
+def _build_badge(report: RunReport) -> Content:
     """Return how the run ended; a file of a build does not say so."""
     mark = "good" if report.outcome == "finished" else "bad"
     word = report.outcome if report.origin == "run" else report.origin
-    return element("span", word, class_=f"badge {mark}" if report.origin == "run" else "badge")
+    return make_element("span", word, class_=f"badge {mark}" if report.origin == "run" else "badge")
 
 
-def _builds(views: list[BuildView]) -> Markup:
+def _build_overview(views: list[BuildView]) -> Markup:
     """Return a row for each of several builds."""
     header = ("build", "outcome", ">time", ">latency", ">ratio", "to")
-    return element("section", table("Builds", header, _rows(views)))
+    return make_element("section", make_table("Builds", header, _list_rows(views)))
 
 
-def _rows(views: list[BuildView]) -> Iterator[TableRow]:
+def _list_rows(views: list[BuildView]) -> Iterator[TableRow]:
     for view in views:
         report = view.report
-        name = element("a", report.pipeline or "pipeline", href=f"#{view.anchor('build')}")
-        time = Cell(seconds(report.seconds), report.seconds)
-        yield TableRow((name, report.outcome, time, *_contest(report.benchmark)))
+        name = make_element("a", report.pipeline or "pipeline", href=f"#{view.anchor('build')}")
+        time = Cell(format_seconds(report.seconds), report.seconds)
+        yield TableRow((name, report.outcome, time, *_build_ratio_cells(report.benchmark)))
 
 
-def _contest(benchmark: BenchmarkReport | None) -> tuple[Content | Cell, ...]:
+def _build_ratio_cells(benchmark: BenchmarkReport | None) -> tuple[Content | Cell, ...]:
     """Return the latency, and the ratio to the reference runtime that counts, with its name."""
     if benchmark is None:
         return None, None, None
     median, rival = benchmark.ours.latency.median, benchmark.counted_rival
     ratio = benchmark.comparisons[rival].ratio if rival else None
     told = None if ratio is None else f"{ratio:.2f}"
-    return Cell(seconds(median), median), Cell(told, ratio), rival
+    return Cell(format_seconds(median), median), Cell(told, ratio), rival

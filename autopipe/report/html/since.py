@@ -1,10 +1,10 @@
 """What changed since the last build of the same pipeline file in this store."""
 
 from autopipe.report.document import RunReport, TaskDifference
-from autopipe.report.html.elements import Markup, element, lines
-from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.elements import Markup, join_lines, make_element
+from autopipe.report.html.tables import Cell, TableRow, make_table
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import seconds
+from autopipe.report.units import format_seconds
 
 
 def write_since(view: BuildView) -> Markup:
@@ -13,33 +13,33 @@ def write_since(view: BuildView) -> Markup:
     if since is None:
         return Markup()
     if not since.fields and not since.stages and not since.tasks:
-        return element("p", "Nothing: it is the build of the last run.")
+        return make_element("p", "Nothing: it is the build of the last run.")
     fields = map(TableRow, zip(since.fields, strict=True))
-    return lines(
-        table("Fields of the pipeline file", ("change",), fields) if since.fields else None,
-        _stages(view.report), _kernels(since.tasks),
+    return join_lines(
+        make_table("Fields of the pipeline file", ("change",), fields) if since.fields else None,
+        _build_stage_table(view.report), _build_kernel_table(since.tasks),
     )  # fmt: skip
 
 
-def _stages(report: RunReport) -> Markup:
+def _build_stage_table(report: RunReport) -> Markup:
     stages = report.since.stages if report.since else {}
     rows = [TableRow((stage, change)) for stage in stages for change in stages[stage]]
-    return table("What stages depend on", ("stage", "change"), rows) if rows else Markup()
+    return make_table("What stages depend on", ("stage", "change"), rows) if rows else Markup()
 
 
-def _kernels(tasks: tuple[TaskDifference, ...]) -> Markup:
+def _build_kernel_table(tasks: tuple[TaskDifference, ...]) -> Markup:
     header = ("kernel", "old schedule", "new schedule", ">old call", ">new call", ">ratio")
-    return table("Kernels", header, map(_row, tasks)) if tasks else Markup()
+    return make_table("Kernels", header, map(_build_row, tasks)) if tasks else Markup()
 
 
-def _row(task: TaskDifference) -> TableRow:
+def _build_row(task: TaskDifference) -> TableRow:
     old, new = task.old_seconds, task.new_seconds
     ratio = new / old if old and new else None
     return TableRow((
-        task.name, task.old or "new", task.new or "gone", _time(old), _time(new),
-        Cell(None if ratio is None else f"{ratio:.2f}", ratio),
+        task.name, task.old or "new", task.new or "gone", _build_time_cell(old),
+        _build_time_cell(new), Cell(None if ratio is None else f"{ratio:.2f}", ratio),
     ), "changed" if task.old != task.new else None)  # fmt: skip
 
 
-def _time(value: float | None) -> Cell:
-    return Cell(None if value is None else seconds(value), value)
+def _build_time_cell(value: float | None) -> Cell:
+    return Cell(None if value is None else format_seconds(value), value)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from autopipe.report.html.elements import Content, Markup, element, lines
+from autopipe.report.html.elements import Content, Markup, join_lines, make_element
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TableRow:
     mark: str | None = None
 
 
-def table(caption: str, header: Sequence[str], rows: Iterable[TableRow]) -> Markup:
+def make_table(caption: str, header: Sequence[str], rows: Iterable[TableRow]) -> Markup:
     """Return a table; a column whose name starts with `>` holds numbers.
 
     Columns without any content are left out.
@@ -35,30 +35,32 @@ def table(caption: str, header: Sequence[str], rows: Iterable[TableRow]) -> Mark
         at for at in range(len(header))
         if not given or any(cells[at].content not in {None, ""} for _, cells in given)
     ]  # fmt: skip
-    titles = element("tr", *(_title(header[at]) for at in used))
+    titles = make_element("tr", *(_make_header_cell(header[at]) for at in used))
     body = [
-        element("tr", *(_cell(cells[at], _is_number(header[at])) for at in used), class_=mark)
+        make_element(
+            "tr", *(_make_cell(cells[at], _is_number(header[at])) for at in used), class_=mark
+        )
         for mark, cells in given
     ]
-    inner = lines(element("caption", caption), element("thead", titles),
-                  element("tbody", lines(*body)))  # fmt: skip
-    return element("div", element("table", inner), class_="scroll", role="region",
+    inner = join_lines(make_element("caption", caption), make_element("thead", titles),
+                  make_element("tbody", join_lines(*body)))  # fmt: skip
+    return make_element("div", make_element("table", inner), class_="scroll", role="region",
                    aria_label=caption, tabindex=0)  # fmt: skip
 
 
-def facts(values: Mapping[str, Content]) -> Markup:
+def make_fact_list(values: Mapping[str, Content]) -> Markup:
     """Return names with their values; those without a value are left out."""
     pairs = [
-        element("div", element("dt", name), element("dd", value))
+        make_element("div", make_element("dt", name), make_element("dd", value))
         for name, value in values.items()
         if value not in {None, ""}
     ]
-    return element("dl", lines(*pairs)) if pairs else Markup()
+    return make_element("dl", join_lines(*pairs)) if pairs else Markup()
 
 
-def details(summary: Content, *children: Content, **attributes: Content) -> Markup:
+def make_details(summary: Content, *children: Content, **attributes: Content) -> Markup:
     """Return contents that are folded away."""
-    return element("details", element("summary", summary), *children, **attributes)
+    return make_element("details", make_element("summary", summary), *children, **attributes)
 
 
 def _as_cell(content: Cell | Content) -> Cell:
@@ -69,12 +71,12 @@ def _is_number(name: str) -> bool:
     return name.startswith(">")
 
 
-def _title(name: str) -> Markup:
+def _make_header_cell(name: str) -> Markup:
     number = "number" if _is_number(name) else None
-    return element("th", name.removeprefix(">"), scope="col", class_=number)
+    return make_element("th", name.removeprefix(">"), scope="col", class_=number)
 
 
-def _cell(cell: Cell, number: bool) -> Markup:  # noqa: FBT001 -- a field
+def _make_cell(cell: Cell, number: bool) -> Markup:  # noqa: FBT001 -- a field
     classes = " ".join(filter(None, ("number" if number else "", cell.mark)))
     key = None if cell.key is None else f"{cell.key:.9g}"
-    return element("td", cell.content, class_=classes or None, data_key=key)
+    return make_element("td", cell.content, class_=classes or None, data_key=key)

@@ -6,10 +6,17 @@ from typing import Final
 
 from autopipe.report.document import RunReport, TaskReport
 from autopipe.report.html.compressed import write_compressed
-from autopipe.report.html.elements import Content, Markup, block, element, join, lines
-from autopipe.report.html.tables import Cell, TableRow, details, facts, table
+from autopipe.report.html.elements import (
+    Content,
+    Markup,
+    join_lines,
+    join_markup,
+    make_element,
+    make_text_block,
+)
+from autopipe.report.html.tables import Cell, TableRow, make_details, make_fact_list, make_table
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import count, plural, seconds
+from autopipe.report.units import format_count, format_plural, format_seconds
 
 _NODES: Final = 4
 """Nodes that a row names; its details name all."""
@@ -26,11 +33,13 @@ def write_tasks(view: BuildView) -> Markup:
     column = ">share" if any(time is not None for time in times) else ">estimated share"
     header = ("kernel", ">calls", "engine", "implementation", ">one call", ">all calls", column,
               ">GFLOPS", ">GB/s", ">estimate", "nodes")  # fmt: skip
-    rows = (_row(view, at, times[at], shares[at]) for at in order)
-    return lines(
-        element("p", told) if (told := _explain(report, times)) else None,
-        table("Kernels", header, rows),
-        _engines([report.tasks[at] for at in kernels], [shares[at] for at in kernels], column),
+    rows = (_build_row(view, at, times[at], shares[at]) for at in order)
+    return join_lines(
+        make_element("p", told) if (told := _explain_times(report, times)) else None,
+        make_table("Kernels", header, rows),
+        _build_engine_table(
+            [report.tasks[at] for at in kernels], [shares[at] for at in kernels], column
+        ),
     )
 
 
@@ -68,16 +77,16 @@ def sum_times(report: RunReport) -> list[float | None]:
     profiled: dict[int | None, float] = defaultdict(float)
     for kernel in report.profile.kernels if report.profile else ():
         profiled[kernel.task] += kernel.seconds
-    return [profiled.get(at, tuned_time(task)) for at, task in enumerate(report.tasks)]
+    return [profiled.get(at, compute_tuned_time(task)) for at, task in enumerate(report.tasks)]
 
 
-def tuned_time(task: TaskReport) -> float | None:
+def compute_tuned_time(task: TaskReport) -> float | None:
     """Return the seconds of all calls: inside the model where tuning measured that."""
     one = task.in_model or task.seconds
     return None if one is None else one * task.calls
 
 
-def _explain(report: RunReport, times: Sequence[float | None]) -> str | None:
+def _explain_times(report: RunReport, times: Sequence[float | None]) -> str | None:
     tasks = report.tasks
     untimed = [task for task, time in zip(tasks, times, strict=True) if time is None]
     estimated = sum(task.share is not None for task in untimed)
@@ -94,66 +103,69 @@ def _explain(report: RunReport, times: Sequence[float | None]) -> str | None:
     return "; ".join(parts) + ". GB/s counts each argument once."
 
 
-def _row(view: BuildView, at: int, every: float | None, share: float) -> TableRow:
+def _build_row(view: BuildView, at: int, every: float | None, share: float) -> TableRow:
     task = view.report.tasks[at]
     one = None if every is None else every / max(task.calls, 1)
     estimate = None if task.share is None or every is None else f"{task.share:.1%}"
     known = every is not None or task.share is not None
     more = f" and {len(task.nodes) - _NODES} more" if len(task.nodes) > _NODES else ""
     return TableRow((
-        Cell(details(task.name, _about(task), id=view.anchor(f"kernel-{at}"))),
+        Cell(make_details(task.name, _build_details(task), id=view.anchor(f"kernel-{at}"))),
         Cell(task.calls, task.calls), task.engine, task.implementation,
-        _time(one), _time(every),
-        Cell(join(_meter(share), f" {share:.1%}"), share) if known else None,
-        _rate(task.flops, one), _rate(task.bytes, one), Cell(estimate, task.share),
-        f"{', '.join(task.nodes[:_NODES])}{more}",
+        _build_time_cell(one), _build_time_cell(every),
+        Cell(join_markup(_draw_meter(share), f" {share:.1%}"), share) if known else None,
+        _build_rate_cell(task.flops, one), _build_rate_cell(task.bytes, one),
+        Cell(estimate, task.share), f"{', '.join(task.nodes[:_NODES])}{more}",
     ))  # fmt: skip
 
 
-def _time(value: float | None) -> Cell:
-    return Cell("" if value is None else seconds(value), value)
+def _build_time_cell(value: float | None) -> Cell:
+    return Cell("" if value is None else format_seconds(value), value)
 
 
-def _rate(amount: float, time: float | None) -> Cell:
+def _build_rate_cell(amount: float, time: float | None) -> Cell:
     if not amount or not time:
         return Cell("")
     rate = amount / time / 1e9
     return Cell(f"{rate:.3g}", rate)
 
 
-def _meter(share: float) -> Markup:
-    bar = element("rect", width=f"{100 * share:.2f}", height=10)
-    return element("svg", bar, class_="meter", viewBox="0 0 100 10", preserveAspectRatio="none",
-                   aria_hidden="true", width=48, height=10)  # fmt: skip
+def _draw_meter(share: float) -> Markup:
+    bar = make_element("rect", width=f"{100 * share:.2f}", height=10)
+    return make_element("svg", bar, class_="meter", viewBox="0 0 100 10",
+                        preserveAspectRatio="none", aria_hidden="true", width=48,
+                        height=10)  # fmt: skip
 
 
-def _about(task: TaskReport) -> Markup:
+def _build_details(task: TaskReport) -> Markup:
     """Return all that is known of a kernel."""
     values: dict[str, Content] = {
         "why this schedule": task.reason,
         "not tuned": task.dropped,
         "trials": f"{task.trials}, {task.failed} failed" if task.trials else None,
-        "operations of a call": count(task.flops) if task.flops else None,
-        "bytes of a call": count(task.bytes) if task.bytes else None,
+        "operations of a call": format_count(task.flops) if task.flops else None,
+        "bytes of a call": format_count(task.bytes) if task.bytes else None,
         "workload": task.workload,
         "nodes": ", ".join(task.nodes),
     }
-    return lines(
-        facts(values),
-        *_listed("Operators", task.computes),
-        *_listed("Schedule", task.schedule),
-        *_listed("Problems", task.problems),
+    return join_lines(
+        make_fact_list(values),
+        *_list_titled_block("Operators", task.computes),
+        *_list_titled_block("Schedule", task.schedule),
+        *_list_titled_block("Problems", task.problems),
         write_compressed("TIR", task.tir) if task.tir else None,
     )
 
 
-def _listed(title: str, rows: tuple[str, ...]) -> Iterator[Markup]:
+def _list_titled_block(title: str, rows: tuple[str, ...]) -> Iterator[Markup]:
     if rows:
-        yield element("h4", title)
-        yield block(rows)
+        yield make_element("h4", title)
+        yield make_text_block(rows)
 
 
-def _engines(tasks: Sequence[TaskReport], shares: Sequence[float], column: str) -> Markup:
+def _build_engine_table(
+    tasks: Sequence[TaskReport], shares: Sequence[float], column: str
+) -> Markup:
     """Return which engines and implementations hold how much of the time."""
     known = sum(shares) > 0
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -162,8 +174,9 @@ def _engines(tasks: Sequence[TaskReport], shares: Sequence[float], column: str) 
     ordered = sorted(groups.items(), key=lambda item: (-sum(item[1]), item[0]))
     rows = (
         TableRow((engine, implementation, Cell(len(some), len(some)),
-             Cell(join(_meter(sum(some)), f" {sum(some):.1%}"), sum(some)) if known else None))
+             Cell(join_markup(_draw_meter(sum(some)), f" {sum(some):.1%}"), sum(some))
+             if known else None))
         for (engine, implementation), some in ordered
     )  # fmt: skip
-    title = f"Schedules of {plural(len(tasks), 'kernel')}"
-    return table(title, ("engine", "implementation", ">kernels", column), rows)
+    title = f"Schedules of {format_plural(len(tasks), 'kernel')}"
+    return make_table(title, ("engine", "implementation", ">kernels", column), rows)

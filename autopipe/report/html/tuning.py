@@ -6,10 +6,10 @@ from typing import Final
 from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.report.document import TuningCourse, TuningCurve
 from autopipe.report.headroom import COLUMNS, order_headroom, write_cells
-from autopipe.report.html.elements import Markup, element, join, lines
-from autopipe.report.html.tables import Cell, TableRow, table
+from autopipe.report.html.elements import Markup, join_lines, join_markup, make_element
+from autopipe.report.html.tables import Cell, TableRow, make_table
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import seconds
+from autopipe.report.units import format_seconds
 
 _COLOURS: Final = 5
 """Colours of the style sheet, which repeat."""
@@ -20,46 +20,48 @@ def write_tuning(view: BuildView) -> Markup:
     course = view.report.tuning
     if course is None:
         return Markup()
-    told = f"Tuning took {seconds(course.seconds)}: {course.ended}. "
-    return lines(
-        element("p", f"{told}A curve is the time of all tuned kernels with the best schedules so "
+    told = f"Tuning took {format_seconds(course.seconds)}: {course.ended}. "
+    return join_lines(
+        make_element("p", f"{told}A curve is the time of all tuned kernels with the best "
+                          "schedules so "
                      "far, from the first time of each."),
-        _chart(course),
-        _engines(course),
-        _headroom(view.report.headroom),
+        _draw_chart(course),
+        _build_engine_table(course),
+        _build_headroom_table(view.report.headroom),
     )  # fmt: skip
 
 
-def _headroom(tasks: Sequence[TaskHeadroom]) -> Markup:
+def _build_headroom_table(tasks: Sequence[TaskHeadroom]) -> Markup:
     """Return what is left to gain in each task."""
     rows = []
     for task in order_headroom(tasks):
         values = (task.share, task.untuned, task.tuned, task.bound, task.left, task.trials)
         cells = map(Cell, write_cells(task), values)
         rows.append(TableRow((task.name, *cells, task.ended)))
-    return table("Left to gain", COLUMNS, rows) if rows else Markup()
+    return make_table("Left to gain", COLUMNS, rows) if rows else Markup()
 
 
-def _chart(course: TuningCourse) -> Markup:
+def _draw_chart(course: TuningCourse) -> Markup:
     points = [point for curve in course.curves for point in curve.points]
     last = max(at for at, _ in points) or 1.0
     lowest, highest = min(y for _, y in points), max(y for _, y in points)
     spread = highest - lowest or 1.0
     paths = [
-        element("path", d=_steps(curve, last, lowest, spread), class_=f"line{at % _COLOURS}",
-                vector_effect="non-scaling-stroke")
+        make_element("path", d=_format_steps(curve, last, lowest, spread),
+                     class_=f"line{at % _COLOURS}", vector_effect="non-scaling-stroke")
         for at, curve in enumerate(course.curves)
     ]  # fmt: skip
-    drawing = element("svg", lines(*paths), viewBox="0 0 100 100", preserveAspectRatio="none",
-                      aria_hidden="true", height=220)  # fmt: skip
-    return element(
-        "figure", element("div", seconds(highest)), drawing,
-        element("div", element("span", seconds(lowest)), element("span", f"after {seconds(last)}"),
+    drawing = make_element("svg", join_lines(*paths), viewBox="0 0 100 100",
+                           preserveAspectRatio="none", aria_hidden="true", height=220)  # fmt: skip
+    return make_element(
+        "figure", make_element("div", format_seconds(highest)), drawing,
+        make_element("div", make_element("span", format_seconds(lowest)),
+                     make_element("span", f"after {format_seconds(last)}"),
                 class_="axis"),
     )  # fmt: skip
 
 
-def _steps(curve: TuningCurve, last: float, lowest: float, spread: float) -> Markup:
+def _format_steps(curve: TuningCurve, last: float, lowest: float, spread: float) -> Markup:
     """Return a curve that falls where a better schedule was found, and is flat elsewhere."""
     first, *rest = (
         (100 * at / last, 2 + 96 * (1 - (y - lowest) / spread)) for at, y in curve.points
@@ -68,18 +70,19 @@ def _steps(curve: TuningCurve, last: float, lowest: float, spread: float) -> Mar
     return Markup("".join(parts))
 
 
-def _engines(course: TuningCourse) -> Markup:
-    rows = (_row(at, curve) for at, curve in enumerate(course.curves))
+def _build_engine_table(course: TuningCourse) -> Markup:
+    rows = (_build_row(at, curve) for at, curve in enumerate(course.curves))
     header = ("engine", ">trials", ">failed", ">at first", ">best so far", ">last gain after")
-    return table("Engines", header, rows)
+    return make_table("Engines", header, rows)
 
 
-def _row(at: int, curve: TuningCurve) -> TableRow:
+def _build_row(at: int, curve: TuningCurve) -> TableRow:
     (_, first), (gained, best) = curve.points[0], curve.points[-1]
-    line = element("path", d="M0 5H20", class_=f"line{at % _COLOURS}")
-    key = element("svg", line, class_="key", width=20, height=10, aria_hidden="true")
+    line = make_element("path", d="M0 5H20", class_=f"line{at % _COLOURS}")
+    key = make_element("svg", line, class_="key", width=20, height=10, aria_hidden="true")
     return TableRow((
-        join(key, " ", curve.engine),
+        join_markup(key, " ", curve.engine),
         Cell(curve.trials, curve.trials), Cell(curve.failed, curve.failed),
-        Cell(seconds(first), first), Cell(seconds(best), best), Cell(seconds(gained), gained),
+        Cell(format_seconds(first), first), Cell(format_seconds(best), best),
+        Cell(format_seconds(gained), gained),
     ))  # fmt: skip

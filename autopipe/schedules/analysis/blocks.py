@@ -10,8 +10,8 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, least, most
-from autopipe.compiler.graph.literals import sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, find_max_extent, find_min_extent
+from autopipe.compiler.graph.literals import read_sizes
 from autopipe.compiler.patches import cache_type_hints
 from autopipe.schedules.analysis.expressions import find_nodes
 
@@ -27,7 +27,7 @@ _ALWAYS: Final = tvm.tirx.const(1, "bool")
 def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
     """Return the extents of a block's spatial axes, or of its reduction axes; -1 if symbolic."""
     chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
-    return sizes(chosen)
+    return read_sizes(chosen)
 
 
 Extent: TypeAlias = int | tvm.ir.Expr
@@ -88,21 +88,21 @@ def parts_of(extent: Extent, size: int) -> Extent:
     return (extent + (size - 1)) // size
 
 
-def simplified(extent: Extent) -> Extent:
+def simplify_extent(extent: Extent) -> Extent:
     """Return an extent in TVM's simplest form."""
     return extent if isinstance(extent, int) else extent_of(Analyzer().simplify(extent))
 
 
-def enough(
+def is_large_enough(
     extents: Iterable[Extent], wanted: int, known: OpenSizes | None = None
 ) -> bool | tvm.ir.Expr:
     """Tell whether a product of extents is so large; a condition if that hangs on open sizes."""
     total = product_of(extents)
     if isinstance(total, int) or known is None:
         return total >= wanted
-    if least(total, known) >= wanted:
+    if find_min_extent(total, known) >= wanted:
         return True
-    return False if most(total, known) < wanted else total >= wanted
+    return False if find_max_extent(total, known) < wanted else total >= wanted
 
 
 def is_spatial(block: SBlock) -> bool:
@@ -155,14 +155,14 @@ def is_product(block: SBlock) -> bool:
     total = getattr(block.body, "value", None)
     if not isinstance(total, tvm.tirx.Add) or len(block.reads) < _OPERANDS:
         return False
-    return any(isinstance(_uncast(term), tvm.tirx.Mul) for term in (total.a, total.b))
+    return any(isinstance(_strip_cast(term), tvm.tirx.Mul) for term in (total.a, total.b))
 
 
-def bits(block: SBlock) -> int:
+def find_output_bits(block: SBlock) -> int:
     """Return the size in bits of an element that the block writes."""
     return int(tvm.runtime.DataType(block.writes[0].source.dtype).bits)
 
 
-def _uncast(term: tvm.ir.Expr) -> tvm.ir.Expr:
+def _strip_cast(term: tvm.ir.Expr) -> tvm.ir.Expr:
     """Return an expression without the cast around it, if there is one."""
     return term.value if isinstance(term, tvm.tirx.Cast) else term

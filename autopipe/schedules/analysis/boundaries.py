@@ -13,7 +13,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.sym import Analyzer, detect_linear_equation
 
-from autopipe.compiler.loops.index_borders import SIDES, border, difference
+from autopipe.compiler.loops.index_borders import SIDES, build_difference, find_border
 from autopipe.schedules.analysis.usual_stride import choose_side
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
@@ -34,11 +34,11 @@ def find_boundaries(value: tvm.ir.Expr, block: SBlock) -> Mapping[int, set[int]]
         if not isinstance(node, SIDES) or not _is_integer(node.a):
             continue
         for first in (True, False):  # of a choice inside, such as a clamp at the other end
-            sign = choose_side(difference(node), first=first)
-            steps = [int(step) for step in _steps(known.simplify(sign), axes)]
+            sign = choose_side(build_difference(node), first=first)
+            steps = [int(step) for step in _find_linear_steps(known.simplify(sign), axes)]
             asked = [at for at, step in enumerate(steps[:-1]) if step]
             if len(asked) == 1:
-                boundaries[asked[0]].add(border(steps[asked[0]], steps[-1]))
+                boundaries[asked[0]].add(find_border(steps[asked[0]], steps[-1]))
     return boundaries
 
 
@@ -64,6 +64,6 @@ def _is_integer(value: tvm.ir.Expr) -> bool:
     return "int" in str(value.ty)
 
 
-def _steps(difference: tvm.ir.Expr, axes: list[tvm.ir.Var]) -> list[Any]:
+def _find_linear_steps(difference: tvm.ir.Expr, axes: list[tvm.ir.Var]) -> list[Any]:
     steps = list(detect_linear_equation(difference, axes))
     return steps if all(isinstance(step, tvm.tirx.IntImm) for step in steps) else []

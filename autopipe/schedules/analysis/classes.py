@@ -54,7 +54,7 @@ class ClassifiedBlock:
         return f"{self.name}: {self.kind}, {'x'.join(map(str, self.extents)) or '1'}{over}"
 
 
-def classify(module: tvm.IRModule) -> tuple[ClassifiedBlock, ...]:
+def classify_blocks(module: tvm.IRModule) -> tuple[ClassifiedBlock, ...]:
     """Return the class of each outermost block of `main`, in order; none if TIR has no blocks."""
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:
@@ -63,27 +63,27 @@ def classify(module: tvm.IRModule) -> tuple[ClassifiedBlock, ...]:
         body = module["main"].body
         name = body.block.name_hint if isinstance(body, SBlockRealize) else None
         return (ClassifiedBlock(name, BlockClass.OPAQUE, (), ()),) if name else ()
-    return tuple(_classified(sch, block) for block in found)
+    return tuple(_classify_block(sch, block) for block in found)
 
 
-def _classified(sch: Schedule, rv: SBlockRV) -> ClassifiedBlock:
+def _classify_block(sch: Schedule, rv: SBlockRV) -> ClassifiedBlock:
     block = sch.get(rv)
     extents, reduces = extents_of(block), extents_of(block, spatial=False)
-    return ClassifiedBlock(block.name_hint, _class(sch, rv, block), extents, reduces)
+    return ClassifiedBlock(block.name_hint, _find_block_class(sch, rv, block), extents, reduces)
 
 
-def _class(sch: Schedule, rv: SBlockRV, block: SBlock) -> BlockClass:
+def _find_block_class(sch: Schedule, rv: SBlockRV, block: SBlock) -> BlockClass:
     if not block.iter_vars or not block.writes:
         return BlockClass.OPAQUE
     if not is_spatial(block):
-        return BlockClass.COMPLEX_REDUCTION if _reads_again(block) else BlockClass.SIMPLE_REDUCTION
+        return BlockClass.COMPLEX_REDUCTION if _has_reuse(block) else BlockClass.SIMPLE_REDUCTION
     feeds = any(not is_spatial(sch.get(one)) for one in sch.get_consumers(rv))
     follows = any(not is_spatial(sch.get(one)) for one in sch.get_producers(rv))
     beside = follows or (feeds and not is_copy(block))
     return BlockClass.LOCATION_TUNABLE if beside else BlockClass.DIRECT
 
 
-def _reads_again(block: SBlock) -> bool:
+def _has_reuse(block: SBlock) -> bool:
     """Tell whether a reduction reads some operand more often than that has elements.
 
     Example: with 8 x 20 outputs and 12 terms, a product runs 1,920 times and reads 8 x 12 and
@@ -92,9 +92,9 @@ def _reads_again(block: SBlock) -> bool:
     runs = math.prod((*extents_of(block), *extents_of(block, spatial=False)))
     written = [region.source for region in block.writes]
     operands = [r.source for r in block.reads if not any(r.source.same_as(w) for w in written)]
-    sizes = [math.prod(map(int, o.shape)) for o in operands if all(map(_known, o.shape))]
+    sizes = [math.prod(map(int, o.shape)) for o in operands if all(map(_is_constant, o.shape))]
     return any(1 < size < runs for size in sizes)
 
 
-def _known(size: object) -> bool:
+def _is_constant(size: object) -> bool:
     return isinstance(size, tvm.tirx.IntImm)

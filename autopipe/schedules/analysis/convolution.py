@@ -15,9 +15,9 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.sym import Analyzer
 from tvm.tirx import IntImm, Sub
 
-from autopipe.compiler.graph.weights import free
+from autopipe.compiler.graph.weights import list_weights
 from autopipe.schedules.analysis.blocks import is_spatial
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 
 _LAYOUTS: Final = {4: ("NHWC", "HWIO"), 5: ("NDHWC", "DHWIO")}
 """Layouts of data and kernel, by their number of axes."""
@@ -49,33 +49,33 @@ class Convolution:
     """The block that computes each element of the output from one sum."""
 
 
-def recognize(module: tvm.IRModule, size: int) -> Convolution | None:
+def match_convolution(module: tvm.IRModule, size: int) -> Convolution | None:
     """Return the convolution that `main` computes, or None if it computes something else.
 
     `size` is the number of rows, and of columns, that the kernel must have.
     """
-    sch = blank(module)
+    sch = make_schedule(module)
     try:
         blocks = sch.get_child_blocks(sch.get_sblock("root"))
         sums = [block for block in blocks if not is_spatial(sch.get(block))]
         if len(blocks) < 2 or sums != blocks[1:2]:  # noqa: PLR2004 - padding, sum, the rest
             return None
         pad, total = (sch.get(block) for block in blocks[:2])
-        if not _reads_images(pad, total, size):
+        if not _has_image_operands(pad, total, size):
             return None
-        after = _after(sch, blocks[1:])
+        after = _merge_epilogue(sch, blocks[1:])
         result = sch.get(blocks[1]).writes[0].source
     except RuntimeError:  # TIR without blocks, or one that can not be inlined
         return None
-    steps = _steps(pad, total)
-    if steps is None or not _elementwise(after, result):
+    steps = _find_padding_dilation(pad, total)
+    if steps is None or not _is_elementwise(after, result):
         return None
     data, kernel = pad.reads[0].source, total.reads[1].source
-    constant = any(kernel.same_as(weight) for weight in free(module["main"]))
+    constant = any(kernel.same_as(weight) for weight in list_weights(module["main"]))
     return Convolution(data, kernel, constant, *steps, result, after)
 
 
-def _after(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
+def _merge_epilogue(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
     """Return what follows the first block as one block; a copy if nothing follows."""
     first, *others = blocks
     if not others:
@@ -85,7 +85,7 @@ def _after(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
     return sch.get(others[-1])
 
 
-def _reads_images(pad: SBlock, total: SBlock, size: int) -> bool:
+def _has_image_operands(pad: SBlock, total: SBlock, size: int) -> bool:
     """Tell whether `pad` reads an image, and `total` reads its result and a kernel of that size."""
     if [len(block.reads) for block in (pad, total)] != [1, 2]:
         return False
@@ -102,13 +102,15 @@ def _reads_images(pad: SBlock, total: SBlock, size: int) -> bool:
     return all(isinstance(extent, IntImm) for extent in known) and square
 
 
-def _steps(pad: SBlock, total: SBlock) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def _find_padding_dilation(
+    pad: SBlock, total: SBlock
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the padding before rows and columns, or slices too, and the dilation along them.
 
     None if these are not the blocks that TOPI writes for such a convolution.
     """
     padded, data, kernel = total.reads[0].source, pad.reads[0].source, total.reads[1].source
-    before = [_offset(index.min) for index in pad.reads[0].region]
+    before = [_read_offset(index.min) for index in pad.reads[0].region]
     sizes = zip(padded.shape, data.shape, before, strict=True)
     ends = [Analyzer().simplify(whole - part - start) for whole, part, start in sizes]
     sides = zip(padded.shape[1:-1], total.writes[0].source.shape[1:-1], strict=True)
@@ -126,7 +128,7 @@ def _steps(pad: SBlock, total: SBlock) -> tuple[tuple[int, ...], tuple[int, ...]
     except (RuntimeError, ValueError):
         return None
     function = te.create_prim_func([x, w, y], index_dtype_override=str(data.shape[0].ty.dtype))
-    sch = blank(tvm.IRModule({"main": function}))
+    sch = make_schedule(tvm.IRModule({"main": function}))
     written = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
     alike = [
         tvm_ffi.structural_equal(ours, theirs, map_free_vars=True)
@@ -135,13 +137,13 @@ def _steps(pad: SBlock, total: SBlock) -> tuple[tuple[int, ...], tuple[int, ...]
     return (tuple(before[1:-1]), dilation) if all(alike) else None
 
 
-def _offset(index: Any) -> int:  # noqa: ANN401 - an expression
+def _read_offset(index: Any) -> int:  # noqa: ANN401 - an expression
     """Return n for an index `axis - n`, or 0 for any other index."""
     taken = index.b if isinstance(index, Sub) else None
     return int(taken) if isinstance(taken, IntImm) else 0
 
 
-def _elementwise(block: SBlock, result: tvm.ir.Var) -> bool:
+def _is_elementwise(block: SBlock, result: tvm.ir.Var) -> bool:
     """Tell whether a block computes each element from the element of a buffer at the same index."""
     axes = [axis.var for axis in block.iter_vars]
     reads = [read.region for read in block.reads if read.source.same_as(result)]

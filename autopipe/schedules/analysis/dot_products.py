@@ -33,16 +33,16 @@ Needs = tuple[frozenset[str], ...]
 """Sets of features; a processor needs all features of one of them."""
 
 
-def _needs(*alternatives: str) -> Needs:
+def _parse_features(*alternatives: str) -> Needs:
     """Return the sets of features of alternatives such as "avx512vnni+avx512vl"."""
     return tuple(frozenset(alternative.split("+")) for alternative in alternatives)
 
 
-_VNNI: Final = _needs("avx512vnni")
-_AVX_VNNI: Final = _needs("avx512vnni+avx512vl", "avxvnni")
-_DOTPROD: Final = _needs("dotprod")
-_BF16: Final = _needs("avx512bf16")
-_BF16_PARTS: Final = _needs("avx512bf16+avx512vl")
+_VNNI: Final = _parse_features("avx512vnni")
+_AVX_VNNI: Final = _parse_features("avx512vnni+avx512vl", "avxvnni")
+_DOTPROD: Final = _parse_features("dotprod")
+_BF16: Final = _parse_features("avx512bf16")
+_BF16_PARTS: Final = _parse_features("avx512bf16+avx512vl")
 _WHOLE: Final = 512
 """Bits of the registers that AVX-512 adds; what works on a part of one needs more."""
 
@@ -50,16 +50,16 @@ _FOURS: Final = (
     ("vpdpbusd", 512, "uint8", "int8", "llvm.x86.avx512.vpdpbusd.512", _VNNI),
     ("vpdpbusd", 256, "uint8", "int8", "llvm.x86.avx512.vpdpbusd.256", _AVX_VNNI),
     ("vpdpbusd", 128, "uint8", "int8", "llvm.x86.avx512.vpdpbusd.128", _AVX_VNNI),
-    ("usdot", 128, "uint8", "int8", "llvm.aarch64.neon.usdot", _needs("i8mm")),
+    ("usdot", 128, "uint8", "int8", "llvm.aarch64.neon.usdot", _parse_features("i8mm")),
     ("sdot", 128, "int8", "int8", "llvm.aarch64.neon.sdot", _DOTPROD),
     ("udot", 128, "uint8", "uint8", "llvm.aarch64.neon.udot", _DOTPROD),
 )
 """Instructions that add four products of bytes: name, bits, operands, LLVM's name, needs."""
 
 _PAIRS: Final = (
-    ("vpmaddwd", 512, "llvm.x86.avx512.pmaddw.d.512", _needs("avx512bw")),
-    ("vpmaddwd", 256, "llvm.x86.avx2.pmadd.wd", _needs("avx2")),
-    ("pmaddwd", 128, "llvm.x86.sse2.pmadd.wd", _needs("sse2")),
+    ("vpmaddwd", 512, "llvm.x86.avx512.pmaddw.d.512", _parse_features("avx512bw")),
+    ("vpmaddwd", 256, "llvm.x86.avx2.pmadd.wd", _parse_features("avx2")),
+    ("pmaddwd", 128, "llvm.x86.sse2.pmadd.wd", _parse_features("sse2")),
 )
 """Instructions that multiply bytes widened to 16 bits, and add two products."""
 
@@ -115,62 +115,70 @@ class DotProduct:
         return tirx.call_llvm_pure_intrin(f"{self.sums}x{self.lanes}", self.llvm, *arguments)
 
 
-def _fours(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
+def _add_int8_products(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
     """Return sums to which four products of bytes each were added."""
     bytes_ = f"int8x{4 * dot.lanes}"
-    return dot.called(sums, _bits(dot.every(row), bytes_), _bits(weights, bytes_))
+    return dot.called(
+        sums, _reinterpret_as(dot.every(row), bytes_), _reinterpret_as(weights, bytes_)
+    )
 
 
-def _moved(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
+def _add_shifted_products(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
     """Return the same for a row whose bytes are moved by 128, which is subtracted again.
 
     They are moved before the row is made a vector. Behind that, LLVM 22 never came to an end.
     """
     flip, zeros = tirx.const(_FLIP, "int32"), dot.every(tirx.const(0, "int32"))
-    return _fours(dot, sums - _fours(dot, zeros, flip, weights), row ^ flip, weights)
+    return _add_int8_products(
+        dot, sums - _add_int8_products(dot, zeros, flip, weights), row ^ flip, weights
+    )
 
 
-def _pairs(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
+def _add_int16_products(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
     """Return sums to which two products of words each were added."""
     words = f"int16x{2 * dot.lanes}"
-    return sums + dot.called(_bits(dot.every(row), words), weights.astype(words))
+    return sums + dot.called(_reinterpret_as(dot.every(row), words), weights.astype(words))
 
 
-def _halves(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
+def _add_bfloat16_products(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
     """Return sums to which two products of bfloat16 each were added.
 
     The pairs are handed over as bits, see `bfloat16_operands`.
     """
-    return dot.called(sums, dot.every(row), _bits(weights, f"int32x{dot.lanes}"))
+    return dot.called(sums, dot.every(row), _reinterpret_as(weights, f"int32x{dot.lanes}"))
 
 
-def _bits(value: Expr, dtype: str) -> Expr:
+def _reinterpret_as(value: Expr, dtype: str) -> Expr:
     """Return the same bits as another dtype."""
     return value if str(value.ty.dtype) == dtype else tirx.reinterpret(dtype, value)
 
 
-def dot_products(operands: Operands) -> Iterator[DotProduct]:
+def list_dot_products(operands: Operands) -> Iterator[DotProduct]:
     """Yield every instruction for operands of these dtypes, whatever processors have it."""
     if operands == (_HALF, _HALF):
-        yield from _of_halves()
+        yield from _list_bfloat16_products()
         return
     for name, bits, row, weights, llvm, needs in _FOURS:
         if weights == operands[1]:
-            add, cost = (_moved, 2) if row != operands[0] else (_fours, 1)
+            add, cost = (
+                (_add_shifted_products, 2) if row != operands[0] else (_add_int8_products, 1)
+            )
             yield DotProduct(name, bits // 32, 4, cost, needs, operands, llvm, add, operands[0])
     for name, bits, llvm, needs in _PAIRS:
-        yield DotProduct(name, bits // 32, 2, 2, needs, operands, llvm, _pairs, _WORDS)
+        yield DotProduct(name, bits // 32, 2, 2, needs, operands, llvm, _add_int16_products, _WORDS)
 
 
-def _of_halves() -> Iterator[DotProduct]:
+def _list_bfloat16_products() -> Iterator[DotProduct]:
     """Yield every instruction that multiplies numbers of bfloat16."""
     for llvm in DOT_PRODUCTS:
         bits = int(llvm.rpartition(".")[2])
         needs = _BF16 if bits == _WHOLE else _BF16_PARTS
-        yield DotProduct("vdpbf16ps", bits // 32, 2, 1, needs, (_HALF, _HALF), llvm, _halves, _HALF,
-                         "float32")  # fmt: skip
+        yield DotProduct("vdpbf16ps", bits // 32, 2, 1, needs, (_HALF, _HALF), llvm,
+                         _add_bfloat16_products, _HALF, "float32")  # fmt: skip
 
 
-def instruction(name: str, lanes: int, operands: Operands) -> DotProduct:
+def find_instruction(name: str, lanes: int, operands: Operands) -> DotProduct:
     """Return the instruction of a name and a number of lanes. Raises StopIteration for another."""
-    return next(dot for dot in dot_products(operands) if (dot.name, dot.lanes) == (name, lanes))
+    return next(
+        dot for dot in list_dot_products(operands) if (dot.name, dot.lanes) == (name, lanes)
+    )

@@ -50,7 +50,7 @@ def flat_index(load: TensorLoad) -> Any:  # noqa: ANN401 - an expression, or a n
     return flat
 
 
-def each_once(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
+def remove_repeated_loads(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
     """Return loads without those of an element that another one reads."""
     found: list[TensorLoad] = []
     for load in loads:
@@ -59,12 +59,12 @@ def each_once(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
     return found
 
 
-def occurrences(expression: tvm.ir.Expr, var: tvm.ir.Var) -> int:
+def count_occurrences(expression: tvm.ir.Expr, var: tvm.ir.Var) -> int:
     """Return how often a variable occurs in an expression."""
     return sum(map(var.same_as, find_nodes(expression, tvm.ir.Var)))
 
 
-def substitute(
+def replace_variables(
     expression: tvm.ir.Expr,
     values: Values,
     load: Callable[[TensorLoad], tvm.ir.Expr | None] = lambda _: None,
@@ -84,7 +84,7 @@ def substitute(
     return structural_mutate(expression, [(TensorLoad, read), (tvm.ir.Var, variable)])
 
 
-def unfold(
+def unravel_index(
     extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr, *, job: bool = False
 ) -> list[tvm.ir.Expr]:
     """Return the index along each axis for a row-major index over all of them.
@@ -108,22 +108,22 @@ def unfold(
     ]
 
 
-def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
+def to_full_region(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
     """Return the region that covers a whole buffer."""
     return tirx.BufferRegion(buffer, [tvm.ir.Range(0, extent) for extent in buffer.ty.shape])
 
 
-def distinct(buffers: Sequence[tvm.ir.Var]) -> list[tvm.ir.Var]:
+def remove_duplicates(buffers: Sequence[tvm.ir.Var]) -> list[tvm.ir.Var]:
     """Return each of some buffers once."""
-    return [one for at, one in enumerate(buffers) if not among(one, buffers[:at])]
+    return [one for at, one in enumerate(buffers) if not is_among(one, buffers[:at])]
 
 
-def among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
+def is_among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
     """Tell whether a buffer is one of some."""
     return any(buffer.same_as(other) for other in buffers)
 
 
-def either(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject
+def write_branches(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject
     """Write both branches of a condition, or one if it is known; yield which one is written."""
     if isinstance(condition, bool):
         yield condition
@@ -135,7 +135,7 @@ def either(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - i
             yield False
 
 
-def lanes(
+def write_lane_loops(
     count: int | tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
     """Write a loop in vectors, then what is left; yield each index and its lane.
@@ -163,7 +163,7 @@ def lanes(
             done += width
 
 
-def elements(
+def write_element_loops(
     count: int | tvm.ir.Expr,
     width: int,
     number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr],
@@ -177,7 +177,7 @@ def elements(
     makes constants of the dtype of indices. An IRBuilder must be open.
     """
     if not isinstance(count, int):
-        for element, _ in lanes(count, width, number):
+        for element, _ in write_lane_loops(count, width, number):
             yield element
         return
     done, loop = 0, T.unroll if unroll else T.serial

@@ -71,7 +71,7 @@ class Filtering:
     """Output channels."""
 
 
-def estimate(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) -> float:
+def estimate_filtering(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) -> float:
     """Return the estimated cycles of the busiest core."""
     jobs = -(-filtering.tiles // knobs.tiles * knobs.parts // hardware.cores)
     outputs = filtering.outputs // knobs.parts
@@ -86,20 +86,22 @@ def estimate(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) ->
         issue += _SPILL
     products = jobs * inputs * outputs / knobs.width / 2 * issue
     kept = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
-    reads = BYTES * weights / _from_memory(hardware)  # another layer's weights are in the caches
-    reads += (jobs - 1) * BYTES * weights / _rate(BYTES * weights + kept, hardware)
-    reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _rate(kept, hardware)
+    reads = (
+        BYTES * weights / _find_memory_rate(hardware)
+    )  # another layer's weights are in the caches
+    reads += (jobs - 1) * BYTES * weights / _estimate_read_rate(BYTES * weights + kept, hardware)
+    reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _estimate_read_rate(kept, hardware)
     transforms = inputs / math.gcd(filtering.inputs, knobs.width) * _TO_POSITIONS
     transforms += sums / knobs.width * _FROM_POSITIONS[filtering.positions]
-    return overlapped(products, reads) + jobs * transforms
+    return estimate_overlap(products, reads) + jobs * transforms
 
 
-def overlapped(computes: float, reads: float) -> float:
+def estimate_overlap(computes: float, reads: float) -> float:
     """Return the cycles of arithmetic and reads that overlap, but for a part of the shorter one."""
     return max(computes, reads) + 0.3 * min(computes, reads)
 
 
-def _rate(size: int, hardware: HardwareParams) -> float:
+def _estimate_read_rate(size: int, hardware: HardwareParams) -> float:
     """Return how many bytes a core reads in a cycle if it reads `size` bytes again and again.
 
     None of that is found in a first-level cache, and other cores read from the third level, too.
@@ -108,18 +110,20 @@ def _rate(size: int, hardware: HardwareParams) -> float:
         return min(_FROM_L2, hardware.machine.l2_bytes_per_cycle)
     if size <= hardware.l3:
         return hardware.machine.l3_bytes_per_cycle * SHARED_BANDWIDTH
-    return _from_memory(hardware)
+    return _find_memory_rate(hardware)
 
 
-def _from_memory(hardware: HardwareParams) -> float:
+def _find_memory_rate(hardware: HardwareParams) -> float:
     """Return how many bytes a core reads in a cycle from memory."""
     return hardware.machine.memory_bytes_per_ns / hardware.machine.frequency_ghz
 
 
-def direct(products: int, weights: int, hardware: HardwareParams) -> float:
+def estimate_direct(products: int, weights: int, hardware: HardwareParams) -> float:
     """Return the estimated cycles of the busiest core for a direct convolution.
 
     `products` and `weights` are the numbers of multiply-adds and of elements of the kernel.
     """
     computes = _DIRECT * products / (2 * hardware.lanes(8 * BYTES))
-    return overlapped(computes, BYTES * weights / _from_memory(hardware)) / hardware.cores
+    return (
+        estimate_overlap(computes, BYTES * weights / _find_memory_rate(hardware)) / hardware.cores
+    )

@@ -12,7 +12,7 @@ from typing import Any
 import tvm
 from tvm.sym import Analyzer, detect_linear_equation
 
-from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.expressions import replace_variables
 from autopipe.schedules.analysis.product import Product
 
 
@@ -64,7 +64,7 @@ class Gemm:
         return total
 
 
-def recognize(product: Product) -> Gemm | None:
+def match_gemm(product: Product) -> Gemm | None:
     """Return the matrix products that a block computes, or None if it is something else."""
     term, store = product.term, product.block.body
     if not isinstance(term, tvm.tirx.Mul) or len(product.loads) != 2:  # noqa: PLR2004 - operands
@@ -76,22 +76,22 @@ def recognize(product: Product) -> Gemm | None:
     long = [(var, extent) for var, extent in loops if extent > 1]
     one = [(axis.var, axis.dom.min) for axis in product.block.iter_vars if int(axis.dom.extent) < 2]  # noqa: PLR2004 - of extent 1
     places = [(load.source, load.indices) for load in product.loads]
-    places.append((store.buffer, [substitute(index, one) for index in store.indices]))
-    steps = [_steps(*place, [var for var, _ in long]) for place in places]
+    places.append((store.buffer, [replace_variables(index, one) for index in store.indices]))
+    steps = [_find_strides(*place, [var for var, _ in long]) for place in places]
     if not all(steps):
         return None
     *strides, offsets = zip(*steps, strict=True)
     axes = [Axis(extent, *steps_of) for (_, extent), steps_of in zip(long, strides, strict=True)]
     operands = [place[0] for place in places]
     # c = a @ b did not fit; try the operands the other way round.
-    return _gemm(axes, operands, offsets) or _gemm(
+    return _match_operand_order(axes, operands, offsets) or _match_operand_order(
         [Axis(axis.extent, axis.b, axis.a, axis.c) for axis in axes],
         [operands[1], operands[0], operands[2]],
         (offsets[1], offsets[0], offsets[2]),
     )
 
 
-def _steps(
+def _find_strides(
     buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr], axes: Sequence[tvm.ir.Var]
 ) -> list[int]:
     """Return the elements of a step along each axis, then the offset; [] if not constant."""
@@ -103,7 +103,9 @@ def _steps(
     return [int(factor) for factor in linear] if constant else []
 
 
-def _gemm(axes: Sequence[Axis], buffers: Sequence[Any], offsets: Sequence[int]) -> Gemm | None:
+def _match_operand_order(
+    axes: Sequence[Axis], buffers: Sequence[Any], offsets: Sequence[int]
+) -> Gemm | None:
     """Return the matrix products with the operands in this order, or None if they do not fit.
 
     An axis that only `a` and `c` follow is of the rows, one that only `b` and `c` follow of the
@@ -116,21 +118,21 @@ def _gemm(axes: Sequence[Axis], buffers: Sequence[Any], offsets: Sequence[int]) 
     by_c: Callable[[Axis], int] = lambda axis: -axis.c  # noqa: E731 - a key
     sums = sorted((axis for axis in axes if not axis.c), key=lambda axis: -axis.a)
     both = [axis for axis in axes if axis.c and axis.a and axis.b]
-    row, rows = _merged(sorted((x for x in axes if x.c and not x.b), key=by_c), "ac")
-    column, columns = _merged(sorted((x for x in axes if x.c and not x.a), key=by_c), "bc")
-    term, terms = _merged(sums, "ab")
+    row, rows = _merge_axes(sorted((x for x in axes if x.c and not x.b), key=by_c), "ac")
+    column, columns = _merge_axes(sorted((x for x in axes if x.c and not x.a), key=by_c), "bc")
+    term, terms = _merge_axes(sums, "ab")
     if terms or column.c not in (0, 1) or (column.extent > 1 and column.c != 1):
         return None
     m, n, k = row.extent, column.extent, term.extent
-    a = _matrix(buffers[0], offsets[0], (m, row.a), (k, term.a))
-    b = _matrix(buffers[1], offsets[1], (k, term.b), (n, column.b))
-    c = _matrix(buffers[2], offsets[2], (m, row.c), (n, column.c))
+    a = _match_matrix(buffers[0], offsets[0], (m, row.a), (k, term.a))
+    b = _match_matrix(buffers[1], offsets[1], (k, term.b), (n, column.b))
+    c = _match_matrix(buffers[2], offsets[2], (m, row.c), (n, column.c))
     if a is None or b is None or c is None or c.transposed:
         return None
     return Gemm(m, n, k, a, b, c, row, column, (*both, *rows, *columns))
 
 
-def _merged(axes: Sequence[Axis], which: str) -> tuple[Axis, list[Axis]]:
+def _merge_axes(axes: Sequence[Axis], which: str) -> tuple[Axis, list[Axis]]:
     """Return the last axes that lie like one in the tensors `which`, merged; then the others."""
     if not axes:
         return Axis(1, 0, 0, 0), []
@@ -143,7 +145,7 @@ def _merged(axes: Sequence[Axis], which: str) -> tuple[Axis, list[Axis]]:
     return last, rest
 
 
-def _matrix(
+def _match_matrix(
     buffer: tvm.ir.Var,
     offset: int,
     rows: tuple[int, int],

@@ -22,7 +22,12 @@ from tvm.sym import Analyzer
 from tvm.tirx import AttrStmt, BufferStore, For, ForKind, IntImm, SeqStmt, Stmt, While
 
 from autopipe.schedules.analysis.blocks import element_bits
-from autopipe.schedules.analysis.expressions import find_nodes, loads_of, occurrences, substitute
+from autopipe.schedules.analysis.expressions import (
+    count_occurrences,
+    find_nodes,
+    loads_of,
+    replace_variables,
+)
 from autopipe.schedules.parallel_work import UNKNOWN_STEPS
 
 _EXTERN: Final = ("call_packed", "call_cpacked", "call_extern", "make_array")
@@ -58,18 +63,18 @@ def is_hand_written(block: SBlock) -> bool:
     return not any(part in name for name in names for part in _EXTERN)
 
 
-def statements(body: Stmt) -> Iterator[Stmt]:
+def flatten_statements(body: Stmt) -> Iterator[Stmt]:
     """Yield the statements of a body, out of what only names a part of it."""
     if isinstance(body, AttrStmt):
-        yield from statements(body.body)
+        yield from flatten_statements(body.body)
     elif isinstance(body, SeqStmt):
         for part in body.seq:
-            yield from statements(part)
+            yield from flatten_statements(part)
     else:
         yield body
 
 
-def nest_of(loop: For) -> HandNest | None:
+def describe_nest(loop: For) -> HandNest | None:
     """Return what is known of an outermost loop, or None if its length is not."""
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm) or int(loop.min):
         return None
@@ -81,10 +86,13 @@ def nest_of(loop: For) -> HandNest | None:
     plain = _is_plain(loop.body)
     parallel = loop.kind == ForKind.PARALLEL
     return HandNest(
-        loop=loop, extent=int(loop.extent), work=_work(loop),
-        independent=parallel or (plain and _parts(loop, stores, known)),
-        carried=plain and any(_carries(one) for one in loops if not one.same_as(loop)),
-        beside=plain and all(_stride(a, loop.loop_var, known) in {0, 1} for a in _accesses(stores)),
+        loop=loop, extent=int(loop.extent), work=_estimate_work(loop),
+        independent=parallel or (plain and _is_partitioned(loop, stores, known)),
+        carried=plain and any(_is_loop_carried(one) for one in loops if not one.same_as(loop)),
+        beside=plain
+        and all(
+            _find_step_stride(a, loop.loop_var, known) in {0, 1} for a in _list_accesses(stores)
+        ),
         bits=max((element_bits(store.buffer.dtype) for store in stores), default=8),
     )  # fmt: skip
 
@@ -99,25 +107,25 @@ def _is_plain(body: Stmt) -> bool:
     return isinstance(body, BufferStore)
 
 
-def _work(statement: tvm.tirx.Stmt) -> int:
+def _estimate_work(statement: tvm.tirx.Stmt) -> int:
     if isinstance(statement, SeqStmt):
-        return sum(map(_work, statement.seq))
+        return sum(map(_estimate_work, statement.seq))
     if isinstance(statement, For):
         known = isinstance(statement.extent, IntImm)
-        return (int(statement.extent) if known else UNKNOWN_STEPS) * _work(statement.body)
+        return (int(statement.extent) if known else UNKNOWN_STEPS) * _estimate_work(statement.body)
     if isinstance(statement, While):
-        return UNKNOWN_STEPS * _work(statement.body)
+        return UNKNOWN_STEPS * _estimate_work(statement.body)
     if isinstance(statement, BufferStore):
         return 1 + len(loads_of(statement.value))
     parts = (getattr(statement, name, None) for name in ("body", "then_case", "else_case"))
-    return sum(_work(part) for part in parts if part is not None)
+    return sum(_estimate_work(part) for part in parts if part is not None)
 
 
 Access = tuple[Any, Sequence[Any]]
 """A tensor, and where it is read or written."""
 
 
-def _accesses(stores: Sequence[BufferStore]) -> list[Access]:
+def _list_accesses(stores: Sequence[BufferStore]) -> list[Access]:
     found: list[Access] = []
     for store in stores:
         found.append((store.buffer, store.indices))
@@ -126,9 +134,9 @@ def _accesses(stores: Sequence[BufferStore]) -> list[Access]:
     return found
 
 
-def _parts(loop: For, stores: Sequence[BufferStore], known: Analyzer) -> bool:
+def _is_partitioned(loop: For, stores: Sequence[BufferStore], known: Analyzer) -> bool:
     """Tell whether each step has a part of every tensor that is written to itself."""
-    accesses = _accesses(stores)
+    accesses = _list_accesses(stores)
     return all(
         _has_its_own(
             [at for buffer, at in accesses if buffer.same_as(store.buffer)], store, loop, known
@@ -142,7 +150,7 @@ def _has_its_own(
 ) -> bool:
     """Tell whether some index, or the place in memory, is the step's number in all accesses."""
     choices = [[at[axis] for at in places] for axis in range(len(store.indices))]
-    choices.append([_flat(store.buffer, at) for at in places])
+    choices.append([_flatten_index(store.buffer, at) for at in places])
     for indices in choices:
         offsets = [known.simplify(index - loop.loop_var) for index in indices]
         if all(isinstance(o, IntImm) and int(o) == int(offsets[0]) for o in offsets):
@@ -150,24 +158,24 @@ def _has_its_own(
     return False
 
 
-def _carries(loop: For) -> bool:
+def _is_loop_carried(loop: For) -> bool:
     """Tell whether a loop reads what it writes."""
     stores = find_nodes(loop, BufferStore)
     loads = find_nodes(loop, TensorLoad)
     return any(load.source.same_as(store.buffer) for load in loads for store in stores)
 
 
-def _stride(access: Access, variable: tvm.ir.Var, known: Analyzer) -> int | None:
+def _find_step_stride(access: Access, variable: tvm.ir.Var, known: Analyzer) -> int | None:
     """Return how far apart in memory neighbouring steps are; None if that is not constant."""
-    flat = known.simplify(_flat(*access))
+    flat = known.simplify(_flatten_index(*access))
     parts = find_nodes(flat, tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
-    if any(occurrences(part, variable) for part in parts):
+    if any(count_occurrences(part, variable) for part in parts):
         return None
-    apart = known.simplify(substitute(flat, [(variable, variable + 1)]) - flat)
+    apart = known.simplify(replace_variables(flat, [(variable, variable + 1)]) - flat)
     return int(apart) if isinstance(apart, IntImm) else None
 
 
-def _flat(buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr | int:
+def _flatten_index(buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr | int:
     """Return the place of an element in memory, counted in elements."""
     sizes = [int(size) for size in buffer.ty.shape]
     factors = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]

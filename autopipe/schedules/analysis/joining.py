@@ -30,15 +30,15 @@ _MOST_RESULTS: Final = 2
 _VALUES: Final = (0, 1, 2)
 
 
-def joined(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
+def find_join(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
     """Return how results are joined, or None where the steps do not tell; `sums` count steps."""
-    taken = [_element(reducer, i) for i in range(len(reducer.values))]
+    taken = [_find_element(reducer, i) for i in range(len(reducer.values))]
     elements = [element for element in taken if element is not None]
     if len(elements) < len(taken):
         return None
     others = [tirx.Var(f"other{i}", e.ty) for i, e in enumerate(elements)]
-    forms = [_replaced(value, elements, others) for value in reducer.values]
-    if any(_reads(form, reducer, sums) for form in forms):
+    forms = [_replace_elements(value, elements, others) for value in reducer.values]
+    if any(_has_other_reads(form, reducer, sums) for form in forms):
         return None
 
     def join(now: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
@@ -59,10 +59,10 @@ def joined(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
     if len(forms) == 1 and isinstance(reducer.values[0], _PLAIN):
         return join
     types = [str(value.ty.dtype) for value in reducer.values]
-    return join if len(forms) <= _MOST_RESULTS and _commutes(join, types) else None
+    return join if len(forms) <= _MOST_RESULTS and _is_order_independent(join, types) else None
 
 
-def _element(reducer: Reducer, position: int) -> Expr | None:
+def _find_element(reducer: Reducer, position: int) -> Expr | None:
     """Return what a step takes into a result: the other side of an operation, or of a choice."""
     value = reducer.values[position]
     if isinstance(value, tirx.Select):
@@ -82,20 +82,20 @@ def _is_result(side: Expr, reducer: Reducer, position: int) -> bool:
     return isinstance(side, TensorLoad) and reducer.place(side) == position
 
 
-def _replaced(value: Expr, elements: Sequence[Any], others: Sequence[tirx.Var]) -> Expr:
+def _replace_elements(value: Expr, elements: Sequence[Any], others: Sequence[tirx.Var]) -> Expr:
     """Return a step with names in the place of the elements that it takes."""
     pairs = zip(elements, others, strict=True)
     for element, other in sorted(pairs, key=lambda pair: -len(str(pair[0]))):  # x[k] before k
-        kind, named = type(element), _naming(element, other)
+        kind, named = type(element), _make_replacer(element, other)
         value = tvm_ffi.structural_map(value, (kind, named))
     return value
 
 
-def _naming(element: tvm.ir.Expr, other: tirx.Var) -> Callable[[Any], Any]:
+def _make_replacer(element: tvm.ir.Expr, other: tirx.Var) -> Callable[[Any], Any]:
     return lambda part: other if tvm_ffi.structural_equal(element, part) else part
 
 
-def _reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
+def _has_other_reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
     """Tell whether a step reads anything but results and elements."""
     variables = find_nodes(form, tirx.Var)
     if any(variable.same_as(one) for variable in variables for one in sums):
@@ -103,7 +103,7 @@ def _reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
     return any(reducer.place(load) is None for load in loads_of(form))
 
 
-def _commutes(join: Join, types: Sequence[str]) -> bool:
+def _is_order_independent(join: Join, types: Sequence[str]) -> bool:
     """Tell whether results of few values are joined alike in each order and grouping."""
 
     def at(values: Sequence[float]) -> list[Expr]:
@@ -112,7 +112,9 @@ def _commutes(join: Join, types: Sequence[str]) -> bool:
     results = list(itertools.product(map(float, _VALUES), repeat=len(types)))
     try:
         table = {
-            (one, other): tuple(float(_value(part)) for part in join(at(one), at(other)))
+            (one, other): tuple(
+                float(_evaluate_constant(part)) for part in join(at(one), at(other))
+            )
             for one, other in itertools.product(results, repeat=2)
         }
     except TypeError:  # an operation that has no place here
@@ -132,15 +134,17 @@ _TOLD: Final[Mapping[Any, Callable[[float, float], float]]] = {
 }  # fmt: skip
 
 
-def _value(value: Expr) -> float:
+def _evaluate_constant(value: Expr) -> float:
     """Return the value of a choice between numbers. Raises TypeError for anything else."""
     if isinstance(value, tirx.IntImm | tirx.FloatImm):
         return float(value.value)
     if isinstance(value, tirx.Select):
-        return _value(value.true_value if _value(value.condition) else value.false_value)
+        return _evaluate_constant(
+            value.true_value if _evaluate_constant(value.condition) else value.false_value
+        )
     if isinstance(value, tirx.Not):
-        return not _value(value.a)
+        return not _evaluate_constant(value.a)
     told = _TOLD.get(type(value))
     if told is None:
         raise TypeError(f"{type(value).__name__} is no comparison")
-    return told(_value(value.a), _value(value.b))
+    return told(_evaluate_constant(value.a), _evaluate_constant(value.b))

@@ -25,11 +25,11 @@ Rounded = Callable[[Expr, Analyzer], Expr]
 _COMPARISONS: Final = (LE, LT, GE, GT)
 
 
-def without_known(part: tvm.ir.Node, known: Analyzer, rounded: Rounded) -> Any:  # noqa: ANN401 - TVM's statements
+def remove_known_conditions(part: tvm.ir.Node, known: Analyzer, rounded: Rounded) -> Any:  # noqa: ANN401 - TVM's statements
     """Return a statement without conditions that always hold by what is known of its axes."""
 
     def compared(one: tvm.ir.Expr) -> Expr:
-        return IntImm("bool", 1) if _holds(one, known, rounded) else one
+        return IntImm("bool", 1) if _can_prove(one, known, rounded) else one
 
     def both(one: And) -> Expr:
         return one.b if _is_true(one.a) else one.a if _is_true(one.b) else one
@@ -46,25 +46,25 @@ def without_known(part: tvm.ir.Node, known: Analyzer, rounded: Rounded) -> Any: 
     return part
 
 
-def _holds(one: Any, known: Analyzer, rounded: Rounded) -> bool:  # noqa: ANN401 - a comparison
+def _can_prove(one: Any, known: Analyzer, rounded: Rounded) -> bool:  # noqa: ANN401 - a comparison
     """Tell whether a comparison of integers holds, for each value of what it chooses from."""
     if "int" not in str(one.a.ty.dtype):
         return False
     for at, side in enumerate((one.a, one.b)):
         if isinstance(side, Select):
             asked = ((side.condition, side.true_value), (Not(side.condition), side.false_value))
-            return all(_holds_if(*each, one, at, (known, rounded)) for each in asked)
+            return all(_can_prove_if(*each, one, at, (known, rounded)) for each in asked)
     return bool(known.can_prove(type(one)(rounded(one.a, known), rounded(one.b, known))))
 
 
-def _holds_if(
+def _can_prove_if(
     condition: Expr, value: Expr, one: Any, at: int, by: tuple[Analyzer, Rounded]  # noqa: ANN401 - likewise
 ) -> bool:  # fmt: skip
     known, rounded = by
     sides = [one.a, one.b]
     sides[at] = value
     with known.constraint_scope(condition):
-        return _holds(type(one)(*sides), known, rounded)
+        return _can_prove(type(one)(*sides), known, rounded)
 
 
 def _is_true(one: Expr) -> bool:

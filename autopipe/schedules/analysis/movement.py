@@ -18,16 +18,16 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 
-from autopipe.compiler.loops.exact_divisions import iteration_sum
+from autopipe.compiler.loops.exact_divisions import to_iteration_sum
 from autopipe.schedules.analysis.blocks import bind_axes, element_bits, is_spatial, is_static
 from autopipe.schedules.analysis.boundaries import divide_axis, find_boundaries, nodes_of
 from autopipe.schedules.analysis.expressions import is_branch
 from autopipe.schedules.analysis.periods import DIVISIONS
-from autopipe.schedules.analysis.simple_indices import simplify
-from autopipe.schedules.analysis.usual_stride import usual_stride
-from autopipe.schedules.analysis.written_axes import with_written_axes
-from autopipe.schedules.choices import can_read_both, looks_up
-from autopipe.schedules.effort import Effort, of_element
+from autopipe.schedules.analysis.simple_indices import simplify_block
+from autopipe.schedules.analysis.usual_stride import find_axis_stride
+from autopipe.schedules.analysis.written_axes import use_written_axes
+from autopipe.schedules.choices import can_read_both, has_indirect_choice
+from autopipe.schedules.effort import Effort, estimate_element_effort
 from autopipe.schedules.primitives import replace_block
 
 _WIDE: Final = 64
@@ -93,7 +93,7 @@ class Movement:
     @property
     def backwards(self) -> bool:
         """Tell whether a read goes back in memory, which TVM loads one by one in its vectors."""
-        return any(read and innermost(read, self.extents).stride < 0 for read in self.reads)
+        return any(read and find_innermost(read, self.extents).stride < 0 for read in self.reads)
 
     @property
     def scattered(self) -> bool:
@@ -107,13 +107,15 @@ class Movement:
     @property
     def run(self) -> int:
         """Return how many neighbours of the output are read alike: one source, one stride."""
-        return math.gcd(self.extents[-1], *self.parts, *(self._run(read) for read in self.reads))
+        return math.gcd(
+            self.extents[-1], *self.parts, *(self._find_run_length(read) for read in self.reads)
+        )
 
-    def _run(self, read: tuple[AxisPiece, ...] | None) -> int:
-        return innermost(read, self.extents).extent if read else self.extents[-1]
+    def _find_run_length(self, read: tuple[AxisPiece, ...] | None) -> int:
+        return find_innermost(read, self.extents).extent if read else self.extents[-1]
 
 
-def innermost(read: tuple[AxisPiece, ...], extents: tuple[int, ...]) -> AxisPiece:
+def find_innermost(read: tuple[AxisPiece, ...], extents: tuple[int, ...]) -> AxisPiece:
     """Return how a read moves from an output to its neighbours; the stride may be 0."""
     last = len(extents) - 1
     pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
@@ -122,7 +124,7 @@ def innermost(read: tuple[AxisPiece, ...], extents: tuple[int, ...]) -> AxisPiec
     return AxisPiece(last, 1, pieces[0].lower if pieces else extents[-1], 0)
 
 
-def combined(sch: Schedule) -> SBlockRV:
+def inline_into_last(sch: Schedule) -> SBlockRV:
     """Inline all blocks into the last one and return it. Raises ScheduleError where TVM refuses.
 
     A block that writes elsewhere than its axes say gets the axes of what it writes. Example:
@@ -131,13 +133,13 @@ def combined(sch: Schedule) -> SBlockRV:
     *before, last = sch.get_child_blocks(sch.get_sblock("root"))
     for block in before:
         sch.compute_inline(block)
-    simplify(sch, last)
+    simplify_block(sch, last)
     written = sch.get(last)
     indices = list(getattr(written.body, "indices", ()))
     axes = [axis.var for axis in written.iter_vars]
-    if is_static(written) and axes and indices and not _are(indices, axes):
-        last = with_written_axes(sch, last)
-        simplify(sch, last)
+    if is_static(written) and axes and indices and not _is_identity(indices, axes):
+        last = use_written_axes(sch, last)
+        simplify_block(sch, last)
         if any(int(axis.dom.extent) == 1 for axis in sch.get(last).iter_vars):
             _name_single(sch, last)
     return last
@@ -155,19 +157,19 @@ def _name_single(sch: Schedule, rv: SBlockRV) -> None:
     replace_block(sch, rv, body, [written])
 
 
-def recognize(sch: Schedule) -> Movement | None:
+def match_movement(sch: Schedule) -> Movement | None:
     """Return how a function reads memory, or None if it reduces or has several outputs."""
     sch = sch.copy()
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
     if not all(is_spatial(sch.get(block)) and is_static(sch.get(block)) for block in blocks):
         return None
     try:
-        return movement(sch.get(combined(sch)))
+        return match_block_movement(sch.get(inline_into_last(sch)))
     except ScheduleError:  # more than one output
         return None
 
 
-def movement(block: SBlock) -> Movement | None:
+def match_block_movement(block: SBlock) -> Movement | None:
     """Return how a block without reductions reads memory, or None if it is no plain assignment."""
     value = getattr(block.body, "value", None)
     if value is None or len(block.writes) != 1 or not block.iter_vars:
@@ -175,18 +177,18 @@ def movement(block: SBlock) -> Movement | None:
     axes = [axis.var for axis in block.iter_vars]
     extents = tuple(int(axis.dom.extent) for axis in block.iter_vars)
     target = [part.min for part in block.writes[0].region]
-    if not _are(target, axes):
+    if not _is_identity(target, axes):
         return None
     loads = [node for node in nodes_of(value) if isinstance(node, TensorLoad)]
-    totals = [_total(load, block) for load in loads]
-    reads = [_pieces(total, axes) for total in totals]
+    totals = [_find_read_offset(load, block) for load in loads]
+    reads = [_to_axis_pieces(total, axes) for total in totals]
     pairs = zip(loads, reads, strict=True)
-    shares = [(load, _share(load, read, block)) for load, read in pairs]
-    used = _used(nodes_of(value, within_loads=False), axes)
+    shares = [(load, _estimate_new_elements(load, read, block)) for load, read in pairs]
+    used = _find_used_axes(nodes_of(value, within_loads=False), axes)
     boundaries = find_boundaries(value, block)
     parts = divide_axis(boundaries[len(axes) - 1], extents[-1])
     indexed = len(axes) - 1 in used and not parts
-    chooses = any(_chooses(node, axes[-1]) for node in nodes_of(value))
+    chooses = any(_is_choice(node, axes[-1]) for node in nodes_of(value))
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
     return Movement(
         extents=extents,
@@ -194,8 +196,10 @@ def movement(block: SBlock) -> Movement | None:
         reads=tuple(reads),
         parts=parts,
         above=divide_axis(boundaries[len(axes) - 2], extents[-2]) if extents[1:] else (),
-        tail=_tail(
-            extents, reads, used.union(*(_used(nodes_of(total.base), axes) for total in totals))
+        tail=_count_fused_axes(
+            extents,
+            reads,
+            used.union(*(_find_used_axes(nodes_of(total.base), axes) for total in totals)),
         ),
         mixed=dtypes[0] == "bool"
         or element_bits(dtypes[0]) < _WIDE == max(map(element_bits, dtypes))
@@ -204,27 +208,29 @@ def movement(block: SBlock) -> Movement | None:
         copies=isinstance(value, TensorLoad),
         elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
-        looks_up=looks_up(block),
+        looks_up=has_indirect_choice(block),
         both=chooses and not parts and can_read_both(block),
-        effort=of_element(value, element_bits(dtypes[0]), shares),
+        effort=estimate_element_effort(value, element_bits(dtypes[0]), shares),
         folded=any(isinstance(node, DIVISIONS) for node in nodes_of(value)),
     )
 
 
-def offset_of(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPiece, ...]] | None:
+def find_load_offset(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPiece, ...]] | None:
     """Return where in memory a load begins, and how it moves; None if that depends on data."""
-    total = _total(load, block)
-    pieces = _pieces(total, [axis.var for axis in block.iter_vars])
+    total = _find_read_offset(load, block)
+    pieces = _to_axis_pieces(total, [axis.var for axis in block.iter_vars])
     if pieces is None or not isinstance(total.base, tvm.tirx.IntImm):
         return None
     return int(total.base), pieces
 
 
-def _share(load: TensorLoad, read: tuple[AxisPiece, ...] | None, block: SBlock) -> float:
+def _estimate_new_elements(
+    load: TensorLoad, read: tuple[AxisPiece, ...] | None, block: SBlock
+) -> float:
     """Return how many new elements a load takes from memory for an output; 0 if they are apart."""
     if read is None:
-        return float(usual_stride(load, block.iter_vars[-1].var) in {0, 1})
-    piece = innermost(read, tuple(int(axis.dom.extent) for axis in block.iter_vars))
+        return float(find_axis_stride(load, block.iter_vars[-1].var) in {0, 1})
+    piece = find_innermost(read, tuple(int(axis.dom.extent) for axis in block.iter_vars))
     if piece.stride:
         return float(abs(piece.stride) == 1)
     divided = piece.extent < int(block.iter_vars[-1].dom.extent)
@@ -232,33 +238,33 @@ def _share(load: TensorLoad, read: tuple[AxisPiece, ...] | None, block: SBlock) 
     return 1 / piece.extent if is_shift or not divided else 0.0
 
 
-def _chooses(node: tvm.ir.Node, last: tvm.ir.Var) -> bool:
+def _is_choice(node: tvm.ir.Node, last: tvm.ir.Var) -> bool:
     if isinstance(node, tvm.tirx.Select):
         return True
     return is_branch(node) and any(
-        isinstance(one, TensorLoad) or _same(one, last) for one in nodes_of(node.args[0])
+        isinstance(one, TensorLoad) or _is_same(one, last) for one in nodes_of(node.args[0])
     )
 
 
-def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:
-    return len(indices) == len(axes) and all(map(_same, indices, axes))
+def _is_identity(indices: Sequence[Any], axes: Sequence[Any]) -> bool:
+    return len(indices) == len(axes) and all(map(_is_same, indices, axes))
 
 
-def _total(load: TensorLoad, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
+def _find_read_offset(load: TensorLoad, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
     """Return the offset in memory that is read, as TVM's sum of parts of axes."""
     analyzer = bind_axes(block)
     flat = block.iter_vars[0].dom.min  # 0, of the type that indices have
     for index, extent in zip(load.indices, load.source.shape, strict=True):
         flat = flat * int(extent) + analyzer.simplify(index)
-    return iteration_sum(analyzer.simplify(flat), block, analyzer)
+    return to_iteration_sum(analyzer.simplify(flat), block, analyzer)
 
 
-def _pieces(total: Any, axes: list[tvm.ir.Var]) -> tuple[AxisPiece, ...] | None:  # noqa: ANN401 - a sum of axes
-    if _used(nodes_of(total.base), axes[-1:]):
+def _to_axis_pieces(total: Any, axes: list[tvm.ir.Var]) -> tuple[AxisPiece, ...] | None:  # noqa: ANN401 - a sum of axes
+    if _find_used_axes(nodes_of(total.base), axes[-1:]):
         return None
     pieces = []
     for split in total.args:
-        at = [i for i, axis in enumerate(axes) if _same(axis, split.source.source)]
+        at = [i for i, axis in enumerate(axes) if _is_same(axis, split.source.source)]
         if not at:
             return None
         numbers = (int(split.lower_factor), int(split.extent), int(split.scale))
@@ -266,25 +272,29 @@ def _pieces(total: Any, axes: list[tvm.ir.Var]) -> tuple[AxisPiece, ...] | None:
     return tuple(sorted(pieces, key=lambda piece: (piece.axis, -piece.lower)))
 
 
-def _used(nodes: Iterator[Any], axes: list[Any]) -> set[int]:
+def _find_used_axes(nodes: Iterator[Any], axes: list[Any]) -> set[int]:
     """Return which axes are among the parts of an expression."""
-    return {at for node in nodes for at, axis in enumerate(axes) if _same(node, axis)}
+    return {at for node in nodes for at, axis in enumerate(axes) if _is_same(node, axis)}
 
 
-def _tail(
+def _count_fused_axes(
     extents: tuple[int, ...], reads: list[tuple[AxisPiece, ...] | None], used: set[int]
 ) -> int:
     """Return how many of the last axes every read moves through as if they were one axis."""
     wide = [axis for axis, extent in enumerate(extents) if extent > 1]
     first = wide.pop() if wide else 0
     while wide and not used & {first, wide[-1]}:
-        if not all(read is not None and _joint(read, wide[-1], first, extents) for read in reads):
+        if not all(
+            read is not None and _can_fuse_axes(read, wide[-1], first, extents) for read in reads
+        ):
             break
         first = wide.pop()
     return len(extents) - first
 
 
-def _joint(read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[int, ...]) -> bool:
+def _can_fuse_axes(
+    read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[int, ...]
+) -> bool:
     """Tell whether a step along `outer` continues a read where `inner` ends."""
     steps = [[piece for piece in read if piece.axis == axis] for axis in (outer, inner)]
     if not any(steps):
@@ -296,5 +306,5 @@ def _joint(read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[i
     return whole and before.stride == here.stride * here.extent
 
 
-def _same(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
+def _is_same(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
     return isinstance(one, tvm.runtime.Object) and one.same_as(other)

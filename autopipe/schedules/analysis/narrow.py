@@ -30,7 +30,7 @@ class _TooWideError(Exception):
     """Some value may need 64 bits."""
 
 
-def narrowed(
+def narrow_to_int32(
     results: Sequence[Any],
     starts: Sequence[Expr],
     values: Sequence[Expr],
@@ -91,7 +91,7 @@ class _Rewriting:
         """Return an expression in which what had 64 bits has 32."""
         kind = str(value.ty.dtype)
         if isinstance(value, TensorLoad):
-            return self._load(value)
+            return self._rewrite_load(value)
         if isinstance(value, tirx.Select):
             parts = (value.condition, value.true_value, value.false_value)
             return tirx.Select(*map(self.of, parts))
@@ -99,9 +99,9 @@ class _Rewriting:
             return type(value)(self.of(value.a), self.of(value.b))
         if isinstance(value, tirx.Not):
             return tirx.Not(self.of(value.a))
-        return self._number(value) if kind == _WIDE else self._other(value)
+        return self._rewrite_number(value) if kind == _WIDE else self._rewrite_other(value)
 
-    def _load(self, load: TensorLoad) -> Expr:
+    def _rewrite_load(self, load: TensorLoad) -> Expr:
         own = [buffer for result, buffer in self._pairs if load.source.same_as(result)]
         if own:
             return own[0][tuple(load.indices)]
@@ -109,7 +109,7 @@ class _Rewriting:
             raise _TooWideError
         return load
 
-    def _number(self, value: tvm.ir.Expr) -> Expr:
+    def _rewrite_number(self, value: tvm.ir.Expr) -> Expr:
         """Return a number made of axes, if it and all that it is made of have room."""
         bound = self._known.const_int_bound(value)
         if int(bound.min_value) < -_MOST or int(bound.max_value) > _MOST:
@@ -124,7 +124,7 @@ class _Rewriting:
             return type(value)(self.of(value.a), self.of(value.b))
         raise _TooWideError
 
-    def _other(self, value: tvm.ir.Expr) -> Expr:
+    def _rewrite_other(self, value: tvm.ir.Expr) -> Expr:
         """Return what has no 64 bits, if nothing in it reads a result that had them."""
         loads = find_nodes(value, TensorLoad)
         wide = [one for one, other in self._pairs if not one.same_as(other)]

@@ -7,7 +7,7 @@ import tvm
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.schedules.analysis.expressions import find_nodes, occurrences
+from autopipe.schedules.analysis.expressions import count_occurrences, find_nodes
 
 LONGEST: Final = 8
 """Most outputs of a period that is written out."""
@@ -16,13 +16,13 @@ DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
 """What takes an index apart."""
 
 
-def period(value: Expr, axis: tvm.ir.Var) -> int:
+def find_period(value: Expr, axis: tvm.ir.Var) -> int:
     """Return after how many steps along an axis all that is divided in a value is alike again.
 
     1 where nothing is divided, 0 where it is divided by what is no number.
     """
     divisors = find_nodes(value, *DIVISIONS)
-    found = [one.b for one in divisors if occurrences(one.a, axis)]
+    found = [one.b for one in divisors if count_occurrences(one.a, axis)]
     if any(not isinstance(one, tirx.IntImm) or int(one) <= 0 for one in found):
         return 0
     return math.lcm(*map(int, found))

@@ -24,7 +24,7 @@ from autopipe.schedules.analysis.blocks import (
     extents_of,
     lengths_of,
 )
-from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
+from autopipe.schedules.analysis.expressions import count_occurrences, loads_of, replace_variables
 from autopipe.schedules.analysis.reducer import Reducer, is_inside
 
 _OFTEN: Final = 8
@@ -101,7 +101,7 @@ class Product:
         None, too, if a size is not constant, unless `open_sizes` may be there.
         """
         extents, terms = extents_of(block), extents_of(block, spatial=False)
-        added = _added(block)
+        added = _find_added_product(block)
         if added is None or not extents or 0 in (*extents, *terms):
             return None
         if -1 in (*extents, *terms) and not open_sizes:
@@ -110,7 +110,7 @@ class Product:
             (axis.var, axis.dom.min) for axis in block.iter_vars if extent_of(axis.dom.extent) == 1
         ]
         known = bind_axes(block)  # what was reshaped is divided by extents, which falls away
-        term = known.simplify(substitute(added, one))
+        term = known.simplify(replace_variables(added, one))
         spatial, reduced = axes_of(block)
         return cls(
             block=block,
@@ -133,7 +133,7 @@ class Product:
     def guards(self, axis: int) -> bool:
         """Tell whether a spatial axis decides what operands are read at all."""
         branches = self.reducer.branches() if self.reducer else []
-        return any(occurrences(branch, self.axes[axis]) for branch in branches)
+        return any(count_occurrences(branch, self.axes[axis]) for branch in branches)
 
     def pays_to_copy(self, load: TensorLoad) -> bool:
         """Tell whether an operand may be copied, and each element is read often enough for that."""
@@ -145,8 +145,8 @@ class Product:
 
     def copied(self, load: TensorLoad) -> tuple[list[int], list[int]]:
         """Return the positions of the spatial and of the summed axes that a load depends on."""
-        spatial = [i for i, var in enumerate(self.axes) if occurrences(load, var)]
-        summed = [i for i, var in enumerate(self.sums) if occurrences(load, var)]
+        spatial = [i for i, var in enumerate(self.axes) if count_occurrences(load, var)]
+        summed = [i for i, var in enumerate(self.sums) if count_occurrences(load, var)]
         return spatial, summed
 
     def copies(self, load: TensorLoad) -> float:
@@ -160,7 +160,7 @@ class Product:
         return uses / math.prod(map(int, load.source.ty.shape))
 
 
-def _added(block: SBlock) -> tvm.ir.Expr | None:
+def _find_added_product(block: SBlock) -> tvm.ir.Expr | None:
     """Return the product that a block adds to its result, or None if it does something else."""
     store = block.body
     total = getattr(store, "value", None)

@@ -26,10 +26,10 @@ from autopipe.schedules.analysis.expressions import (
     find_nodes,
     is_branch,
     loads_of,
-    substitute,
+    replace_variables,
 )
-from autopipe.schedules.analysis.narrow import narrowed
-from autopipe.schedules.analysis.ties import ascending, in_order
+from autopipe.schedules.analysis.narrow import narrow_to_int32
+from autopipe.schedules.analysis.ties import find_ascending, remove_tie_breaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ class Reducer:
     @classmethod
     def of(cls, block: SBlock) -> "Reducer | None":
         """Return how a block reduces, or None if it does something else."""
-        stores, starts = _stored(block.body), _stored(block.init)
-        if not stores or len(stores) != len(starts) or not _alike(stores, starts):
+        stores, starts = _list_stores(block.body), _list_stores(block.init)
+        if not stores or len(stores) != len(starts) or not _has_matching_starts(stores, starts):
             return None
         known: list[tuple[Any, Expr]] = []
         for bind in getattr(block.body, "seq", ()):
             if isinstance(bind, Bind):
-                known.append((bind.var, substitute(bind.value, known)))
-        values = tuple(substitute(store.value, known) for store in stores)
+                known.append((bind.var, replace_variables(bind.value, known)))
+        values = tuple(replace_variables(store.value, known) for store in stores)
         found = cls(stores, tuple(start.value for start in starts), values)
-        if block.alloc_buffers or block.match_buffers or any(map(_varies, found.starts)):
+        if block.alloc_buffers or block.match_buffers or any(map(_is_varying, found.starts)):
             return None
         own = [
             load for value in values for load in loads_of(value) if found.place(load) is not None
@@ -75,10 +75,12 @@ class Reducer:
     def at(self, values: Values) -> "Reducer":
         """Return this with the values of some variables written out."""
         stores = [
-            BufferStore(store.buffer, store.value, [substitute(i, values) for i in store.indices])
+            BufferStore(
+                store.buffer, store.value, [replace_variables(i, values) for i in store.indices]
+            )
             for store in self.stores
         ]
-        written = tuple(substitute(value, values) for value in self.values)
+        written = tuple(replace_variables(value, values) for value in self.values)
         return Reducer(tuple(stores), self.starts, written)
 
     def evened(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
@@ -94,7 +96,7 @@ class Reducer:
             known.bind(var, values)
 
         def chosen(call: Call) -> Expr:
-            if not is_branch(call) or not _harmless(call, known):
+            if not is_branch(call) or not _can_speculate(call, known):
                 return call
             return tirx.Select(*call.args)
 
@@ -109,14 +111,16 @@ class Reducer:
         Results that come from positions alone do not need more, and vectors take twice as many.
         `ranges` are the values of variables, `steps` those of steps, which are taken in order.
         """
-        positions = ascending(self.values, self.starts, self.place, steps)
-        found = self._narrowed(ranges)
+        positions = find_ascending(self.values, self.starts, self.place, steps)
+        found = self._narrow_to_int32(ranges)
         if not positions:
             return found
-        return replace(found, ordered=in_order(found.values, positions, found.place))
+        return replace(found, ordered=remove_tie_breaks(found.values, positions, found.place))
 
-    def _narrowed(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
-        found = narrowed([store.buffer for store in self.stores], self.starts, self.values, ranges)
+    def _narrow_to_int32(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
+        found = narrow_to_int32(
+            [store.buffer for store in self.stores], self.starts, self.values, ranges
+        )
         if found is None:
             return self
         buffers, starts, values = found
@@ -135,7 +139,7 @@ class Reducer:
         """Return the loads of operands, each element once."""
         found: list[TensorLoad] = []
         for load in (load for value in self.values for load in loads_of(value)):
-            if self.place(load) is None and not any(map(_equal(load), found)):
+            if self.place(load) is None and not any(map(_make_load_matcher(load), found)):
                 found.append(load)
         return found
 
@@ -155,10 +159,10 @@ class Reducer:
             place = self.place(one)
             return read(one) if place is None else now[place]
 
-        return [substitute(value, values, load) for value in self.ordered or self.values]
+        return [replace_variables(value, values, load) for value in self.ordered or self.values]
 
 
-def _stored(body: tvm.tirx.Stmt) -> tuple[BufferStore, ...]:
+def _list_stores(body: tvm.tirx.Stmt) -> tuple[BufferStore, ...]:
     """Return the stores of a body that has nothing else but values with names."""
     if isinstance(body, BufferStore):
         return (body,)
@@ -173,7 +177,7 @@ def _stored(body: tvm.tirx.Stmt) -> tuple[BufferStore, ...]:
     return stores if names and last and plain else ()
 
 
-def _alike(stores: Sequence[BufferStore], starts: Sequence[BufferStore]) -> bool:
+def _has_matching_starts(stores: Sequence[BufferStore], starts: Sequence[BufferStore]) -> bool:
     """Tell whether results start where they end, all at the same indices, none twice."""
     return all(
         store.buffer.same_as(start.buffer)
@@ -184,19 +188,19 @@ def _alike(stores: Sequence[BufferStore], starts: Sequence[BufferStore]) -> bool
     )
 
 
-def _varies(start: Expr) -> bool:
+def _is_varying(start: Expr) -> bool:
     """Tell whether a first value is another one for other outputs."""
     variables = find_nodes(start, tirx.Var)
     return bool(variables or loads_of(start))
 
 
-def _equal(load: TensorLoad) -> Callable[[TensorLoad], bool]:
+def _make_load_matcher(load: TensorLoad) -> Callable[[TensorLoad], bool]:
     return lambda other: other.same_as(load) or bool(tvm_ffi.structural_equal(other, load))
 
 
-def _harmless(call: Call, known: Analyzer) -> bool:
+def _can_speculate(call: Call, known: Analyzer) -> bool:
     """Tell whether a branch can be evaluated in any case."""
-    if divides(call):
+    if has_variable_divisor(call):
         return False
     return all(is_inside(load, known) for load in loads_of(call))
 
@@ -209,7 +213,7 @@ def is_inside(load: TensorLoad, known: Analyzer) -> bool:
     )
 
 
-def divides(value: Expr) -> bool:
+def has_variable_divisor(value: Expr) -> bool:
     """Tell whether integers are divided by what is no constant."""
     found = find_nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
     return any("int" in str(one.ty.dtype) and not isinstance(one.b, tirx.IntImm) for one in found)

@@ -22,7 +22,12 @@ from autopipe.schedules.analysis.blocks import (
     extents_of,
     number_of,
 )
-from autopipe.schedules.analysis.expressions import Values, flat_index, occurrences, substitute
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    count_occurrences,
+    flat_index,
+    replace_variables,
+)
 from autopipe.schedules.analysis.reducer import Reducer
 
 _PAIR: Final = 2
@@ -57,14 +62,14 @@ class Reduction:
                 return None
             reducer = reducer.evened([(axis.var, axis.dom) for axis in block.iter_vars])
             return cls(block, reducer, spatial, extents, reduced, terms).in_rows()
-        return cls._nested(block, spatial, extents)
+        return cls._read_nested(block, spatial, extents)
 
     @classmethod
-    def _nested(
+    def _read_nested(
         cls, block: SBlock, axes: Sequence[Any], extents: tuple[int, ...]
     ) -> "Reduction | None":
         """Return what the one block inside of a block reduces."""
-        loops, realize = _inside(block.body)
+        loops, realize = _find_inner_block(block.body)
         if realize is None or block.init is not None:
             return None
         inner = realize.block
@@ -77,10 +82,10 @@ class Reduction:
         ]
         if reducer is None or len(reduced) != len(loops) or not all(ordered):
             return None
-        if any(occurrences(value, loop.loop_var) for _, value in known for loop in loops):
+        if any(count_occurrences(value, loop.loop_var) for _, value in known for loop in loops):
             return None
-        steps = tuple(extent_of(substitute(loop.extent, [])) for loop in loops)
-        if any(occurrences(loop.extent, other.loop_var) for loop in loops for other in loops):
+        steps = tuple(extent_of(replace_variables(loop.extent, [])) for loop in loops)
+        if any(count_occurrences(loop.extent, other.loop_var) for loop in loops for other in loops):
             return None
         return cls(block, reducer.at(known), axes, extents, [var for var, _ in reduced], steps)
 
@@ -93,7 +98,7 @@ class Reduction:
             return self
         *outer, high, low = self.sums
         *before, rows, length = map(int, self.steps)
-        strides = [_stride(load, var) for load in self.loads for var in (low, high)]
+        strides = [_find_stride(load, var) for load in self.loads for var in (low, high)]
         pairs = list(zip(strides[::2], strides[1::2], strict=True))
         if any(one is None or other is None or other != one * length for one, other in pairs):
             return self
@@ -127,17 +132,17 @@ class Reduction:
     def hangs_on(self, axis: int) -> bool:
         """Tell whether the number of steps is another one for other outputs along an axis."""
         open_steps = [step for step in self.steps if not isinstance(step, int)]
-        return any(occurrences(step, self.axes[axis]) for step in open_steps)
+        return any(count_occurrences(step, self.axes[axis]) for step in open_steps)
 
 
-def _stride(load: TensorLoad, variable: tvm.ir.Var) -> int | None:
+def _find_stride(load: TensorLoad, variable: tvm.ir.Var) -> int | None:
     """Return how far apart in memory neighbours are; None if that is not constant."""
     linear = tvm.sym.detect_linear_equation(flat_index(load), [variable])
     known = len(linear) > 0 and isinstance(linear[0], tvm.tirx.IntImm)
     return int(linear[0]) if known else None
 
 
-def _inside(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealize | None]:
+def _find_inner_block(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealize | None]:
     """Return the loops around the only block in a statement, which has nothing else."""
     loops: list[For] = []
     while isinstance(statement, For):
@@ -145,10 +150,10 @@ def _inside(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealize | None]:
             return [], None
         loops.append(statement)
         statement = statement.body
-    if isinstance(statement, SBlockRealize) and _always(statement):
+    if isinstance(statement, SBlockRealize) and _is_unconditional(statement):
         return loops, statement
     return loops, None
 
 
-def _always(realize: SBlockRealize) -> bool:
+def _is_unconditional(realize: SBlockRealize) -> bool:
     return bool(tvm_ffi.structural_equal(realize.predicate, tvm.tirx.const(True, "bool")))  # noqa: FBT003 - TVM's signature

@@ -15,12 +15,12 @@ from tvm.tirx import Bind, BufferStore
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
-    bits,
     extent_of,
+    find_output_bits,
     is_spatial,
     lengths_of,
 )
-from autopipe.schedules.analysis.expressions import among, loads_of, substitute
+from autopipe.schedules.analysis.expressions import is_among, loads_of, replace_variables
 
 _OPERATORS: Final = (tvm.tirx.Add, tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Mul)
 
@@ -28,16 +28,16 @@ StoredValue = tuple[Any, Any, Any]
 """A buffer, the value that is stored in it, and where."""
 
 
-def stores_of(body: tvm.tirx.Stmt) -> list[StoredValue]:
+def list_stored_values(body: tvm.tirx.Stmt) -> list[StoredValue]:
     """Return what a statement stores, the values that it binds in their places."""
     statements = list(body.seq) if hasattr(body, "seq") else [body]
     bound: list[tuple[Any, Expr]] = []
     stores = []
     for statement in statements:
         if isinstance(statement, Bind):
-            bound.append((statement.var, substitute(statement.value, bound)))
+            bound.append((statement.var, replace_variables(statement.value, bound)))
         else:
-            value = substitute(statement.value, bound)
+            value = replace_variables(statement.value, bound)
             stores.append((statement.buffer, value, statement.indices))
     return stores
 
@@ -48,16 +48,16 @@ def count_row_axes(blocks: Sequence[SBlock]) -> int | None:
     0 for a single row that has no axis, such as a total. Extents are compared as expressions, so it
     holds for all sizes of a function with dynamic ones.
     """
-    axes = row_lengths(blocks)
+    axes = find_row_lengths(blocks)
     for leading in (*range(1, len(axes) + 1), 0):
         rows = axes[:leading]
         if all(_is_of_rows(block, rows) for block in blocks):
-            own = (_keeps_to_row(block, blocks, rows) for block in blocks)
+            own = (_is_row_local(block, blocks, rows) for block in blocks)
             return leading if all(own) else None
     return None
 
 
-def row_lengths(blocks: Sequence[SBlock]) -> tuple[Extent, ...]:
+def find_row_lengths(blocks: Sequence[SBlock]) -> tuple[Extent, ...]:
     """Return the extents of the axes of the first block that reduces, whose first ones are rows."""
     return lengths_of(next(block for block in blocks if not is_spatial(block)))
 
@@ -88,21 +88,21 @@ def _is_of_rows(block: SBlock, rows: Sequence[Extent]) -> bool:
         and len(groups) == len(rows)
         and all(groups)
         and all(group == 1 for group in groups[:-1])
-        and bits(block) > 1
+        and find_output_bits(block) > 1
         and single
     )
 
 
-def _keeps_to_row(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent]) -> bool:
+def _is_row_local(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent]) -> bool:
     """Tell whether a block reads and writes its own row alone of what the blocks compute."""
     axes = [axis.var for axis in block.iter_vars][: len(rows)]
     computed = [region.source for one in blocks for region in one.writes]
-    stores = [(buffer, indices) for buffer, _, indices in stores_of(block.body)]
+    stores = [(buffer, indices) for buffer, _, indices in list_stored_values(block.body)]
     loads = [(load.source, load.indices) for load in loads_of(block.body)]
     return all(
         _is_own(index, axis, count_in_group(extent_of(size), row), count_in_group(length, row))
         for buffer, indices in (*stores, *loads)
-        if among(buffer, computed)
+        if is_among(buffer, computed)
         for index, size, axis, length, row in zip(
             indices, buffer.ty.shape, axes, lengths_of(block), rows, strict=False
         )
@@ -126,20 +126,20 @@ def combines_terms(block: SBlock) -> bool:
     if is_spatial(block):
         return isinstance(block.body, BufferStore)
     try:
-        stores = stores_of(block.body)
+        stores = list_stored_values(block.body)
     except AttributeError:
         return False
     totals = [buffer for buffer, _, _ in stores]
     return all(
-        isinstance(value, _OPERATORS) and _adds_to(value, buffer, totals)
+        isinstance(value, _OPERATORS) and _has_total_side(value, buffer, totals)
         for buffer, value, _ in stores
     )
 
 
-def _adds_to(value: tvm.ir.Expr, total: tvm.ir.Var, totals: Sequence[tvm.ir.Var]) -> bool:
+def _has_total_side(value: tvm.ir.Expr, total: tvm.ir.Var, totals: Sequence[tvm.ir.Var]) -> bool:
     """Tell whether one side of an operator is the total, and the other one hangs on none."""
     sides = (value.a, value.b)
     own = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
     if own not in ([True, False], [False, True]):
         return False
-    return not any(among(load.source, totals) for load in loads_of(sides[own.index(False)]))
+    return not any(is_among(load.source, totals) for load in loads_of(sides[own.index(False)]))

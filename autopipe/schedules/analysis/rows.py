@@ -11,8 +11,8 @@ from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, Var, const
 
 from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial, lengths_of
-from autopipe.schedules.analysis.expressions import loads_of, substitute, unfold
-from autopipe.schedules.analysis.simple_indices import simplify
+from autopipe.schedules.analysis.expressions import loads_of, replace_variables, unravel_index
+from autopipe.schedules.analysis.simple_indices import simplify_block
 
 _CALL: Final = 4
 """Number of operations that an elementary function, such as exp, counts for."""
@@ -23,19 +23,21 @@ def blocks_of(sch: Schedule) -> list[SBlockRV]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
-def inline(sch: Schedule) -> None:
+def inline_cheap_blocks(sch: Schedule) -> None:
     """Inline blocks that are cheap to compute again in each block that reads them."""
     for rv in blocks_of(sch):
         block, consumers = sch.get(rv), sch.get_consumers(rv)
-        alike = all(count(sch.get(consumer)) == count(block) for consumer in consumers)
-        cheap = alike and (len(consumers) == 1 or not _calls(block))
+        alike = all(
+            count_iterations(sch.get(consumer)) == count_iterations(block) for consumer in consumers
+        )
+        cheap = alike and (len(consumers) == 1 or not _has_call(block))
         if consumers and (is_copy(block) or (is_spatial(block) and cheap)):
             sch.compute_inline(rv)
     for rv in blocks_of(sch):
-        simplify(sch, rv)
+        simplify_block(sch, rv)
 
 
-def one_result(sch: Schedule) -> bool:
+def has_one_result(sch: Schedule) -> bool:
     """Tell whether the last block writes the only output of the function."""
     params = sch.mod["main"].params
     written = [region.source for rv in blocks_of(sch) for region in sch.get(rv).writes]
@@ -43,7 +45,7 @@ def one_result(sch: Schedule) -> bool:
     return leaves[-1:] == [True] and not any(leaves[:-1])
 
 
-def in_order(block: SBlock) -> bool:
+def is_in_memory_order(block: SBlock) -> bool:
     """Tell whether a reduction reads some operand in the order of memory, one after the other."""
     reduced = [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
     k = Var("k", reduced[0].var.ty)
@@ -52,13 +54,15 @@ def in_order(block: SBlock) -> bool:
     analyzer.bind(k, Range(const(0, k.ty), const(math.prod(extents), k.ty)))
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)
-    values = [(a.var, index) for a, index in zip(reduced, unfold(extents, k), strict=True)]
+    values = [(a.var, index) for a, index in zip(reduced, unravel_index(extents, k), strict=True)]
     start = [(axis.var, const(0, k.ty)) for axis in reduced]
     for read in block.reads:
         flat = const(0, k.ty)
         for index, extent in zip(read.region, read.source.shape, strict=True):
             flat = flat * extent + index.min
-        if analyzer.can_prove_equal(substitute(flat, values) - substitute(flat, start), k):
+        if analyzer.can_prove_equal(
+            replace_variables(flat, values) - replace_variables(flat, start), k
+        ):
             return True
     return False
 
@@ -91,7 +95,7 @@ def is_step(step: SBlock, reduction: SBlock) -> bool:
     )
 
 
-def looks_up(block: SBlock) -> bool:
+def has_indirect_loads(block: SBlock) -> bool:
     """Tell whether a block reads elements at indices that it reads, too.
 
     TVM 0.27 narrows an index of 64 bits where a loop is cut, but not what is read from data, and
@@ -100,17 +104,17 @@ def looks_up(block: SBlock) -> bool:
     return any(loads_of(index) for load in loads_of(block.body) for index in load.indices)
 
 
-def cost(block: SBlock) -> int:
+def estimate_body_cost(block: SBlock) -> int:
     """Return roughly how many operations one run of the body of a block takes."""
-    return _CALL if _calls(block) else 1
+    return _CALL if _has_call(block) else 1
 
 
-def count(block: SBlock) -> int:
+def count_iterations(block: SBlock) -> int:
     """Return how often the body of a block runs, or -1 if that is not constant."""
     extents = *extents_of(block), *extents_of(block, spatial=False)
     return math.prod(extents) if min(extents, default=1) > 0 else -1
 
 
-def _calls(block: SBlock) -> bool:
+def _has_call(block: SBlock) -> bool:
     """Tell whether a block calls a function, such as exp."""
     return tvm_ffi.structural_walk(block.body, (Call, tvm_ffi.VisitInterrupt)) is not None

@@ -12,7 +12,7 @@ from typing import Final
 import tvm
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.graph.weights import free
+from autopipe.compiler.graph.weights import list_weights
 from autopipe.schedules.analysis.blocks import (
     axes_of,
     extents_of,
@@ -53,16 +53,16 @@ class ShortSum:
     """Whether the weights are a parameter whose layout is free."""
 
 
-def match(sch: Schedule) -> ShortSum | None:
+def match_short_sum(sch: Schedule) -> ShortSum | None:
     """Return what a function sums, or None if that is something else."""
     blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
     sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
     if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
         return None
     block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
-    before, beside = _parted(blocks[: sums[0]], block)
+    before, beside = _split_producers(blocks[: sums[0]], block)
     spatial, reduced = axes_of(block)
-    weights = _weights(block, spatial[-1].var, reduced[-1].var)
+    weights = _find_weights(block, spatial[-1].var, reduced[-1].var)
     extents = extents_of(block)
     alike = all(extents_of(other) == extents for other in after[-1:])
     if weights is None or not alike or len(spatial) < _PLANE:
@@ -74,14 +74,16 @@ def match(sch: Schedule) -> ShortSum | None:
         after=tuple(other.name_hint for other in (*beside, *after)),
         extents=extents,
         depth=int(reduced[-1].dom.extent),
-        operands=(_dtypes(block)[1 - operand], _dtypes(block)[operand]),
+        operands=(_list_dtypes(block)[1 - operand], _list_dtypes(block)[operand]),
         weights=operand,
         axes=axes,
-        free=any(block.reads[operand].source.same_as(param) for param in free(sch.mod["main"])),
+        free=any(
+            block.reads[operand].source.same_as(param) for param in list_weights(sch.mod["main"])
+        ),
     )
 
 
-def _parted(blocks: Sequence[SBlock], sums: SBlock) -> tuple[list[SBlock], list[SBlock]]:
+def _split_producers(blocks: Sequence[SBlock], sums: SBlock) -> tuple[list[SBlock], list[SBlock]]:
     """Part the blocks before the sums: those to run first, and those to compute where they are.
 
     The latter are of the size of the result, such as what is made of a residual, and no sum reads
@@ -103,11 +105,11 @@ def _is_short_sum(block: SBlock) -> bool:
     """Tell whether a block sums products of two bytes as int32, or of two bfloat16 as float32."""
     if len(block.reads) != _OPERANDS or not is_static(block) or not is_product(block):
         return False
-    sums = {_SUMS.get(dtype) for dtype in _dtypes(block)}
+    sums = {_SUMS.get(dtype) for dtype in _list_dtypes(block)}
     return sums == {str(block.writes[0].source.dtype)}
 
 
-def _weights(
+def _find_weights(
     block: SBlock, column: tvm.tirx.Var, depth: tvm.tirx.Var
 ) -> tuple[int, tuple[int, int]] | None:
     """Return the position of the weights and their axes along `column` and `depth`, or None.
@@ -117,16 +119,16 @@ def _weights(
     """
     regions = [read.region for read in block.reads]
     for operand, region in enumerate(regions):
-        axes = _place(region, column) + _place(region, depth)
+        axes = _find_index_axes(region, column) + _find_index_axes(region, depth)
         if len(axes) == _PLANE and regions[1 - operand][-1].min.same_as(depth):
             return operand, (axes[0], axes[1])
     return None
 
 
-def _place(region: Sequence[tvm.ir.Range], variable: tvm.tirx.Var) -> list[int]:
+def _find_index_axes(region: Sequence[tvm.ir.Range], variable: tvm.tirx.Var) -> list[int]:
     """Return the axes of a region whose index is a variable itself."""
     return [axis for axis, part in enumerate(region) if part.min.same_as(variable)]
 
 
-def _dtypes(block: SBlock) -> list[str]:
+def _list_dtypes(block: SBlock) -> list[str]:
     return [str(read.source.dtype) for read in block.reads]

@@ -23,29 +23,29 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import BufferRegion, BufferStore, Cast, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
-from autopipe.compiler.loops.exact_divisions import begins_at_zero, protect_index
+from autopipe.compiler.loops.exact_divisions import has_zero_start, protect_index
 from autopipe.schedules.analysis.blocks import bind_axes
 from autopipe.schedules.analysis.expressions import find_nodes
-from autopipe.schedules.analysis.known_conditions import without_known
+from autopipe.schedules.analysis.known_conditions import remove_known_conditions
 
 
-def simplify(sch: Schedule, rv: SBlockRV) -> None:
+def simplify_block(sch: Schedule, rv: SBlockRV) -> None:
     """Replace a block whose indices are divided by one with simple indices."""
     block = sch.get(rv)
-    simple = simplified(block)
+    simple = to_simple_indices(block)
     if not simple.same_as(block):
         sch.state.replace(sch.get_sref(rv), simple, {block: simple})
 
 
-def simplified(block: SBlock) -> SBlock:
+def to_simple_indices(block: SBlock) -> SBlock:
     """Return a block with simple indices; itself if nothing is divided in it."""
-    if not _divides(block.body):
+    if not _has_division(block.body):
         return block
     known = bind_axes(block)
-    starts = [axis.var for axis in block.iter_vars if begins_at_zero(axis.dom)]
+    starts = [axis.var for axis in block.iter_vars if has_zero_start(axis.dom)]
 
     def index(one: Expr) -> Expr:
-        return protect_index(known.simplify(_rounded_down(one, known)), starts, known)
+        return protect_index(known.simplify(_floor_divisions(one, known)), starts, known)
 
     def load(one: TensorLoad) -> Expr:
         return one.source[tuple(map(index, one.indices))]
@@ -54,18 +54,18 @@ def simplified(block: SBlock) -> SBlock:
         return BufferStore(one.buffer, one.value, list(map(index, one.indices)))
 
     def of(part: Stmt) -> Stmt:
-        changed = without_known(part, known, _rounded_down)
+        changed = remove_known_conditions(part, known, _floor_divisions)
         changed = tvm_ffi.structural_map(changed, (TensorLoad, load))
         return tvm_ffi.structural_map(changed, (BufferStore, store))
 
     return SBlock(
-        block.iter_vars, _regions(block.reads, index), _regions(block.writes, index),
+        block.iter_vars, _map_regions(block.reads, index), _map_regions(block.writes, index),
         block.name_hint, of(block.body), of(block.init) if block.init is not None else None,
         list(block.alloc_buffers), list(block.match_buffers), block.annotations,
     )  # fmt: skip
 
 
-def counted(block: SBlock) -> SBlock:
+def simplify_casts(block: SBlock) -> SBlock:
     """Return a block that stores, with numbers made of its indices as simple as its axes allow.
 
     Example: a mean of 3 x 3 pixels divides by how many are inside of an image of 28, `min(i, 0) * 2
@@ -87,14 +87,16 @@ def counted(block: SBlock) -> SBlock:
     )  # fmt: skip
 
 
-def _regions(regions: Sequence[TensorRegion], index: Callable[[Expr], Expr]) -> list[TensorRegion]:
+def _map_regions(
+    regions: Sequence[TensorRegion], index: Callable[[Expr], Expr]
+) -> list[TensorRegion]:
     def simple(one: Range) -> Range:
         return Range.from_min_extent(index(one.min), index(one.extent))
 
     return [BufferRegion(one.source, list(map(simple, one.region))) for one in regions]
 
 
-def _rounded_down(index: Expr, known: Analyzer) -> Expr:
+def _floor_divisions(index: Expr, known: Analyzer) -> Expr:
     """Return an index whose divisions of what is not negative round down."""
 
     def other(kind: Any) -> Callable[[Any], Expr]:  # noqa: ANN401 - a class of TVM
@@ -108,6 +110,6 @@ def _rounded_down(index: Expr, known: Analyzer) -> Expr:
     return tvm_ffi.structural_map(changed, (Mod, other(FloorMod)))
 
 
-def _divides(body: tvm.tirx.Stmt) -> bool:
+def _has_division(body: tvm.tirx.Stmt) -> bool:
     found = find_nodes(body, FloorDiv, FloorMod, Div, Mod)
     return any("int" in str(one.ty.dtype) for one in found)

@@ -8,24 +8,24 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.sym import Analyzer, detect_linear_equation
 
-from autopipe.compiler.loops.count_operations import operations
+from autopipe.compiler.loops.count_operations import count_arithmetic
 from autopipe.schedules.analysis.blocks import element_bits
-from autopipe.schedules.analysis.expressions import flat_index, substitute
-from autopipe.schedules.analysis.joining import joined
+from autopipe.schedules.analysis.expressions import flat_index, replace_variables
+from autopipe.schedules.analysis.joining import find_join
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.analysis.usual_stride import usual_stride
+from autopipe.schedules.analysis.usual_stride import find_axis_stride
 
 
-def stride(reduction: Reduction) -> int | None:
+def find_longest_stride(reduction: Reduction) -> int | None:
     """Return the longest stride along the last axis between borders; None if it is not constant."""
     if not reduction.axes:
         return None
-    strides = [usual_stride(load, reduction.axes[-1]) for load in reduction.loads]
+    strides = [find_axis_stride(load, reduction.axes[-1]) for load in reduction.loads]
     known = [stride for stride in strides if stride is not None]
     return max(known, default=0) if len(known) == len(strides) else None
 
 
-def _apart(reduction: Reduction, variable: tvm.ir.Var) -> int | None:
+def _find_stride_along(reduction: Reduction, variable: tvm.ir.Var) -> int | None:
     """Return the most elements from what is read at a value of a variable to that at the next."""
     strides = []
     for load in reduction.loads:
@@ -36,12 +36,12 @@ def _apart(reduction: Reduction, variable: tvm.ir.Var) -> int | None:
     return max(strides, default=0)
 
 
-def together(reduction: Reduction) -> int:
+def find_vector_step_bits(reduction: Reduction) -> int:
     """Return `together` of `ReducedOutputs`."""
     stores = reduction.reducer.stores
     if len(stores) > 1 or str(stores[0].buffer.ty.dtype) != "bool" or not reduction.constant:
         return 0
-    if _apart(reduction, reduction.sums[-1]) not in {0, 1}:
+    if _find_stride_along(reduction, reduction.sums[-1]) not in {0, 1}:
         return 0
     return (
         max(element_bits(load.source.ty.dtype) for load in reduction.loads)
@@ -50,23 +50,23 @@ def together(reduction: Reduction) -> int:
     )
 
 
-def joint_steps(reduction: Reduction) -> int:
+def count_joint_steps(reduction: Reduction) -> int:
     """Return `joint_steps` of `ReducedOutputs`."""
     last = reduction.steps[-1] if reduction.steps else 0
     dtypes = {str(store.buffer.ty.dtype) for store in reduction.reducer.stores}
     if not isinstance(last, int) or "bool" in dtypes or reduction.reducer.branches():
         return 0
-    if _apart(reduction, reduction.sums[-1]) not in {0, 1}:
+    if _find_stride_along(reduction, reduction.sums[-1]) not in {0, 1}:
         return 0
-    return last if joined(reduction.reducer, reduction.sums) else 0
+    return last if find_join(reduction.reducer, reduction.sums) else 0
 
 
-def work(reduction: Reduction) -> int:
+def count_step_operations(reduction: Reduction) -> int:
     """Return how many loads and operations a step takes, without those of indices."""
 
     def named(load: TensorLoad) -> tvm.ir.Var:
         return tvm.tirx.Var("loaded", load.ty)
 
     reducer = reduction.reducer
-    bare = (substitute(value, [], named) for value in reducer.ordered or reducer.values)
-    return len(reduction.loads) + sum(map(operations, bare))
+    bare = (replace_variables(value, [], named) for value in reducer.ordered or reducer.values)
+    return len(reduction.loads) + sum(map(count_arithmetic, bare))

@@ -15,7 +15,13 @@ from tvm.ir import Call
 from tvm.s_tir import SBlock, SBlockRealize
 
 from autopipe.compiler.graph import weights
-from autopipe.schedules.analysis.expressions import among, distinct, find_nodes, loads_of, whole
+from autopipe.schedules.analysis.expressions import (
+    find_nodes,
+    is_among,
+    loads_of,
+    remove_duplicates,
+    to_full_region,
+)
 
 _ROOT: Final = "root"
 _DATA: Final = "tirx.buffer_data"
@@ -38,9 +44,9 @@ class Steps:
         root = getattr(function.body, "block", None)
         if not isinstance(root, SBlock) or not isinstance(root.body, tirx.SeqStmt):
             return None
-        blocks = [_outermost(statement) for statement in root.body.seq]
+        blocks = [_find_outermost_block(statement) for statement in root.body.seq]
         buffers = [*function.params, *root.alloc_buffers]
-        known = [_told(block, buffers) for block in blocks if block is not None]
+        known = [_declare_accesses(block, buffers) for block in blocks if block is not None]
         if len(known) != len(blocks) or not all(block.writes for block in known):
             return None
         return cls(function, tuple(root.body.seq), tuple(known))
@@ -55,10 +61,12 @@ class Steps:
         inside = self.blocks[start:end]
         if not all(block.iter_vars for block in inside):
             return len(inside) == 1
-        if any(among(r.source, _sources([one], "writes")) for one in inside for r in one.reads):
+        if any(
+            is_among(r.source, _list_buffers([one], "writes")) for one in inside for r in one.reads
+        ):
             return False
-        seen = self._seen(start, end)
-        return not any(among(buffer, seen) for buffer in _sources(inside[:-1], "writes"))
+        seen = self._list_visible_buffers(start, end)
+        return not any(is_among(buffer, seen) for buffer in _list_buffers(inside[:-1], "writes"))
 
     def part(self, start: int, end: int) -> tvm.IRModule:
         """Return a module with these blocks as `main`: its parameters are its inputs, then outputs.
@@ -67,25 +75,29 @@ class Steps:
         free layout.
         """
         inside = self.blocks[start:end]
-        read, written = _sources(inside, "reads"), _sources(inside, "writes")
-        seen = self._seen(start, end)
-        inputs = [buffer for buffer in read if not among(buffer, written)]
-        outputs = [buffer for buffer in written if among(buffer, seen)]
-        inner = [buffer for buffer in written if not among(buffer, seen)]
-        free = weights.free(self.function)
+        read, written = _list_buffers(inside, "reads"), _list_buffers(inside, "writes")
+        seen = self._list_visible_buffers(start, end)
+        inputs = [buffer for buffer in read if not is_among(buffer, written)]
+        outputs = [buffer for buffer in written if is_among(buffer, seen)]
+        inner = [buffer for buffer in written if not is_among(buffer, seen)]
+        free = weights.list_weights(self.function)
         attributes = {
             "tirx.noalias": True,
             "s_tir": True,
-            "layout_free_buffers": [i for i, buffer in enumerate(inputs) if among(buffer, free)],
+            "layout_free_buffers": [i for i, buffer in enumerate(inputs) if is_among(buffer, free)],
         }
-        body = _rooted(self.statements[start:end], inner)
+        body = _make_root_block(self.statements[start:end], inner)
         function = tirx.PrimFunc([*inputs, *outputs], body).with_attr(attributes)
         return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
-    def _seen(self, start: int, end: int) -> list[Any]:
+    def _list_visible_buffers(self, start: int, end: int) -> list[Any]:
         """Return the buffers that the caller or the other blocks read, or may write as well."""
         others = [*self.blocks[:start], *self.blocks[end:]]
-        return [*self.function.params, *_sources(others, "reads"), *_sources(others, "writes")]
+        return [
+            *self.function.params,
+            *_list_buffers(others, "reads"),
+            *_list_buffers(others, "writes"),
+        ]
 
     def join(self, parts: Sequence[tvm.IRModule]) -> SBlock:
         """Return the root block of the function with all its parts, scheduled, in order."""
@@ -93,54 +105,54 @@ class Steps:
         params = [param for part in parts for param in part["main"].params]
         shared: list[Any] = []
         for buffer in params:
-            if not among(buffer, [*self.function.params, *shared]):
+            if not is_among(buffer, [*self.function.params, *shared]):
                 shared.append(buffer)
         buffers = [*shared, *(buffer for root in roots for buffer in root.alloc_buffers)]
-        nests = [nest for root in roots for nest in _nests(root.body)]
-        return _rooted([_apart(nest) for nest in nests], buffers).block
+        nests = [nest for root in roots for nest in _list_nests(root.body)]
+        return _make_root_block([_forbid_in_place(nest) for nest in nests], buffers).block
 
 
-def _rooted(statements: Sequence[Any], buffers: Sequence[Any]) -> SBlockRealize:
+def _make_root_block(statements: Sequence[Any], buffers: Sequence[Any]) -> SBlockRealize:
     body = statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
     block = SBlock([], [], [], _ROOT, body, alloc_buffers=list(buffers))
     return SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature
 
 
-def _nests(body: tirx.Stmt) -> list[tirx.Stmt]:
+def _list_nests(body: tirx.Stmt) -> list[tirx.Stmt]:
     """Return the loop nests of a root block: one, where they go by other names for buffers.
 
     Such a name is known to what follows it, and TVM wants a block in each statement.
     """
     nests = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
-    return nests if all(map(_blocks, nests)) else [body]
+    return nests if all(map(_list_blocks, nests)) else [body]
 
 
-def _apart(nest: tirx.Stmt) -> tirx.Stmt:
+def _forbid_in_place(nest: tirx.Stmt) -> tirx.Stmt:
     """Return loops in which TVM writes no result in the place of an operand.
 
     It does where an operand is read for the last time, which is wrong where tiles overlap and
     compute some elements twice: `gp = select(p > 0, g, 0)` in the place of p would find its own
     result the second time.
     """
-    if any(weights.MARK in block.annotations for block in _blocks(nest)):
+    if any(weights.MARK in block.annotations for block in _list_blocks(nest)):
         return nest  # it is done when a model is compiled
     zero = tirx.const(0, "int32")
     return tirx.AttrStmt(zero, "extern_scope", zero, nest)
 
 
-def _sources(blocks: Sequence[SBlock], side: str) -> list[Any]:
+def _list_buffers(blocks: Sequence[SBlock], side: str) -> list[Any]:
     """Return the buffers that blocks read or write, each once."""
-    return distinct([region.source for block in blocks for region in getattr(block, side)])
+    return remove_duplicates([region.source for block in blocks for region in getattr(block, side)])
 
 
-def _outermost(statement: tvm.tirx.Stmt) -> SBlock | None:
+def _find_outermost_block(statement: tvm.tirx.Stmt) -> SBlock | None:
     """Return the block in a statement that holds all others; None if there are several."""
     while isinstance(statement, tirx.For):
         statement = statement.body
     return statement.block if isinstance(statement, SBlockRealize) else None
 
 
-def _told(block: SBlock, buffers: Sequence[Any]) -> SBlock:
+def _declare_accesses(block: SBlock, buffers: Sequence[Any]) -> SBlock:
     """Return a block that says which of some buffers it reads and writes, as a sort does not.
 
     What is handed to another function may be both.
@@ -152,10 +164,11 @@ def _told(block: SBlock, buffers: Sequence[Any]) -> SBlock:
     calls = find_nodes(block.body, Call)
     handed = [call.args[0] for call in calls if getattr(call.op, "name", "") == _DATA]
     reads, writes = (
-        [whole(one) for one in buffers if among(one, [*some, *handed])] for some in (read, written)
+        [to_full_region(one) for one in buffers if is_among(one, [*some, *handed])]
+        for some in (read, written)
     )
     return SBlock([], reads, writes, block.name_hint, block.body)
 
 
-def _blocks(statement: tvm.tirx.Stmt) -> list[SBlock]:
+def _list_blocks(statement: tvm.tirx.Stmt) -> list[SBlock]:
     return find_nodes(statement, SBlock)

@@ -22,10 +22,10 @@ from autopipe.schedules.analysis.blocks import (
     is_static,
     lengths_of,
     product_of,
-    simplified,
+    simplify_extent,
 )
-from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
-from autopipe.schedules.analysis.movement import AxisPiece, movement, offset_of
+from autopipe.schedules.analysis.expressions import count_occurrences, loads_of, replace_variables
+from autopipe.schedules.analysis.movement import AxisPiece, find_load_offset, match_block_movement
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,57 +53,63 @@ class StridedLoops:
         return [loop for loop in range(len(self.extents)) if loop not in loops]
 
 
-def strided(block: SBlock) -> StridedLoops | None:
+def find_strided_loops(block: SBlock) -> StridedLoops | None:
     """Return the loops of a block.
 
     None where a tensor does not move evenly, the value depends on an index, or nothing moves.
     """
     if not is_static(block):
-        return _dynamic(block)
-    found = movement(block)
+        return _find_dynamic_loops(block)
+    found = match_block_movement(block)
     if found is None or 0 in found.extents or found.parts or found.indexed or found.elsewhere:
         return None
     if list(map(int, block.writes[0].source.shape)) != list(found.extents):
         return None
     loads = loads_of(block.body.value)
-    offsets = [at for load in loads if (at := offset_of(load, block)) is not None]
+    offsets = [at for load in loads if (at := find_load_offset(load, block)) is not None]
     if not loads or len(offsets) < len(loads):
         return None
-    cut = _cut(found.extents, [pieces for _, pieces in offsets])
-    return None if cut is None else _joined(cut, loads, [base for base, _ in offsets])
+    cut = _cut_axes(found.extents, [pieces for _, pieces in offsets])
+    return None if cut is None else _fuse_loops(cut, loads, [base for base, _ in offsets])
 
 
-def _dynamic(block: SBlock) -> StridedLoops | None:
+def _find_dynamic_loops(block: SBlock) -> StridedLoops | None:
     """Return the loops of a block with dynamic sizes, whose indices must be linear."""
     store, axes, lengths = block.body, [axis.var for axis in block.iter_vars], lengths_of(block)
     if not isinstance(store, tirx.BufferStore) or not all(map(Expr.same_as, store.indices, axes)):
         return None
     if not all(map(_are_equal, map(extent_of, store.buffer.shape), lengths)):
         return None
-    value = substitute(store.value, [], lambda load: tirx.const(0, load.source.dtype))
+    value = replace_variables(store.value, [], lambda load: tirx.const(0, load.source.dtype))
     loads = loads_of(store.value)
-    moves = [_linear(load, axes) for load in loads]
+    moves = [_find_linear_strides(load, axes) for load in loads]
     offsets = [move for move in moves if move is not None]
-    if not loads or len(offsets) < len(loads) or any(occurrences(value, axis) for axis in axes):
+    if (
+        not loads
+        or len(offsets) < len(loads)
+        or any(count_occurrences(value, axis) for axis in axes)
+    ):
         return None
     cut = [
         (length, [strides[at] for _, strides in offsets])
         for at, length in enumerate(lengths)
         if length != 1
     ]
-    return _joined(cut, loads, [base for base, _ in offsets])
+    return _fuse_loops(cut, loads, [base for base, _ in offsets])
 
 
-def _linear(load: TensorLoad, axes: Sequence[Var]) -> tuple[Extent, list[Extent]] | None:
+def _find_linear_strides(
+    load: TensorLoad, axes: Sequence[Var]
+) -> tuple[Extent, list[Extent]] | None:
     """Return where a load begins, and how far it moves with each axis; None if not evenly."""
     flat = tirx.const(0, axes[0].ty.dtype)
     for index, extent in zip(load.indices, load.source.shape, strict=True):
         flat = flat * extent + index
-    steps = [simplified(extent_of(step)) for step in detect_linear_equation(flat, axes)]
+    steps = [simplify_extent(extent_of(step)) for step in detect_linear_equation(flat, axes)]
     return (steps[-1], steps[:-1]) if steps else None
 
 
-def _cut(
+def _cut_axes(
     extents: Sequence[int], reads: Sequence[Sequence[AxisPiece]]
 ) -> list[tuple[Extent, list[Extent]]] | None:
     """Cut axes where reads do; None where one read's cut is no multiple of another's.
@@ -120,11 +126,11 @@ def _cut(
         if any(after % before for before, after in pairwise(ends)):
             return None
         for lower, upper in reversed(list(pairwise(ends))):
-            found.append((upper // lower, [_stride(p, lower, upper) for p in own]))
+            found.append((upper // lower, [_compute_stride(p, lower, upper) for p in own]))
     return found
 
 
-def _stride(pieces: Sequence[AxisPiece], lower: int, upper: int) -> int:
+def _compute_stride(pieces: Sequence[AxisPiece], lower: int, upper: int) -> int:
     """Return how far a read moves for one step of a part of an axis."""
     return sum(
         piece.stride * (lower // piece.lower)
@@ -133,7 +139,7 @@ def _stride(pieces: Sequence[AxisPiece], lower: int, upper: int) -> int:
     )
 
 
-def _joined(
+def _fuse_loops(
     cut: Sequence[tuple[Extent, list[Extent]]],
     loads: Sequence[TensorLoad],
     bases: Sequence[Extent],

@@ -23,7 +23,7 @@ from tvm.ir import Expr, Range, TensorLoad
 from tvm.sym import Analyzer, detect_linear_equation
 
 from autopipe.schedules.analysis.blocks import extent_of
-from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.expressions import replace_variables
 
 _LOWER: Final = (tirx.LT, tirx.LE)
 _HIGHER: Final = (tirx.GT, tirx.GE)
@@ -34,7 +34,7 @@ Place = Callable[[TensorLoad], int | None]
 """Returns which result a load reads; None for an operand."""
 
 
-def ascending(
+def find_ascending(
     values: Sequence[Expr], starts: Sequence[Expr], place: Place, steps: Sequence[tuple[Any, Any]]
 ) -> frozenset[int]:
     """Return which results are the position of a step before.
@@ -45,16 +45,19 @@ def ascending(
     return frozenset(
         i
         for i, (value, start) in enumerate(zip(values, starts, strict=True))
-        if (here := _other_side(value, i, place)) is not None and _ascends(here, start, steps)
+        if (here := _find_other_side(value, i, place)) is not None
+        and _is_ascending(here, start, steps)
     )
 
 
-def in_order(values: Sequence[Expr], positions: frozenset[int], place: Place) -> tuple[Expr, ...]:
+def remove_tie_breaks(
+    values: Sequence[Expr], positions: frozenset[int], place: Place
+) -> tuple[Expr, ...]:
     """Return steps without comparing a position with that of the step, which is higher.
 
-    `positions` are the results that `ascending` found.
+    `positions` are the results that `find_ascending` found.
     """
-    here = [_other_side(v, i, place) if i in positions else None for i, v in enumerate(values)]
+    here = [_find_other_side(v, i, place) if i in positions else None for i, v in enumerate(values)]
 
     def is_before(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
         result = place(one) if isinstance(one, TensorLoad) else None
@@ -71,7 +74,7 @@ def in_order(values: Sequence[Expr], positions: frozenset[int], place: Place) ->
             known = told(value)
             return value if known is None else known
         if isinstance(value, (tirx.And, tirx.Or)):
-            return _combined(value, rewritten(value.a), rewritten(value.b))
+            return _combine_conditions(value, rewritten(value.a), rewritten(value.b))
         return value
 
     def chosen(value: tvm.ir.Expr) -> Expr:
@@ -85,7 +88,7 @@ def in_order(values: Sequence[Expr], positions: frozenset[int], place: Place) ->
     return tuple(map(chosen, values))
 
 
-def _combined(value: Expr, one: Any, other: Any) -> Expr | bool:  # noqa: ANN401 - some are known
+def _combine_conditions(value: Expr, one: Any, other: Any) -> Expr | bool:  # noqa: ANN401 - some are known
     """Return two conditions as one, where some are known."""
     absorbing = isinstance(value, tirx.Or)
     for part, rest in ((one, other), (other, one)):
@@ -95,19 +98,23 @@ def _combined(value: Expr, one: Any, other: Any) -> Expr | bool:  # noqa: ANN401
         return tirx.And(one, other)
     for strict, loose in _JOINED:
         for part, rest in ((one, other), (other, one)):
-            if isinstance(part, strict) and isinstance(rest, tirx.EQ) and _alike(part, rest):
+            if (
+                isinstance(part, strict)
+                and isinstance(rest, tirx.EQ)
+                and _has_same_operands(part, rest)
+            ):
                 return loose(part.a, part.b)
     return tirx.Or(one, other)
 
 
-def _alike(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
+def _has_same_operands(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
     """Tell whether two comparisons are of the same two values."""
     equal = tvm_ffi.structural_equal
     straight = equal(one.a, other.a) and equal(one.b, other.b)
     return bool(straight or (equal(one.a, other.b) and equal(one.b, other.a)))
 
 
-def _other_side(value: tvm.ir.Expr, result: int, place: Place) -> Expr | None:
+def _find_other_side(value: tvm.ir.Expr, result: int, place: Place) -> Expr | None:
     """Return what a choice takes if it does not keep the result."""
     if not isinstance(value, tirx.Select) or "int" not in str(value.ty.dtype):
         return None
@@ -116,9 +123,9 @@ def _other_side(value: tvm.ir.Expr, result: int, place: Place) -> Expr | None:
     return sides[own.index(False)] if own.count(True) == 1 else None
 
 
-def _ascends(here: Expr, start: Expr, steps: Sequence[tuple[Any, Any]]) -> bool:
+def _is_ascending(here: Expr, start: Expr, steps: Sequence[tuple[Any, Any]]) -> bool:
     """Tell whether a position is higher at each step than at the one before, and at the start."""
-    here, steps = _of_one_type(here, steps)
+    here, steps = _widen_to_one_type(here, steps)
     known = Analyzer()
     for var, one in steps:
         known.bind(var, one)
@@ -135,7 +142,7 @@ def _ascends(here: Expr, start: Expr, steps: Sequence[tuple[Any, Any]]) -> bool:
     return isinstance(start, tirx.IntImm) and known.const_int_bound(here).min_value > int(start)
 
 
-def _of_one_type(
+def _widen_to_one_type(
     here: Expr, steps: Sequence[tuple[Any, Any]]
 ) -> tuple[Expr, list[tuple[Any, Any]]]:
     """Return a position, and the steps that it is made of, with these as wide as it is.
@@ -155,4 +162,4 @@ def _of_one_type(
         (other, Range(*(part.astype(dtype) for part in (one.min, one.min + one.extent))))
         for (_, other), (_, one) in zip(wide, steps, strict=True)
     ]
-    return substitute(here, usual), ranges
+    return replace_variables(here, usual), ranges

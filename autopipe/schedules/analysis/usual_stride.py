@@ -27,16 +27,16 @@ def choose_side(expr: Expr, *, first: bool) -> Expr:
     return tvm_ffi.structural_map(expr, [((Min, Max), extreme), (Select, chosen)])
 
 
-def _without_swap(swap: BitwiseXor) -> Expr:
+def _remove_swap(swap: BitwiseXor) -> Expr:
     """Return the index of which neighbours are swapped, as `i ^ 1` does."""
     return swap.a if isinstance(swap.b, IntImm) else swap
 
 
-def usual_stride(load: TensorLoad, axis: tvm.ir.Var) -> int | None:
+def find_axis_stride(load: TensorLoad, axis: tvm.ir.Var) -> int | None:
     """Return the longest stride along an axis between borders; None where one is not constant."""
     flat, strides = flat_index(load), []
     for first in (True, False):
-        side = tvm_ffi.structural_map(choose_side(flat, first=first), (BitwiseXor, _without_swap))
+        side = tvm_ffi.structural_map(choose_side(flat, first=first), (BitwiseXor, _remove_swap))
         linear = detect_linear_equation(Analyzer().simplify(side), [axis])
         if len(linear) == 0 or not isinstance(linear[0], IntImm):
             return None

@@ -18,14 +18,14 @@ from tvm.sym import detect_linear_equation
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
-    bits,
     extents_of,
+    find_output_bits,
     is_copy,
     is_product,
     is_spatial,
     is_static,
 )
-from autopipe.schedules.effort import of_calls
+from autopipe.schedules.effort import estimate_call_ns
 
 NARROW: Final = 4
 """Elements in the shortest vector that pays."""
@@ -113,7 +113,7 @@ def inline_copies(sch: Schedule) -> None:
             sch.compute_inline(block)
 
 
-def recognize(sch: Schedule) -> Windows | None:
+def match_windows(sch: Schedule) -> Windows | None:
     """Return the windows that a function reduces, or None if it does something else.
 
     Copies before the reduction count as inlined. Raises ScheduleError if TVM can not inline one.
@@ -129,17 +129,17 @@ def recognize(sch: Schedule) -> Windows | None:
     block, before, after = blocks[sums[0]], blocks[: sums[0]], blocks[sums[0] + 1 :]
     extents = extents_of(block)
     alike = all(extents_of(other) == extents for other in after)
-    operands = _operands(block) if alike and extents else None
+    operands = _match_operands(block) if alike and extents else None
     if operands is None:
         return None
     data, weights = operands
-    across, stride, reach = _row(block, data)
+    across, stride, reach = _describe_row(block, data)
     return Windows(
         name=block.name_hint,
         before=tuple(other.name_hint for other in before),
         after=tuple(other.name_hint for other in after),
         extents=extents,
-        bits=bits(block),
+        bits=find_output_bits(block),
         window=extents_of(block, spatial=False),
         across=across,
         stride=stride,
@@ -148,16 +148,18 @@ def recognize(sch: Schedule) -> Windows | None:
         weights=weights,
         free=weights is not None and _is_free(sch, block, weights),
         once=all(sum(map(bool, part[:-1])) <= 1 for part in data),
-        computes=any(of_calls(other) > 0 for other in (block, *after)),
+        computes=any(estimate_call_ns(other) > 0 for other in (block, *after)),
     )
 
 
-def _operands(block: SBlock) -> tuple[Index, int | None] | None:
+def _match_operands(block: SBlock) -> tuple[Index, int | None] | None:
     """Return the index of the operand with windows, and the position of the weights, if any."""
     *_, last = spatial = [i for i, axis in enumerate(block.iter_vars) if axis.iter_type == SPATIAL]
     wide = [i for i in spatial if int(block.iter_vars[i].dom.extent) > 1]
-    reads = [index_of(block, position) for position in range(len(block.reads))]
-    data = [i for i, index in enumerate(reads) if _moves(index, wide) and index[-1][last] == 1]
+    reads = [find_read_steps(block, position) for position in range(len(block.reads))]
+    data = [
+        i for i, index in enumerate(reads) if _is_indexed_by(index, wide) and index[-1][last] == 1
+    ]
     others = [i for i in range(len(reads)) if i not in data]
     if len(data) != 1 or len(others) > 1 or bool(others) != is_product(block):
         return None
@@ -166,19 +168,19 @@ def _operands(block: SBlock) -> tuple[Index, int | None] | None:
         return index, None
     if not reads[others[0]]:
         return None
-    axes = [axis for axis in wide if _moves(reads[others[0]], [axis])]
+    axes = [axis for axis in wide if _is_indexed_by(reads[others[0]], [axis])]
     if last in axes:
         return (index, others[0]) if axes == [last] else None
     return (index, None) if axes else None  # the same weights for all is a product of matrices
 
 
-def _row(block: SBlock, data: Index) -> tuple[tuple[int, ...], int, int]:
+def _describe_row(block: SBlock, data: Index) -> tuple[tuple[int, ...], int, int]:
     """Return `across`, `stride` and `reach` of `Windows`."""
     *_, rows = [0, *(i for i, axis in enumerate(block.iter_vars) if axis.iter_type == SPATIAL)][:-1]
     part = next((part for part in data[:-1] if part[rows]), None)
     if part is None:
         return (), 0, 1
-    reductions = _reductions(block)
+    reductions = _list_reduction_axes(block)
     extents = extents_of(block, spatial=False)
     across = tuple(n for n, i in enumerate(reductions) if part[i])
     reach = 1 + sum(part[reductions[n]] * (extents[n] - 1) for n in across)
@@ -187,15 +189,17 @@ def _row(block: SBlock, data: Index) -> tuple[tuple[int, ...], int, int]:
 
 def _is_along(block: SBlock, data: Index) -> bool:
     extents = extents_of(block, spatial=False)
-    return any(data[-1][axis] and extents[i] > 1 for i, axis in enumerate(_reductions(block)))
+    return any(
+        data[-1][axis] and extents[i] > 1 for i, axis in enumerate(_list_reduction_axes(block))
+    )
 
 
-def _moves(index: Index, axes: list[int]) -> bool:
+def _is_indexed_by(index: Index, axes: list[int]) -> bool:
     """Tell whether an operand moves along every one of some axes."""
     return bool(index) and all(any(part[axis] for part in index) for axis in axes)
 
 
-def index_of(block: SBlock, position: int) -> Index:
+def find_read_steps(block: SBlock, position: int) -> Index:
     """Return how a block moves along what it reads at a position."""
     axes = [axis.var for axis in block.iter_vars]
     parts = [detect_linear_equation(part.min, axes) for part in block.reads[position].region]
@@ -203,11 +207,11 @@ def index_of(block: SBlock, position: int) -> Index:
     return [tuple(int(step) for step in part) for part in parts] if constant else []
 
 
-def _reductions(block: SBlock) -> list[int]:
+def _list_reduction_axes(block: SBlock) -> list[int]:
     return [i for i, axis in enumerate(block.iter_vars) if axis.iter_type != SPATIAL]
 
 
 def _is_free(sch: Schedule, block: SBlock, position: int) -> bool:
     """Tell whether an operand is a weight whose layout may change."""
     source = block.reads[position].source
-    return any(source.same_as(weight) for weight in weights.free(sch.mod["main"]))
+    return any(source.same_as(weight) for weight in weights.list_weights(sch.mod["main"]))

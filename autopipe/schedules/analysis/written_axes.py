@@ -25,12 +25,12 @@ from tvm.sym import Analyzer
 from tvm.tirx import IndexMap
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.expressions import replace_variables
 from autopipe.schedules.loop_writer import element_block, store_element
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import rewrite_function
 
 
-def with_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
+def use_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
     """Replace the only block of a function, and its loops; return the new one.
 
     Raises ScheduleError where it writes some element twice, or leaves one out.
@@ -47,8 +47,8 @@ def with_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
     if not _is_inverse(back, there, extents):
         raise ScheduleError(f"{old.name_hint} writes where TVM does not find back")
     with IRBuilder() as builder:
-        _write(old, back, extents)
-    rewrite(sch, builder.get(), [])
+        _write_loops(old, back, extents)
+    rewrite_function(sch, builder.get(), [])
     return sch.get_sblock(old.name_hint)
 
 
@@ -62,10 +62,10 @@ def _is_inverse(back: IndexMap, there: IndexMap, extents: list[int]) -> bool:
     return all(map(known.can_prove_equal, again, places))
 
 
-def _write(old: SBlock, back: IndexMap, extents: list[int]) -> None:
+def _write_loops(old: SBlock, back: IndexMap, extents: list[int]) -> None:
     """Write the loops. An IRBuilder must be open."""
     dtype = str(old.iter_vars[-1].var.ty.dtype)
     with element_block(old.name_hint, [number_of(extent, dtype) for extent in extents]) as axes:
         places: list[tvm.ir.Expr] = list(back.map_indices(axes))
         values = list(zip([axis.var for axis in old.iter_vars], places, strict=True))
-        store_element(old.body.buffer[tuple(axes)], substitute(old.body.value, values))
+        store_element(old.body.buffer[tuple(axes)], replace_variables(old.body.value, values))

@@ -14,14 +14,14 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
 from autopipe.compiler.patches import load_cpu_intrinsics
-from autopipe.environment.toolchain import machine_of
+from autopipe.environment.toolchain import find_architecture
 from autopipe.errors import StageError
 from autopipe.measure.build import without_weights
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engines.covering import covers
+from autopipe.schedules.engines.covering import has_all_instances
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.sketch_model import SketchModel
-from autopipe.schedules.replay import apply, dump
+from autopipe.schedules.replay import apply_trace, dump_trace
 from autopipe.tasks.task import Task
 
 _GENERATIONS: Final = 1
@@ -50,7 +50,7 @@ class Ansor:
         """Take the number of cores that the search itself may use."""
         target = conditions.target
         triple = (target.host or target).attrs.get("mtriple")
-        load_cpu_intrinsics(machine_of(str(triple) if triple else None))
+        load_cpu_intrinsics(find_architecture(str(triple) if triple else None))
         self._cores = conditions.hardware.cores
         self._lessons: Lessons | None = None
 
@@ -60,7 +60,9 @@ class Ansor:
         That is a function with work on weights, which TVM takes for copies, and one whose tensors
         are empty or of unknown size. Raises what TVM raises if it can not make a design space.
         """
-        if without_weights(problem.module) is not problem.module or not _sized(problem.task):
+        if without_weights(problem.module) is not problem.module or not _has_fixed_size(
+            problem.task
+        ):
             return None
         population = max(16, _POPULATION * problem.batch)
         strategy = ms.search_strategy.EvolutionarySearch(
@@ -71,7 +73,7 @@ class Ansor:
         context = ms.TuneContext(
             problem.module,
             target=problem.conditions.target,
-            space_generator=_rules(problem.conditions.hardware.backend.sketches),
+            space_generator=_make_sketch_rules(problem.conditions.hardware.backend.sketches),
             search_strategy=strategy,
             task_name=problem.task.name,
             rand_state=problem.seed + 1,  # TVM takes 1 to 2**31 - 1
@@ -79,11 +81,11 @@ class Ansor:
         )
         if self._lessons is None:
             self._lessons = Lessons(SketchModel(problem.seed, _WARM))
-        spaces = [sketch for sketch in context.generate_design_space() if covers(sketch)]
+        spaces = [sketch for sketch in context.generate_design_space() if has_all_instances(sketch)]
         return Sketches(problem, context, spaces, self._lessons) if spaces else None
 
 
-def _rules(name: str) -> Any:  # noqa: ANN401 - tvm is not typed
+def _make_sketch_rules(name: str) -> Any:  # noqa: ANN401 - tvm is not typed
     """Return the sketch rules, with their postprocessors and mutators.
 
     TVM's own choice for a GPU uses tensor cores wherever the GPU has them, for float32 as well, and
@@ -125,7 +127,7 @@ class Sketches:
         spaces: Sequence[Schedule],
         lessons: Lessons,
     ) -> None:
-        self.size = sum(map(_schedules, spaces))
+        self.size = sum(map(_count_schedules, spaces))
         self._context = context
         self._lessons = lessons
         self._database = ms.database.MemoryDatabase()
@@ -145,7 +147,7 @@ class Sketches:
             if candidates is None:
                 break
             for candidate in candidates[:count]:
-                trace = dump(candidate.sch.trace)
+                trace = dump_trace(candidate.sch.trace)
                 if trace not in self._seen:
                     self._seen.add(trace)
                     self._proposed[trace] = candidate
@@ -156,9 +158,9 @@ class Sketches:
     def learn(self, measured: Sequence[MeasuredSchedule]) -> None:
         """Pass the times on to the search and to the cost model."""
         candidates = [self._proposed[known.schedule] for known in measured]
-        results = [_result(known) for known in measured]
+        results = [_to_runner_result(known) for known in measured]
         self._context.notify_runner_results(candidates, results)
-        self._take(candidates, measured)
+        self._learn_results(candidates, measured)
 
     def hear(self, others: Sequence[MeasuredSchedule]) -> None:
         """Learn from what others have measured, as far as the traces apply."""
@@ -166,15 +168,17 @@ class Sketches:
         self._seen |= {known.schedule for known in others}
         for known in others:
             try:
-                schedule = apply(self._module, known.schedule)
+                schedule = apply_trace(self._module, known.schedule)
             except StageError:  # recorded by another engine, or on other block names
                 continue
             candidates.append(ms.MeasureCandidate(schedule, self._arguments))
             measured.append(known)
-        self._take(candidates, measured)
+        self._learn_results(candidates, measured)
 
-    def _take(self, candidates: Sequence[Any], measured: Sequence[MeasuredSchedule]) -> None:
-        results = [_result(known) for known in measured]
+    def _learn_results(
+        self, candidates: Sequence[Any], measured: Sequence[MeasuredSchedule]
+    ) -> None:
+        results = [_to_runner_result(known) for known in measured]
         self._lessons.learn(self._context, candidates, results)
         for candidate, result in zip(candidates, results, strict=True):
             if result.run_secs:
@@ -188,13 +192,13 @@ class Sketches:
                 self._database.commit_tuning_record(record)
 
 
-def _sized(task: Task) -> bool:
+def _has_fixed_size(task: Task) -> bool:
     """Tell whether all tensors of a task have elements, and a known number of them."""
     extents = (extent for tensor in (*task.inputs, *task.outputs) for extent in tensor.shape)
     return not task.sizes and min(extents, default=1) > 0
 
 
-def _schedules(sketch: Schedule) -> float:
+def _count_schedules(sketch: Schedule) -> float:
     """Return how many schedules a sketch stands for; infinity if it samples tile sizes."""
     count = 1.0
     for instruction in sketch.trace.insts:
@@ -206,7 +210,7 @@ def _schedules(sketch: Schedule) -> float:
     return count
 
 
-def _result(known: MeasuredSchedule) -> ms.runner.RunnerResult:
+def _to_runner_result(known: MeasuredSchedule) -> ms.runner.RunnerResult:
     if known.seconds == math.inf:
         return ms.runner.RunnerResult(None, "failed")
     return ms.runner.RunnerResult([known.seconds], None)

@@ -8,7 +8,7 @@ from tvm.tirx import IntImm
 from autopipe.schedules.analysis.blocks import extents_of
 
 
-def covers(sch: Schedule) -> bool:
+def has_all_instances(sch: Schedule) -> bool:
     """Tell whether each block runs as often as it has instances; True where that is unknown.
 
     Example: `reverse_compute_at` moves a padding of 58 x 58 into the loops of its producer, which

@@ -14,23 +14,23 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
-    bits,
     extents_of,
+    find_output_bits,
     is_copy,
     is_product,
     is_spatial,
     is_static,
 )
-from autopipe.schedules.analysis.movement import movement
+from autopipe.schedules.analysis.movement import match_block_movement
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.divisors import divisors
-from autopipe.schedules.guarded import guard
+from autopipe.schedules.divisors import list_divisors
+from autopipe.schedules.guarded import guard_parallel_loops
 from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.primitives import join, spread, write_out
-from autopipe.schedules.replay import dump
+from autopipe.schedules.primitives import fuse_for_threads, parallelize_loop, write_out
+from autopipe.schedules.replay import dump_trace
 
 VECTORS = 2
 """Registers that a vectorized loop fills: two independent sums hide latency."""
@@ -44,7 +44,7 @@ REGISTERS = {64: 28, 32: 12}
 
 def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module with its PrimFunc `main` scheduled, or unchanged if TIR has no blocks."""
-    scheduled = _scheduled(module, vector_bits(target))
+    scheduled = _schedule_blocks(module, vector_bits(target))
     return module if scheduled is None else scheduled.mod
 
 
@@ -55,13 +55,13 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
 
 def plan_loops(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule for a processor, or None likewise."""
-    scheduled = _scheduled(module, conditions.hardware.vector_bits)
+    scheduled = _schedule_blocks(module, conditions.hardware.vector_bits)
     if scheduled is None:
         return None
-    return Planned(DIRECT, dump(scheduled.trace), scheduled.mod)
+    return Planned(DIRECT, dump_trace(scheduled.trace), scheduled.mod)
 
 
-def _scheduled(module: tvm.IRModule, width: int) -> Schedule | None:
+def _schedule_blocks(module: tvm.IRModule, width: int) -> Schedule | None:
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:
         blocks = sch.get_child_blocks(sch.get_sblock("root"))
@@ -70,17 +70,17 @@ def _scheduled(module: tvm.IRModule, width: int) -> Schedule | None:
         return None
     if len(set(names)) != len(names):
         return None
-    for name in [name for name in names if not _inlined(sch, name)]:
+    for name in [name for name in names if not _try_inline(sch, name)]:
         before = sch.copy()
         try:
             _schedule_block(sch, name, width)
         except ScheduleError:
             sch = before
-    guard(sch)
+    guard_parallel_loops(sch)
     return sch
 
 
-def _inlined(sch: Schedule, name: str) -> bool:
+def _try_inline(sch: Schedule, name: str) -> bool:
     """Inline a block into its consumers unless that repeats costly work; tell whether it was."""
     block = sch.get_sblock(name)
     consumers = sch.get_consumers(block)
@@ -108,22 +108,22 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
     reduction = [loop for loop, is_spatial in zip(loops, kinds, strict=True) if not is_spatial]
     if not spatial:
         return
-    lanes = max(1, width // bits(sch.get(block)))
+    lanes = max(1, width // find_output_bits(sch.get(block)))
     if not reduction and len(spatial) > 1 and _is_left_to_llvm(sch.get(block)):
-        spread(sch, block, join(sch, [*spatial[:-1]]), ELEMENTS)
+        parallelize_loop(sch, block, fuse_for_threads(sch, [*spatial[:-1]]), ELEMENTS)
     elif not reduction:
-        outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
-        spread(sch, block, join(sch, [*spatial[:-1], outer]), ELEMENTS)
+        outer, vector = _split_loop(sch, spatial[-1], VECTORS * lanes)
+        parallelize_loop(sch, block, fuse_for_threads(sch, [*spatial[:-1], outer]), ELEMENTS)
         sch.vectorize(vector)
-    elif _contiguous(sch.get(block)) and not _tiles(sch.get(block)):
-        _columns(sch, name, (spatial, reduction), LONG * lanes)
-    elif _contiguous(sch.get(block)):
-        _tile(sch, name, (spatial, reduction), (lanes, REGISTERS.get(width // 8, 8)))
+    elif _has_contiguous_operand(sch.get(block)) and not _can_tile(sch.get(block)):
+        _schedule_columns(sch, name, (spatial, reduction), LONG * lanes)
+    elif _has_contiguous_operand(sch.get(block)):
+        _schedule_tile(sch, name, (spatial, reduction), (lanes, REGISTERS.get(width // 8, 8)))
     else:
-        _rows(sch, block, spatial, reduction)
+        _schedule_rows(sch, block, spatial, reduction)
 
 
-def _tiles(block: SBlock) -> bool:
+def _can_tile(block: SBlock) -> bool:
     """Tell whether sums of products may be moved into a fused loop over tiles.
 
     That divides its index by all extents but the first. Where these are open, TVM moves the sums to
@@ -139,32 +139,34 @@ def _is_left_to_llvm(block: SBlock) -> bool:
     sizes = [size for read in block.reads for size in read.source.shape]
     if not is_static(block) or not all(isinstance(size, tvm.tirx.IntImm) for size in sizes):
         return False
-    found = movement(block)
+    found = match_block_movement(block)
     return found is not None and found.scattered
 
 
-def _rows(
+def _schedule_rows(
     sch: Schedule, block: SBlockRV, spatial: Sequence[LoopRV], reduction: Sequence[LoopRV]
 ) -> None:
     """Schedule a reduction along memory, such as in softmax: its rows run in parallel."""
     sch.reorder(*spatial, *reduction)
-    spread(sch, block, join(sch, [*spatial]), ELEMENTS)
+    parallelize_loop(sch, block, fuse_for_threads(sch, [*spatial]), ELEMENTS)
 
 
-def _columns(
+def _schedule_columns(
     sch: Schedule, name: str, loops: tuple[Sequence[LoopRV], Sequence[LoopRV]], most: int
 ) -> None:
     """Schedule a reduction across memory, such as pooling: long vectors, as loads cost the most."""
     spatial, reduction = loops
-    outer, vector = _split(sch, spatial[-1], most)
+    outer, vector = _split_loop(sch, spatial[-1], most)
     sch.reorder(*spatial[:-1], outer, *reduction, vector)
-    spread(sch, sch.get_sblock(name), join(sch, [*spatial[:-1], outer]), ELEMENTS)
+    parallelize_loop(
+        sch, sch.get_sblock(name), fuse_for_threads(sch, [*spatial[:-1], outer]), ELEMENTS
+    )
     sch.vectorize(vector)
     init = sch.decompose_reduction(sch.get_sblock(name), reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
 
 
-def _tile(
+def _schedule_tile(
     sch: Schedule,
     name: str,
     loops: tuple[Sequence[LoopRV], Sequence[LoopRV]],
@@ -175,16 +177,16 @@ def _tile(
     `loops` are the spatial and the reduction loops; `hardware` is lanes and registers.
     """
     (spatial, reduction), (lanes, registers) = loops, hardware
-    outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
+    outer, vector = _split_loop(sch, spatial[-1], VECTORS * lanes)
     outers, inner = [*spatial[:-1], outer], []
     if len(spatial) > 1:
         taken = -(-int(sch.get(vector).extent) // lanes)
-        outers[-2], unrolled = _split(sch, spatial[-2], max(1, registers // taken))
+        outers[-2], unrolled = _split_loop(sch, spatial[-2], max(1, registers // taken))
         inner = [unrolled]
     sch.reorder(*outers, *inner, vector)
     tile = sch.fuse(*outers)
     block = sch.get_sblock(name)
-    spread(sch, block, tile, PRODUCTS)
+    parallelize_loop(sch, block, tile, PRODUCTS)
     sums = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(sums, tile)
     sch.reorder(*reduction, *inner, vector)
@@ -193,25 +195,25 @@ def _tile(
     sch.vectorize(sch.get_loops(sums)[-1])
 
 
-def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
+def _split_loop(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
     """Return an outer and an inner loop of at most `most` steps, of 1 if the size is symbolic."""
     extent = sch.get(loop).extent
     if not isinstance(extent, tvm.tirx.IntImm):
         return list(sch.split(loop, [None, 1]))
     steps = int(extent)
     inner = max(
-        divisors(steps, most), key=lambda d: (math.gcd(d, most), d)
+        list_divisors(steps, most), key=lambda d: (math.gcd(d, most), d)
     )  # LLVM dislikes odd vectors
     return list(sch.split(loop, [steps // inner, inner]))
 
 
-def _contiguous(block: SBlock) -> bool:
+def _has_contiguous_operand(block: SBlock) -> bool:
     """Tell whether some operand lies along the last spatial axis in memory."""
     last = [axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL][-1]
-    return any(read.region and _follows(read.region[-1].min, last) for read in block.reads)
+    return any(read.region and _is_unit_stride(read.region[-1].min, last) for read in block.reads)
 
 
-def _follows(index: tvm.ir.Expr, axis: tvm.tirx.Var) -> bool:
+def _is_unit_stride(index: tvm.ir.Expr, axis: tvm.tirx.Var) -> bool:
     """Tell whether an index grows with an axis, such as the column of a window."""
     if isinstance(index, tvm.tirx.Add):
         return index.a.same_as(axis) or index.b.same_as(axis)

@@ -12,12 +12,12 @@ from typing import Any, Final
 import tvm
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.library.kernels import refusal
+from autopipe.compiler.library.kernels import find_kernel_refusal
 from autopipe.schedules.analysis.expressions import find_nodes
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.replay import dump
+from autopipe.schedules.replay import dump_trace
 
 _OF_PRODUCTS: Final = frozenset({"Matmul", "GEMV"})
 """Rules that pad what they reduce with zeros."""
@@ -28,17 +28,17 @@ _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, A
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule of the first rule that serves `main`, or None if none does."""
-    summed = _sums_products(module)
-    for rule in rules():
+    summed = _has_only_products(module)
+    for rule in list_rules():
         if not summed and type(rule).__name__ in _OF_PRODUCTS:
             continue
-        sch = _applied(rule, module, conditions.target)
-        if sch is not None and refusal(sch.mod, conditions.target) is None:
-            return Planned(DIRECT, dump(sch.trace), sch.mod)
+        sch = _apply_rule(rule, module, conditions.target)
+        if sch is not None and find_kernel_refusal(sch.mod, conditions.target) is None:
+            return Planned(DIRECT, dump_trace(sch.trace), sch.mod)
     return None
 
 
-def _sums_products(module: tvm.IRModule) -> bool:
+def _has_only_products(module: tvm.IRModule) -> bool:
     """Tell whether all that `main` reduces are sums of products, to which zeros add nothing."""
     blocks = find_nodes(module["main"].body, SBlock)
     return all(_is_sum(block) for block in blocks if block.init is not None)
@@ -48,15 +48,15 @@ def _is_sum(block: SBlock) -> bool:
     value = getattr(block.body, "value", None)
     if not isinstance(value, tvm.tirx.Add):
         return False
-    return any(isinstance(_plain(term), tvm.tirx.Mul) for term in (value.a, value.b))
+    return any(isinstance(_strip_casts(term), tvm.tirx.Mul) for term in (value.a, value.b))
 
 
-def _plain(value: tvm.ir.Expr) -> tvm.ir.Expr:
-    return _plain(value.value) if isinstance(value, tvm.tirx.Cast) else value
+def _strip_casts(value: tvm.ir.Expr) -> tvm.ir.Expr:
+    return _strip_casts(value.value) if isinstance(value, tvm.tirx.Cast) else value
 
 
 @cache
-def rules() -> tuple[Any, ...]:
+def list_rules() -> tuple[Any, ...]:
     """Return the rules in the order they are asked; the last one serves whatever has blocks."""
     from tvm.s_tir.dlight import gpu
 
@@ -71,7 +71,7 @@ def rules() -> tuple[Any, ...]:
     return tuple(kind() for kind in kinds)
 
 
-def _applied(rule: Any, module: tvm.IRModule, target: tvm.target.Target) -> Schedule | None:  # noqa: ANN401 - tvm is not typed
+def _apply_rule(rule: Any, module: tvm.IRModule, target: tvm.target.Target) -> Schedule | None:  # noqa: ANN401 - tvm is not typed
     try:
         with target:
             applied = rule.apply(module["main"], target, False)  # noqa: FBT003 - TVM's signature

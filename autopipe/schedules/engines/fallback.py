@@ -43,7 +43,7 @@ class Fallback:
     """The schedule, or None to compile the function as it is."""
 
 
-def falls(
+def iterate_fallbacks(
     chain: Sequence[str], plans: Plans, allowed: Allowed = lambda *_: True
 ) -> Iterator[Fallback]:
     """Yield the schedules that the engines of `chain` have for a function, in order.
@@ -64,13 +64,13 @@ def falls(
     yield Fallback(UNSCHEDULED, None)
 
 
-def fall(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
+def choose_fallback(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
     """Return the first schedule of `chain` for the `main` of a module, made in this process."""
-    return next(falls(chain, partial(_plans, module, conditions)))
+    return next(iterate_fallbacks(chain, partial(_list_plans, module, conditions)))
 
 
-def _plans(module: tvm.IRModule, conditions: Conditions, name: str) -> Iterator[Planned]:
+def _list_plans(module: tvm.IRModule, conditions: Conditions, name: str) -> Iterator[Planned]:
     if name == "static":
-        yield from static.plans(module, conditions)
+        yield from static.list_plans(module, conditions)
     elif (planned := FALLBACKS[name](module, conditions)) is not None:
         yield planned

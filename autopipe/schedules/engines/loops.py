@@ -13,7 +13,7 @@ from autopipe.schedules.analysis.blocks import SPATIAL, is_static
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.replay import dump
+from autopipe.schedules.replay import dump_trace
 
 NO_STEPS: Final = "[[], []]"
 """The trace of a schedule that does nothing."""
@@ -35,13 +35,15 @@ def plan_parallel(module: tvm.IRModule, conditions: Conditions) -> Planned | Non
         return None
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:
-        shared = [_share(sch, block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+        shared = [
+            _parallelize_block(sch, block) for block in sch.get_child_blocks(sch.get_sblock("root"))
+        ]
     except RuntimeError:  # TIR without blocks; ScheduleError is one
         return None
-    return Planned(DIRECT, dump(sch.trace), sch.mod) if any(shared) else None
+    return Planned(DIRECT, dump_trace(sch.trace), sch.mod) if any(shared) else None
 
 
-def _share(sch: Schedule, block: tvm.s_tir.schedule.SBlockRV) -> bool:
+def _parallelize_block(sch: Schedule, block: tvm.s_tir.schedule.SBlockRV) -> bool:
     """Run the outermost loop of a block in threads; tell whether it can be."""
     loops, axes = sch.get_loops(block), sch.get(block).iter_vars
     if not loops or len(loops) != len(axes) or axes[0].iter_type != SPATIAL:

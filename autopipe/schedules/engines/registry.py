@@ -32,12 +32,14 @@ ENGINES: Final[Mapping[str, Maker]] = {
 """The makers of our engines, by name; each imports its engine, which takes a second for some."""
 
 
-def engines(names: Iterable[str], conditions: Conditions) -> dict[str, Callable[[], Engine]]:
+def load_engine_makers(
+    names: Iterable[str], conditions: Conditions
+) -> dict[str, Callable[[], Engine]]:
     """Return a maker of each named engine. Packages that register a named engine are imported.
 
     Raises SetupError if an extension is broken.
     """
-    registered = extensions.registered(extensions.ENGINES, {*ENGINES, *FALLBACKS, UNSCHEDULED})
+    registered = extensions.list_registered(extensions.ENGINES, {*ENGINES, *FALLBACKS, UNSCHEDULED})
     wanted = set(names)
     makers = {name: found.load() for name, found in registered.items() if name in wanted}
     return {name: partial({**ENGINES, **makers}[name], conditions) for name in wanted}

@@ -11,7 +11,7 @@ import tvm
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import default
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.replay import apply
+from autopipe.schedules.replay import apply_trace
 
 _THREADS: Final = "Parallel"
 """The instruction of a trace that makes a loop parallel; no other instruction depends on it."""
@@ -28,4 +28,4 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     if len(kept) == len(instructions):
         return planned
     trace = json.dumps([kept, decisions])
-    return Planned(planned.implementation, trace, apply(module, trace).mod)
+    return Planned(planned.implementation, trace, apply_trace(module, trace).mod)

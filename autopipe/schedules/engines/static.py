@@ -10,7 +10,11 @@ from collections.abc import Iterator
 import tvm
 
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.implementations.implementation import DIRECT, allowed, implementations
+from autopipe.schedules.implementations.implementation import (
+    DIRECT,
+    build_implementations,
+    list_allowed,
+)
 from autopipe.schedules.planned import Planned
 from autopipe.schedules.templates.serve import Complaint, serve
 from autopipe.schedules.templates.template import dump
@@ -18,23 +22,23 @@ from autopipe.schedules.templates.template import dump
 
 def plan(workload: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule of the most promising implementation, or None if there is none."""
-    return next(plans(workload, conditions), None)
+    return next(list_plans(workload, conditions), None)
 
 
-def plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
+def list_plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
     """Yield a schedule for each implementation that a template serves, the most promising first."""
-    modules = implementations(workload, conditions)
+    modules = build_implementations(workload, conditions)
     gains = {DIRECT: 1.0}
-    for implementation in allowed(conditions) if len(modules) > 1 else ():
+    for implementation in list_allowed(conditions) if len(modules) > 1 else ():
         if implementation.NAME in modules:
             gains[implementation.NAME] = implementation.gain(workload, conditions.hardware)
     for name in sorted(modules, key=lambda name: -gains[name]):
-        planned = plan_of(name, modules[name], conditions)
+        planned = plan_implementation(name, modules[name], conditions)
         if planned is not None:
             yield planned
 
 
-def plan_of(
+def plan_implementation(
     name: str, body: tvm.IRModule, conditions: Conditions, *complaint: Complaint
 ) -> Planned | None:
     """Return the schedule of an implementation, or None if no template serves it.

@@ -15,11 +15,11 @@ IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = (winograd2, winograd4, wino
 """Our implementations; each defines what the protocol `Implementation` says."""
 
 
-def rewrites() -> tuple[Implementation, ...]:
+def load_implementations() -> tuple[Implementation, ...]:
     """Return the implementations of other packages, then ours.
 
     Raises SetupError if an extension is broken.
     """
     own = {DIRECT, *(implementation.NAME for implementation in IMPLEMENTATIONS)}
-    registered = extensions.registered(extensions.IMPLEMENTATIONS, own)
+    registered = extensions.list_registered(extensions.IMPLEMENTATIONS, own)
     return (*(extension.load() for extension in registered.values()), *IMPLEMENTATIONS)

@@ -12,42 +12,44 @@ from autopipe.tasks.op_info import Argument, Literal, Op, OpInfo, Parameter, Res
 from autopipe.tasks.tensor import Tensor
 
 
-def available(conditions: Conditions) -> Iterator[Library]:
+def list_available(conditions: Conditions) -> Iterator[Library]:
     """Yield the libraries that code for a target can call from here.
 
     Such a library is installed, and its files are for the architecture that is compiled for.
     """
     device = conditions.hardware.backend.device
     for library in LIBRARIES:
-        if library.device == device and _is_there(library, conditions.target):
+        if library.device == device and _is_available(library, conditions.target):
             yield library
 
 
-def takes(library: Library, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
+def can_take_op(library: Library, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
     """Tell whether a library computes exactly one of the ops of a function.
 
     The other ops are left to generated code. `inputs` are the tensors that the function reads.
     """
-    taken = [op for op in info.ops if any(_fits(p, op, info, inputs) for p in library.takes)]
+    taken = [op for op in info.ops if any(_is_match(p, op, info, inputs) for p in library.takes)]
     return len(taken) == 1
 
 
-def _is_there(library: Library, target: tvm.target.Target) -> bool:
+def _is_available(library: Library, target: tvm.target.Target) -> bool:
     """Tell whether TVM's runtime has a library's function, or whether its files are installed."""
     if isinstance(library.interface, Packed):
         return tvm.get_global_func(library.interface.function, allow_missing=True) is not None
     triple = {"mtriple": target.attrs.get("mtriple")}
-    return library.version() is not None and cpu.machine_of(triple) == cpu.machine_of({})
+    return library.version() is not None and cpu.find_architecture(triple) == cpu.find_architecture(
+        {}
+    )
 
 
-def _fits(pattern: Pattern, op: Op, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
+def _is_match(pattern: Pattern, op: Op, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
     """Tell whether an op of a function is one that a pattern describes."""
     if not op.whole or not pattern.names(op.name, op.attributes, op.layout):
         return False
     tensors = {
         position: tensor
         for position, argument in enumerate(op.arguments)
-        if (tensor := _tensor(argument, info, inputs)) is not None
+        if (tensor := _find_tensor(argument, info, inputs)) is not None
     }
     dtypes = {tensor.dtype for tensor in (*tensors.values(), *op.outputs)}
     return (
@@ -57,7 +59,7 @@ def _fits(pattern: Pattern, op: Op, info: OpInfo, inputs: tuple[Tensor, ...]) ->
     )
 
 
-def _tensor(argument: Argument, info: OpInfo, inputs: tuple[Tensor, ...]) -> Tensor | None:
+def _find_tensor(argument: Argument, info: OpInfo, inputs: tuple[Tensor, ...]) -> Tensor | None:
     """Return shape and dtype of an argument of an op, or None if it is not a tensor."""
     if isinstance(argument, Parameter):
         return inputs[argument.parameter]

@@ -32,7 +32,7 @@ from typing import Any, Final
 from tvm import te, tirx
 
 from autopipe.compiler.graph.weights import MARK
-from autopipe.schedules.analysis.blocks import Extent, parts_of, product_of, simplified
+from autopipe.schedules.analysis.blocks import Extent, parts_of, product_of, simplify_extent
 from autopipe.schedules.implementations.transforms import TRANSFORMS, Matrix, Transforms
 
 KERNEL: Final = 3
@@ -81,10 +81,10 @@ class Tiling:
         """
         batch, height, width, _ = shape
         rows, columns = (
-            simplified(parts_of(parts_of(extent, step), size) * step)
+            simplify_extent(parts_of(parts_of(extent, step), size) * step)
             for extent, step in zip((height, width), apart, strict=True)
         )
-        count = simplified(product_of((batch, rows, columns)))
+        count = simplify_extent(product_of((batch, rows, columns)))
         if not isinstance(count, int):
             return cls(size, rows, columns, count, likely.block if likely else _MOST, apart)
         blocks = [b for b in range(_MOST, _LEAST - 1, -1) if b <= count] or [count]
@@ -129,7 +129,7 @@ class Slices:
     """Slices from one that the kernel is multiplied with to the next: the dilation."""
 
 
-def filtered(
+def build_convolution(
     data: te.Tensor, kernel: te.Tensor, padding: tuple[int, int], tiling: Tiling,
     slices: Slices | None = None,
 ) -> te.Tensor:  # fmt: skip
@@ -138,8 +138,8 @@ def filtered(
     Of an NDHWC volume and a DHWIO kernel, the images of `tiling` are the slices of the result.
     """
     matrices, side = TRANSFORMS[tiling.size], tiling.size + KERNEL - 1
-    transformed = _input(_patches(data, padding, tiling, slices), matrices)
-    weights = _kernel(kernel, matrices)
+    transformed = _transform_input(_build_patches(data, padding, tiling, slices), matrices)
+    weights = _transform_kernel(kernel, matrices)
     channel = te.reduce_axis((0, weights.shape[2]), "channel_in")
     sums = te.compute(
         (side, side, tiling.padded, kernel.shape[-1]),
@@ -148,10 +148,10 @@ def filtered(
         ),
         name="winograd_product",
     )
-    return _output(sums, matrices)
+    return _transform_output(sums, matrices)
 
 
-def _patches(
+def _build_patches(
     data: te.Tensor, padding: tuple[int, int], tiling: Tiling, slices: Slices | None
 ) -> te.Tensor:
     """Return the patch of the input of each tile; zero outside of the image."""
@@ -176,28 +176,32 @@ def _patches(
     return te.compute((tiling.padded, side, side, inputs), element, name="winograd_patch")
 
 
-def _input(patches: te.Tensor, matrices: Transforms) -> te.Tensor:
+def _transform_input(patches: te.Tensor, matrices: Transforms) -> te.Tensor:
     """Return B^T d B: the columns of the patches are transformed first, then their rows."""
     count, side, _, channels = patches.shape
     rows = te.compute(
         (count, side, side, channels),
-        lambda p, i, j, c: _row(matrices.input, matrices.terms, i, lambda k: patches[p, k, j, c]),
+        lambda p, i, j, c: _multiply_row(
+            matrices.input, matrices.terms, i, lambda k: patches[p, k, j, c]
+        ),
         name="winograd_rows",
     )
     return te.compute(
         (side, side, count, channels),
-        lambda i, j, p, c: _row(matrices.input, matrices.terms, j, lambda k: rows[p, i, k, c]),
+        lambda i, j, p, c: _multiply_row(
+            matrices.input, matrices.terms, j, lambda k: rows[p, i, k, c]
+        ),
         name="winograd_input",
     )
 
 
-def _kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
+def _transform_kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
     """Return G g G^T, in one block, because the build takes out single blocks."""
     side = len(matrices.kernel)
 
     def element(i: Any, j: Any, channel: Any, c: Any) -> Any:  # noqa: ANN401 - indices
         ys, xs = (
-            [_chosen([row[k] for row in matrices.kernel], axis) for k in range(KERNEL)]
+            [_select_value([row[k] for row in matrices.kernel], axis) for k in range(KERNEL)]
             for axis in (i, j)
         )
         before, place = [], channel
@@ -214,28 +218,32 @@ def _kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
     return te.compute(shape, element, name="winograd_kernel", attrs={MARK: True})
 
 
-def _output(sums: te.Tensor, matrices: Transforms) -> te.Tensor:
+def _transform_output(sums: te.Tensor, matrices: Transforms) -> te.Tensor:
     """Return A^T m A, the outputs of a tile from its sums m, columns first."""
     side, _, count, channels = sums.shape
     size = len(matrices.output)
     rows = te.compute(
         (count, size, side, channels),
-        lambda p, i, j, c: _row(matrices.output, matrices.sums, i, lambda k: sums[k, j, p, c]),
+        lambda p, i, j, c: _multiply_row(
+            matrices.output, matrices.sums, i, lambda k: sums[k, j, p, c]
+        ),
         name="winograd_columns",
     )
     return te.compute(
         (count, size, size, channels),
-        lambda p, i, j, c: _row(matrices.output, matrices.sums, j, lambda k: rows[p, i, k, c]),
+        lambda p, i, j, c: _multiply_row(
+            matrices.output, matrices.sums, j, lambda k: rows[p, i, k, c]
+        ),
         name="winograd_tile",
     )
 
 
-def _row(matrix: Matrix, groups: Sequence[Sequence[int]], index: Any, value: Value) -> Any:  # noqa: ANN401 - expressions
+def _multiply_row(matrix: Matrix, groups: Sequence[Sequence[int]], index: Any, value: Value) -> Any:  # noqa: ANN401 - expressions
     """Return the product of a vector and the row of a matrix that an index chooses."""
-    return _chosen([_combined(row, groups, value) for row in matrix], index)
+    return _select_value([_sum_groups(row, groups, value) for row in matrix], index)
 
 
-def _chosen(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - expressions
+def _select_value(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - expressions
     """Return the value at an index, as a chain of selects.
 
     Once the loop over the index is unrolled, one value is left of it.
@@ -246,7 +254,7 @@ def _chosen(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - express
     return last
 
 
-def _combined(row: Sequence[float], groups: Sequence[Sequence[int]], value: Value) -> Any:  # noqa: ANN401 - expressions
+def _sum_groups(row: Sequence[float], groups: Sequence[Sequence[int]], value: Value) -> Any:  # noqa: ANN401 - expressions
     """Return the product of a row and a vector, summed group by group.
 
     Rows of a matrix then share the sums of groups, up to a factor. Example: the rows
@@ -260,12 +268,12 @@ def _combined(row: Sequence[float], groups: Sequence[Sequence[int]], value: Valu
             continue
         first = min(used, key=lambda k: abs(row[k]))
         used = [first, *(k for k in used if k != first)]
-        inner = _added([(row[k] / row[first], value(k)) for k in used])
-        total = _added([(row[first], inner)], total)
+        inner = _add_terms([(row[k] / row[first], value(k)) for k in used])
+        total = _add_terms([(row[first], inner)], total)
     return total
 
 
-def _added(terms: Sequence[tuple[float, Any]], total: Any = None) -> Any:  # noqa: ANN401 - expressions
+def _add_terms(terms: Sequence[tuple[float, Any]], total: Any = None) -> Any:  # noqa: ANN401 - expressions
     """Return `total` plus each value times its factor, without products by 1 and -1."""
     for factor, value in terms:
         if total is None:

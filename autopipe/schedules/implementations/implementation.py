@@ -35,40 +35,44 @@ class Implementation(Protocol):
         """Return the estimated speed relative to `direct`, which engine `static` goes by."""
 
 
-def implementations(workload: tvm.IRModule, conditions: Conditions) -> Mapping[str, tvm.IRModule]:
+def build_implementations(
+    workload: tvm.IRModule, conditions: Conditions
+) -> Mapping[str, tvm.IRModule]:
     """Return every implementation of a workload, by name, `direct` first."""
     modules = {DIRECT: workload}
-    for implementation in allowed(conditions):
+    for implementation in list_allowed(conditions):
         module = implementation.rewrite(workload)
         if module is not None:
             modules[implementation.NAME] = module
     return MappingProxyType(modules)
 
 
-def names(conditions: Conditions) -> tuple[str, ...]:
+def list_allowed_names(conditions: Conditions) -> tuple[str, ...]:
     """Return the names of all implementations that may be used, without `direct`."""
-    return tuple(implementation.NAME for implementation in allowed(conditions))
+    return tuple(implementation.NAME for implementation in list_allowed(conditions))
 
 
-def implement(workload: tvm.IRModule, name: str, conditions: Conditions) -> tvm.IRModule | None:
+def build_implementation(
+    workload: tvm.IRModule, name: str, conditions: Conditions
+) -> tvm.IRModule | None:
     """Return one implementation of a workload, or None if it has none of that name here."""
     if name == DIRECT:
         return workload
-    named = (candidate for candidate in allowed(conditions) if name == candidate.NAME)
+    named = (candidate for candidate in list_allowed(conditions) if name == candidate.NAME)
     return next((implementation.rewrite(workload) for implementation in named), None)
 
 
-def allowed(conditions: Conditions) -> Iterator[Implementation]:
+def list_allowed(conditions: Conditions) -> Iterator[Implementation]:
     """Yield the implementations that may be used, libraries last.
 
     On a GPU only libraries may be used: the rewritten loops are made for a CPU's caches.
     """
     # Imported late: these modules import this one.
-    from autopipe.schedules.implementations.dispatch import available
+    from autopipe.schedules.implementations.dispatch import list_available
     from autopipe.schedules.implementations.library import LibraryCall
 
     for implementation in conditions.hardware.backend.implementations():
         if conditions.fast_algorithms or not implementation.FAST:
             yield implementation
-    for library in available(conditions):
+    for library in list_available(conditions):
         yield LibraryCall(library, conditions.hardware.cores)

@@ -10,18 +10,18 @@ import tvm
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.tirx import BufferType, SeqStmt
 
-from autopipe.compiler.graph.literals import buffer_tensor
-from autopipe.compiler.labels.op_info import carried
+from autopipe.compiler.graph.literals import describe_buffer
+from autopipe.compiler.labels.op_info import read_op_info
 from autopipe.compiler.library import linking
 from autopipe.libraries.library import Library
 from autopipe.schedules.analysis import gemm
 from autopipe.schedules.analysis.blocks import is_copy, is_spatial
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.implementations.dispatch import takes
-from autopipe.schedules.implementations.library_call import write
+from autopipe.schedules.implementations.dispatch import can_take_op
+from autopipe.schedules.implementations.library_call import write_library_call
 from autopipe.schedules.primitives import inline_blocks
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from autopipe.tasks.tensor import Tensor
 
 
@@ -42,10 +42,10 @@ class LibraryCall:
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
         """Return the workload with the call, or None if the library takes none of its ops."""
         function = workload["main"]
-        if not takes(self.library, carried(function), _inputs(function)):
+        if not can_take_op(self.library, read_op_info(function), _list_input_tensors(function)):
             return None
         try:
-            return self._called(workload)
+            return self._insert_call(workload)
         except RuntimeError:  # TIR without blocks, or copies that can not be left out
             return None
 
@@ -53,48 +53,52 @@ class LibraryCall:
         """Return 0, so that a library is chosen only where it was timed or a rule asks for it."""
         return 0.0
 
-    def _called(self, workload: tvm.IRModule) -> tvm.IRModule | None:
+    def _insert_call(self, workload: tvm.IRModule) -> tvm.IRModule | None:
         """Return the workload with the call, copies of operands left out first where possible."""
-        sch = blank(workload)
+        sch = make_schedule(workload)
         blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
         sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
         if len(sums) != 1:
             return None
         copies = tuple(block.name_hint for block in blocks[: sums[0]] if is_copy(block))
         for inlined in dict.fromkeys([copies, ()]):
-            trial = blank(workload)
+            trial = make_schedule(workload)
             inline_blocks(trial, inlined)
-            called = self._replaced(trial, blocks[sums[0]].name_hint)
+            called = self._replace_block(trial, blocks[sums[0]].name_hint)
             if called is not None:
                 return called
         return None
 
-    def _replaced(self, sch: Schedule, name: str) -> tvm.IRModule | None:
+    def _replace_block(self, sch: Schedule, name: str) -> tvm.IRModule | None:
         """Return the function with the call in place of the loops around a block."""
         block = sch.get_sblock(name)
         product = Product.of(sch.get(block))
-        products = gemm.recognize(product) if product else None
+        products = gemm.match_gemm(product) if product else None
         if products is None or products.products < self.library.least:
             return None
-        call = write(f"{name}_{self.NAME}", products, self.library.interface, self.cores)
+        call = write_library_call(
+            f"{name}_{self.NAME}", products, self.library.interface, self.cores
+        )
         if call is None:
             return None
         loops = sch.get_loops(block)
         if not loops:
             return None
         function = sch.mod["main"]
-        body = _with(function.body.block, sch.get(loops[0]), call)
-        called = function.with_body(body).with_attr(linking.ATTRIBUTE, linking.label(self.library))
+        body = _replace_statement(function.body.block, sch.get(loops[0]), call)
+        called = function.with_body(body).with_attr(
+            linking.ATTRIBUTE, linking.format_label(self.library)
+        )
         return tvm.IRModule({"main": called})
 
 
-def _inputs(function: tvm.tirx.PrimFunc) -> tuple[Tensor, ...]:
+def _list_input_tensors(function: tvm.tirx.PrimFunc) -> tuple[Tensor, ...]:
     """Return shape and dtype of each tensor that a function takes."""
     buffers = [param for param in function.params if isinstance(param.ty, BufferType)]
-    return tuple(map(buffer_tensor, buffers))
+    return tuple(map(describe_buffer, buffers))
 
 
-def _with(root: SBlock, old: tvm.tirx.Stmt, new: tvm.tirx.Stmt) -> SBlockRealize:
+def _replace_statement(root: SBlock, old: tvm.tirx.Stmt, new: tvm.tirx.Stmt) -> SBlockRealize:
     """Return a copy of the root block with the statement `old` replaced by `new`."""
     nests = list(root.body) if isinstance(root.body, SeqStmt) else [root.body]
     block = SBlock(

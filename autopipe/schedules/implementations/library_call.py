@@ -20,7 +20,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.libraries.library import CBlas, Packed
-from autopipe.schedules.analysis.expressions import whole
+from autopipe.schedules.analysis.expressions import to_full_region
 from autopipe.schedules.analysis.gemm import Axis, Gemm, Matrix
 
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
@@ -41,20 +41,22 @@ class _Division:
     columns: int
 
 
-def write(name: str, gemm: Gemm, interface: CBlas | Packed, cores: int) -> tvm.tirx.Stmt | None:
+def write_library_call(
+    name: str, gemm: Gemm, interface: CBlas | Packed, cores: int
+) -> tvm.tirx.Stmt | None:
     """Return the block in which a library computes the products, or None if it can not.
 
     `name` is that of the block; `cores` is the number of threads.
     """
     dtype = str(gemm.c.buffer.ty.dtype)
     if isinstance(interface, Packed):
-        return _packed(name, gemm, interface)
+        return _write_packed_call(name, gemm, interface)
     if dtype not in interface.gemm:
         return None
-    return _cblas(name, gemm, interface, _divided(gemm, cores))
+    return _write_cblas_call(name, gemm, interface, _divide_work(gemm, cores))
 
 
-def _cblas(name: str, gemm: Gemm, interface: CBlas, part: _Division) -> tvm.tirx.Stmt:
+def _write_cblas_call(name: str, gemm: Gemm, interface: CBlas, part: _Division) -> tvm.tirx.Stmt:
     """Return the block that calls CBLAS for each part of each product, in parallel."""
     dtype = str(gemm.c.buffer.ty.dtype)
     row = Axis(ceil(gemm.m / part.rows), gemm.row.a * part.rows, 0, gemm.row.c * part.rows)
@@ -64,26 +66,27 @@ def _cblas(name: str, gemm: Gemm, interface: CBlas, part: _Division) -> tvm.tirx
     loops = [*gemm.loops, row, column]
     jobs = prod(loop.extent for loop in loops)
     with IRBuilder() as builder, T.sblock(name):
-        T.reads(whole(gemm.a.buffer), whole(gemm.b.buffer))
-        T.writes(whole(gemm.c.buffer))
+        T.reads(to_full_region(gemm.a.buffer), to_full_region(gemm.b.buffer))
+        T.writes(to_full_region(gemm.c.buffer))
         T.evaluate(T.call_extern("void", interface.threads, 1))
         with (T.parallel if jobs > 1 else T.serial)(0, jobs) as job:
-            *_, at_row, at_column = steps = _unfolded(job, loops)
-            rows = _left(gemm.m, part.rows, at_row)
-            columns = _left(gemm.n, part.columns, at_column)
+            *_, at_row, at_column = steps = _unravel_job(job, loops)
+            rows = _compute_part_size(gemm.m, part.rows, at_row)
+            columns = _compute_part_size(gemm.n, part.columns, at_column)
             a, b, c = (
-                _pointer(getattr(gemm, which), loops, steps, which) for which in ("a", "b", "c")
+                _make_pointer(getattr(gemm, which), loops, steps, which)
+                for which in ("a", "b", "c")
             )
             one, zero = (tvm.tirx.const(value, dtype) for value in (1, 0))
             arguments = [
-                _ROW_MAJOR, _order(gemm.a), _order(gemm.b), rows, columns, gemm.k,
+                _ROW_MAJOR, _to_cblas_flag(gemm.a), _to_cblas_flag(gemm.b), rows, columns, gemm.k,
                 one, a, gemm.a.lead, b, gemm.b.lead, zero, c, gemm.c.lead,
             ]  # fmt: skip
             T.evaluate(T.call_extern("void", interface.gemm[dtype], *arguments))
     return builder.get()
 
 
-def _packed(name: str, gemm: Gemm, interface: Packed) -> tvm.tirx.Stmt | None:
+def _write_packed_call(name: str, gemm: Gemm, interface: Packed) -> tvm.tirx.Stmt | None:
     """Return the call of one whole product, or None: TVM's runtime wraps no other product."""
     shapes = [
         (gemm.k, gemm.m) if gemm.a.transposed else (gemm.m, gemm.k),
@@ -94,15 +97,15 @@ def _packed(name: str, gemm: Gemm, interface: Packed) -> tvm.tirx.Stmt | None:
     if gemm.loops or any(m.offset or m.lead != s[1] for m, s in zip(matrices, shapes, strict=True)):
         return None
     with IRBuilder() as builder, T.sblock(name):
-        T.reads(whole(gemm.a.buffer), whole(gemm.b.buffer))
-        T.writes(whole(gemm.c.buffer))
-        views = [_view(m, shape) for m, shape in zip(matrices, shapes, strict=True)]
+        T.reads(to_full_region(gemm.a.buffer), to_full_region(gemm.b.buffer))
+        T.writes(to_full_region(gemm.c.buffer))
+        views = [_make_matrix_view(m, shape) for m, shape in zip(matrices, shapes, strict=True)]
         flags = [tvm.tirx.const(m.transposed, "bool") for m in matrices[:2]]
         T.evaluate(tvm.tirx.call_packed(interface.function, *views, *flags))
     return builder.get()
 
 
-def _view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
+def _make_matrix_view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
     """Return a matrix as a tensor of two dimensions, however many its buffer has."""
     sizes = [tvm.tirx.const(size, "int64") for size in shape]
     place = tvm.ir.PointerType(tvm.ir.PrimType("int64"))
@@ -114,7 +117,7 @@ def _view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
     return tvm.ir.Call("tirx.tvm_stack_make_array", parts, ret_ty="handle")
 
 
-def _divided(gemm: Gemm, cores: int) -> _Division:
+def _divide_work(gemm: Gemm, cores: int) -> _Division:
     """Divide the products among threads, along the longer side, so that less is packed twice."""
     jobs = prod(loop.extent for loop in gemm.loops)
     if jobs % cores == 0 or jobs >= _ENOUGH * cores:
@@ -126,7 +129,7 @@ def _divided(gemm: Gemm, cores: int) -> _Division:
     return _Division(gemm.m, min(part, gemm.n))
 
 
-def _unfolded(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
+def _unravel_job(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
     """Return the index along each loop for a job number; the last loop is the fastest."""
     steps = []
     for loop in reversed(loops):
@@ -135,14 +138,14 @@ def _unfolded(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
     return steps[::-1]
 
 
-def _left(extent: int, part: int, step: Expr) -> Expr | int:
+def _compute_part_size(extent: int, part: int, step: Expr) -> Expr | int:
     """Return how many rows or columns a part has; the last part may have fewer."""
     if extent % part == 0:
         return part
     return T.min(tvm.tirx.const(part, "int32"), extent - step * part)
 
 
-def _pointer(matrix: Matrix, loops: Sequence[Axis], steps: Sequence[Expr], which: str) -> Expr:
+def _make_pointer(matrix: Matrix, loops: Sequence[Axis], steps: Sequence[Expr], which: str) -> Expr:
     """Return the address of an operand `which` ("a", "b" or "c") at some steps of the loops."""
     offset: Any = tvm.tirx.const(matrix.offset, "int64")
     for loop, step in zip(loops, steps, strict=True):
@@ -151,5 +154,5 @@ def _pointer(matrix: Matrix, loops: Sequence[Axis], steps: Sequence[Expr], which
     return matrix.buffer.access_ptr(mask, offset=tvm.sym.Analyzer().simplify(offset))
 
 
-def _order(matrix: Matrix) -> int:
+def _to_cblas_flag(matrix: Matrix) -> int:
     return _TRANSPOSED if matrix.transposed else _PLAIN

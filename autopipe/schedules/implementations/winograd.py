@@ -23,12 +23,17 @@ from tvm import te, tirx
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import likely_instance
+from autopipe.compiler.dynamic_sizes.kernel_sizes import bind_likely_sizes
 from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, product_of
-from autopipe.schedules.analysis.convolution import Convolution, recognize
-from autopipe.schedules.analysis.filtering_cost import BYTES, Filtering, direct, estimate
+from autopipe.schedules.analysis.convolution import Convolution, match_convolution
+from autopipe.schedules.analysis.filtering_cost import (
+    BYTES,
+    Filtering,
+    estimate_direct,
+    estimate_filtering,
+)
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.implementations.filtering import KERNEL, Slices, Tiling, filtered
+from autopipe.schedules.implementations.filtering import KERNEL, Slices, Tiling, build_convolution
 from autopipe.schedules.templates.winograd import WINOGRAD
 
 _MARGIN = 1.2
@@ -57,47 +62,47 @@ class Winograd:
 
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
         """Return the workload by minimal filtering, or None if it is no plain 3x3 convolution."""
-        convolution = _served(workload)
+        convolution = _match_winograd(workload)
         if convolution is None:
             return None
-        tiling = self._tiling(convolution, workload)
+        tiling = self._find_tiling(convolution, workload)
         if tiling is None:
             return None
-        body = _body(convolution, tiling)
+        body = _build_body(convolution, tiling)
         return tvm.IRModule({"main": workload["main"].with_body(body)})
 
-    def _tiling(self, convolution: Convolution, workload: tvm.IRModule) -> Tiling | None:
+    def _find_tiling(self, convolution: Convolution, workload: tvm.IRModule) -> Tiling | None:
         """Return how the output is cut into tiles; None if nothing is known of its open sizes."""
-        shape, apart = _images(convolution), _apart(convolution)
+        shape, apart = _to_image_shape(convolution), _read_dilation(convolution)
         if all(isinstance(extent, int) for extent in shape):
             return Tiling.of(shape, self.size, apart)
-        instance = likely_instance(workload)
-        likely = instance and _served(instance)
+        instance = bind_likely_sizes(workload)
+        likely = instance and _match_winograd(instance)
         if likely is None:
             return None
         known = Tiling.of([int(n) for n in likely.result.shape], self.size, apart)
         return Tiling.of(shape, self.size, apart, known)
 
     def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:
-        """Return the estimated speed relative to `direct`, or 0 if the workload is not served.
+        """Return the estimated speed relative to `direct`, or 0 for other workloads.
 
         Where sizes are open, it is that at likely sizes.
         """
-        convolution = _served(likely_instance(workload) or workload)
-        shape = _images(convolution) if convolution else []
+        convolution = _match_winograd(bind_likely_sizes(workload) or workload)
+        shape = _to_image_shape(convolution) if convolution else []
         extents = [extent for extent in shape if isinstance(extent, int)]
         if convolution is None or len(extents) < len(shape):
             return 0.0
         *taps, _, _, inputs, outputs = (int(n) for n in convolution.kernel.shape)
         inputs = math.prod((*taps, inputs))
-        tiling = Tiling.of(shape, self.size, _apart(convolution))
+        tiling = Tiling.of(shape, self.size, _read_dilation(convolution))
         filtering = Filtering((self.size + KERNEL - 1) ** 2, int(tiling.padded), inputs, outputs)
-        took = estimate(filtering, WINOGRAD.fill(filtering, hardware), hardware)
+        took = estimate_filtering(filtering, WINOGRAD.fill(filtering, hardware), hardware)
         lanes = hardware.lanes(8 * BYTES)
         filled = -(-outputs // lanes) * lanes  # a direct convolution fills its last vector up
         products = KERNEL**2 * inputs * filled * math.prod(extents[:3])
         margin = _MARGIN * (_LARGE if self.size > WIDEST else 1)
-        return direct(products, KERNEL**2 * inputs * outputs, hardware) / took / margin
+        return estimate_direct(products, KERNEL**2 * inputs * outputs, hardware) / took / margin
 
 
 winograd2: Final = Winograd(2)
@@ -106,13 +111,13 @@ winograd6: Final = Winograd(6)
 
 
 @lru_cache(maxsize=4)
-def _served(workload: tvm.IRModule) -> Convolution | None:
+def _match_winograd(workload: tvm.IRModule) -> Convolution | None:
     """Return the convolution if it is 3x3 in float32 and its kernel is a weight, or else None.
 
     A kernel of a volume spans an odd number of slices: vectors that divide the channels of all of
     these then divide the channels of one.
     """
-    convolution = recognize(workload, KERNEL)
+    convolution = match_convolution(workload, KERNEL)
     if convolution is None or not convolution.constant:
         return None
     if any(int(taps) % 2 == 0 for taps in convolution.kernel.shape[:-4]):
@@ -123,7 +128,7 @@ def _served(workload: tvm.IRModule) -> Convolution | None:
     return convolution if dtypes == {"float32"} else None
 
 
-def _images(convolution: Convolution) -> list[Extent]:
+def _to_image_shape(convolution: Convolution) -> list[Extent]:
     """Return the shape of the result as `[images, rows, columns, channels]`.
 
     Example: the volume [2, 8, 32, 32, 16] has 16 images, its slices: [16, 32, 32, 16].
@@ -132,13 +137,13 @@ def _images(convolution: Convolution) -> list[Extent]:
     return [product_of(images), height, width, channels]
 
 
-def _apart(convolution: Convolution) -> tuple[int, int]:
+def _read_dilation(convolution: Convolution) -> tuple[int, int]:
     """Return how many rows, and columns, neighbours in a tile are apart."""
     *_, down, across = convolution.dilation
     return down, across
 
 
-def _body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
+def _build_body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
     """Return the root block: the stages of filtering, then what follows the convolution."""
     data, kernel = (
         te.placeholder(b.shape, b.dtype) for b in (convolution.data, convolution.kernel)
@@ -149,19 +154,22 @@ def _body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
         counts = int(kernel.shape[0]), int(convolution.result.shape[1])
         slices = Slices(*counts, front[0], convolution.dilation[0])
     function = te.create_prim_func(
-        [data, kernel, filtered(data, kernel, (top, left), tiling, slices)],
+        [data, kernel, build_convolution(data, kernel, (top, left), tiling, slices)],
         index_dtype_override=str(convolution.data.shape[0].ty.dtype),
     )
     placeholders, tiles = function.params[:2], function.params[2]
     ours = dict(zip(placeholders, (convolution.data, convolution.kernel), strict=True))
     stages = function.body.block
-    nests = [*_replaced(stages.body, ours), _output(convolution, tiles, tiling)]
+    nests = [
+        *_replace_variables(stages.body, ours),
+        _build_output_loops(convolution, tiles, tiling),
+    ]
     buffers = [*stages.alloc_buffers, tiles]
     root = SBlock([], [], [], "root", tirx.SeqStmt(nests), alloc_buffers=buffers)
     return SBlockRealize([], True, root)  # noqa: FBT003 - TVM's signature
 
 
-def _output(convolution: Convolution, tiles: tvm.ir.Var, tiling: Tiling) -> tirx.Stmt:
+def _build_output_loops(convolution: Convolution, tiles: tvm.ir.Var, tiling: Tiling) -> tirx.Stmt:
     """Return the loops over the tiles that compute what follows on each element of a tile."""
     dtype = str(convolution.data.shape[0].ty.dtype)
     loops = [tirx.Var(name, dtype) for name in ("tile", "row", "column", "channel")]
@@ -173,8 +181,8 @@ def _output(convolution: Convolution, tiles: tvm.ir.Var, tiling: Tiling) -> tirx
         slices = convolution.result.shape[1]
         images = [image // slices, image % slices]
     place = [*images, top + axes[1] * down, left + axes[2] * across, axes[3]]
-    body, reads, writes = _moved(convolution, tiles, axes, place)
-    if overhangs := _inside(convolution, tiling, axes[0], place):
+    body, reads, writes = _rewrite_epilogue(convolution, tiles, axes, place)
+    if overhangs := _list_bounds(convolution, tiling, axes[0], place):
         body = tirx.IfThenElse(tirx.all(*overhangs), body, None)
     domains = [tvm.ir.Range(0, extent) for extent in tiles.shape]
     iters = [tirx.IterVar(d, a, SPATIAL) for d, a in zip(domains, axes, strict=True)]
@@ -185,7 +193,7 @@ def _output(convolution: Convolution, tiles: tvm.ir.Var, tiling: Tiling) -> tirx
     return nest
 
 
-def _inside(
+def _list_bounds(
     convolution: Convolution, tiling: Tiling, tile: tvm.ir.Expr, place: Sequence[tvm.ir.Expr]
 ) -> list[tvm.ir.Expr]:
     """Return the conditions under which an element of a tile is inside the output."""
@@ -199,7 +207,7 @@ def _inside(
     return conditions
 
 
-def _moved(
+def _rewrite_epilogue(
     convolution: Convolution,
     tiles: tvm.ir.Var,
     axes: Sequence[Any],
@@ -228,5 +236,5 @@ def _moved(
     ]
 
 
-def _replaced(node: tvm.ir.Node, places: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - any node
+def _replace_variables(node: tvm.ir.Node, places: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - any node
     return tvm_ffi.structural_map(node, (tvm.ir.Var, lambda var: places.get(var, var)))

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from autopipe.compiler.recurrence.cells import Phase, phases
+from autopipe.compiler.recurrence.cells import Phase, list_phases
 from autopipe.compiler.recurrence.form import Recurrence
 from autopipe.schedules.analysis.blocks import Extent, parts_of
-from autopipe.schedules.analysis.dot_products import dot_products
+from autopipe.schedules.analysis.dot_products import list_dot_products
 from autopipe.schedules.cost import FULL, LATE_LOAD, parallel_ns, start_ns, step_cycles, to_ns
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.hardware import HardwareParams
 
 SERIAL, APART, TOGETHER = "serial", "apart", "together"
@@ -76,15 +76,15 @@ class UnitBlocking:
         return batch if self.threads == TOGETHER else parts_of(batch, self.parts)
 
 
-def settings(layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBlocking]:
+def list_blockings(layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBlocking]:
     """Yield every setting."""
     form = layer.form
-    lanes = _lanes(form, hardware)
-    steps = phases(form, 0)
+    lanes = _count_lanes(form, hardware)
+    steps = list_phases(form, 0)
     widths = [count * lanes for count in _VECTORS if count * lanes <= form.hidden]
-    for threads, parts in _divisions(form, hardware):
+    for threads, parts in _list_thread_divisions(form, hardware):
         rows_each = form.batch if threads == TOGETHER else ceil(form.batch / parts)
-        for gates in divisors(max(len(phase.gates) for phase in steps), form.gates):
+        for gates in list_divisors(max(len(phase.gates) for phase in steps), form.gates):
             if any(len(phase.gates) % min(gates, len(phase.gates)) for phase in steps):
                 continue
             for width in widths or [form.hidden]:
@@ -94,11 +94,11 @@ def settings(layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBl
                     if threads == TOGETHER and form.hidden < width * hardware.cores:
                         continue  # a thread would have nothing to do
                     if rows <= rows_each and registers <= hardware.registers:
-                        dot = _instruction(form, width, hardware)
+                        dot = _choose_instruction(form, width, hardware)
                         yield UnitBlocking(width, rows, gates, threads, parts, *dot)
 
 
-def _divisions(form: Recurrence, hardware: HardwareParams) -> Iterator[tuple[str, int]]:
+def _list_thread_divisions(form: Recurrence, hardware: HardwareParams) -> Iterator[tuple[str, int]]:
     """Yield the ways to use threads, each with the parts of the batch."""
     yield SERIAL, 1
     if hardware.cores == 1:
@@ -110,20 +110,20 @@ def _divisions(form: Recurrence, hardware: HardwareParams) -> Iterator[tuple[str
     yield TOGETHER, hardware.cores
 
 
-def _instruction(form: Recurrence, width: int, hardware: HardwareParams) -> tuple[str, int]:
+def _choose_instruction(form: Recurrence, width: int, hardware: HardwareParams) -> tuple[str, int]:
     """Return the best instruction for products of bytes and its lanes, or that there is none."""
     if form.rounded and form.hidden % JOINED == 0:
-        for dot in dot_products(BYTES):
+        for dot in list_dot_products(BYTES):
             plain = dot.group == JOINED and dot.cost == 1
             if plain and width % dot.lanes == 0 and dot.runs_on(hardware.features):
                 return dot.name, dot.lanes
     return "", 0
 
 
-def estimate(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams) -> float:
+def estimate_ns(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams) -> float:
     """Return about how many nanoseconds a setting takes."""
     form = layer.form
-    ways, steps = len(form.directions), phases(form, 0)
+    ways, steps = len(form.directions), list_phases(form, 0)
     costs = [_Cost(form, phase, knobs, hardware) for phase in steps]
     multiplied = form.steps - form.resting
     cycles = sum(multiplied * cost.products + form.steps * cost.functions for cost in costs)
@@ -165,7 +165,9 @@ class _Cost:
     def _products(self) -> float:
         """Cycles of the products of a tile."""
         groups = len(self.phase.gates) // self._gates
-        terms = self._term(self._first) + (self._blocks - 1) * self._term(self._again)
+        terms = self._estimate_term(self._first) + (self._blocks - 1) * self._estimate_term(
+            self._again
+        )
         count = self.form.hidden // (JOINED if self.knobs.instruction else 1)
         return groups * (count * terms + self._blocks * _LOOP)
 
@@ -181,7 +183,7 @@ class _Cost:
     def _tiles(self) -> int:
         return ceil(ceil(self.form.hidden / self.knobs.width) / self._sharing)
 
-    def _term(self, load: float) -> float:
+    def _estimate_term(self, load: float) -> float:
         """Return the cycles of one term of the sums of a tile, by those of loading a vector."""
         vectors, rows = self._vectors * self._gates, self.knobs.rows
         machine = self.hardware.machine
@@ -191,7 +193,7 @@ class _Cost:
     @property
     def _vectors(self) -> int:
         """Vectors of a tile, a gate."""
-        return ceil(self.knobs.width / _lanes(self.form, self.hardware))
+        return ceil(self.knobs.width / _count_lanes(self.form, self.hardware))
 
     @property
     def _sharing(self) -> int:
@@ -217,12 +219,12 @@ class _Cost:
 
     @property
     def _bytes(self) -> int:
-        return 1 if self.form.rounded else _bits(self.form) // 8
+        return 1 if self.form.rounded else _count_bits(self.form) // 8
 
 
-def _lanes(form: Recurrence, hardware: HardwareParams) -> int:
-    return hardware.lanes(_bits(form))
+def _count_lanes(form: Recurrence, hardware: HardwareParams) -> int:
+    return hardware.lanes(_count_bits(form))
 
 
-def _bits(form: Recurrence) -> int:
+def _count_bits(form: Recurrence) -> int:
     return 64 if form.dtype == "float64" else 32

@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.ir import Call, Expr
 
 from autopipe.compiler.graph import arithmetic, elementary, exponentials
-from autopipe.compiler.graph.arithmetic import SINGLE, horner, let, single
+from autopipe.compiler.graph.arithmetic import SINGLE, build_let, evaluate_polynomial, make_float32
 
 _SIGMOID, _TANH = "tirx.sigmoid", "tirx.tanh"
 
@@ -28,21 +28,21 @@ _ONE_BITS: Final = 0x3F800000
 """The bits of 1 in single precision."""
 
 
-def inline(value: Expr) -> Expr:
+def inline_activations(value: Expr) -> Expr:
     """Return an expression with its elementary functions as arithmetic that fills whole vectors."""
-    value = tvm_ffi.structural_map(value, (tirx.Mul, _product))
-    return elementary.inline(tvm_ffi.structural_map(value, (Call, _single)))
+    value = tvm_ffi.structural_map(value, (tirx.Mul, _fuse_sigmoid_tanh))
+    return elementary.expand_expression(tvm_ffi.structural_map(value, (Call, _expand_activation)))
 
 
-def _product(product: tirx.Mul) -> Expr:
+def _fuse_sigmoid_tanh(product: tirx.Mul) -> Expr:
     """Return a sigmoid times a tanh as one fraction; any other product as it is."""
-    sigmoid, tanh = _argument(product.a, _SIGMOID), _argument(product.b, _TANH)
+    sigmoid, tanh = _find_argument(product.a, _SIGMOID), _find_argument(product.b, _TANH)
     if sigmoid is None or tanh is None:
         return product
-    return _tanh(tanh, let(sigmoid, _one_and_exp))
+    return _expand_tanh(tanh, build_let(sigmoid, _expand_one_plus_exp))
 
 
-def _argument(value: Expr, name: str) -> Expr | None:
+def _find_argument(value: Expr, name: str) -> Expr | None:
     """Return what a function is taken of, or None if the expression is none of its calls."""
     bound: Expr | None = None
     if isinstance(value, tirx.Let):
@@ -52,62 +52,66 @@ def _argument(value: Expr, name: str) -> Expr | None:
     return value.args[0] if bound is None else bound
 
 
-def _single(call: Call) -> Expr:
+def _expand_activation(call: Call) -> Expr:
     """Return a sigmoid or a tanh as arithmetic; any other call as it is."""
-    sigmoid, tanh = _argument(call, _SIGMOID), _argument(call, _TANH)
+    sigmoid, tanh = _find_argument(call, _SIGMOID), _find_argument(call, _TANH)
     if sigmoid is not None:
-        return single(1.0) / let(sigmoid, _one_and_exp)
+        return make_float32(1.0) / build_let(sigmoid, _expand_one_plus_exp)
     if tanh is not None:
-        return _tanh(tanh)
+        return _expand_tanh(tanh)
     return call
 
 
-def _tanh(x: Expr, divisor: Expr | None = None) -> Expr:
+def _expand_tanh(x: Expr, divisor: Expr | None = None) -> Expr:
     """Return tanh(x), divided by `divisor` if there is one, as one fraction."""
 
     def fraction(x: Expr, over: Expr, under: Expr) -> Expr:
-        numerator = let(x * over, partial(_within, under))
+        numerator = build_let(x * over, partial(_clamp_magnitude, under))
         return numerator / (under if divisor is None else under * divisor)
 
     def ratio(x: Expr) -> Expr:
         over, under = (
-            let(x * x, partial(horner, coefficients=factors)) for factors in elementary.TANH
+            build_let(x * x, partial(evaluate_polynomial, coefficients=factors))
+            for factors in elementary.TANH
         )
-        return let(under, lambda under: fraction(x, over, under))
+        return build_let(under, lambda under: fraction(x, over, under))
 
     end = elementary.TANH_END
-    return let(_bounded(x, -end, end), ratio)
+    return build_let(_clamp_to_range(x, -end, end), ratio)
 
 
-def _one_and_exp(x: Expr) -> Expr:
+def _expand_one_plus_exp(x: Expr) -> Expr:
     """1 + e^-x: 2^n * e^r, n as the last bits of a large number."""
 
     def scaled(shifted: Expr, y: Expr) -> Expr:
-        n = shifted - single(arithmetic.ROUND)
-        fraction = let(
-            n, lambda n: y - n * single(exponentials.LN2[0]) - n * single(exponentials.LN2[1])
+        n = shifted - make_float32(arithmetic.ROUND)
+        fraction = build_let(
+            n,
+            lambda n: (
+                y - n * make_float32(exponentials.LN2[0]) - n * make_float32(exponentials.LN2[1])
+            ),
         )
         # the large number's own bits are gone when its last ones are the exponent
         power = (tirx.reinterpret("int32", shifted) << _FRACTION_BITS) + _ONE_BITS
-        series = let(fraction, lambda r: horner(r, _EXP))
-        return single(1.0) + series * tirx.reinterpret(SINGLE, power)
+        series = build_let(fraction, lambda r: evaluate_polynomial(r, _EXP))
+        return make_float32(1.0) + series * tirx.reinterpret(SINGLE, power)
 
     def exp(y: Expr) -> Expr:
-        shifted = y * single(1.4426950408889634) + single(arithmetic.ROUND)
-        return let(shifted, lambda shifted: scaled(shifted, y))
+        shifted = y * make_float32(1.4426950408889634) + make_float32(arithmetic.ROUND)
+        return build_let(shifted, lambda shifted: scaled(shifted, y))
 
     low, high = _EXP_RANGE
-    return let(_bounded(-x, low, high), exp)
+    return build_let(_clamp_to_range(-x, low, high), exp)
 
 
-def _bounded(x: Expr, low: float, high: float) -> Expr:
+def _clamp_to_range(x: Expr, low: float, high: float) -> Expr:
     """Return a number clamped to a range; NaN stays NaN.
 
     A minimum or maximum is its second argument where one of the two is NaN.
     """
-    return tirx.max(single(low), tirx.min(single(high), x))
+    return tirx.max(make_float32(low), tirx.min(make_float32(high), x))
 
 
-def _within(end: Expr, x: Expr) -> Expr:
+def _clamp_magnitude(end: Expr, x: Expr) -> Expr:
     """Return a number clamped to -end and end, which is positive; NaN stays NaN."""
     return tirx.Select(x > end, end, tirx.Select(x < -end, -end, x))

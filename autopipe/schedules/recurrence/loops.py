@@ -11,14 +11,14 @@ from tvm.ir import Expr
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.recurrence.cells import phases
-from autopipe.compiler.recurrence.plain import BLOCK, Tensors, number, serial
-from autopipe.compiler.recurrence.rounding import as_byte, byte_scale, byte_zero
-from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, parts_of
-from autopipe.schedules.analysis.expressions import either, whole
+from autopipe.compiler.recurrence.cells import list_phases
+from autopipe.compiler.recurrence.plain import BLOCK, Tensors, make_index, make_loop
+from autopipe.compiler.recurrence.rounding import as_byte, compute_scale, compute_zero_point
+from autopipe.schedules.analysis.blocks import Extent, extent_of, is_large_enough, parts_of
+from autopipe.schedules.analysis.expressions import to_full_region, write_branches
 from autopipe.schedules.parallel_work import STEP_PRODUCTS
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
-from autopipe.schedules.recurrence.packing import PackedGates, first
+from autopipe.schedules.recurrence.packing import PackedGates, find_block_start
 from autopipe.schedules.recurrence.tile import (
     BYTE_SUMS,
     RANGE,
@@ -27,7 +27,7 @@ from autopipe.schedules.recurrence.tile import (
     Pass,
     Share,
     UnitTile,
-    vectors,
+    write_vector_loops,
 )
 
 _LAUNCH: Final = "pragma_parallel_launch_point"
@@ -36,7 +36,7 @@ _WAIT: Final = "pragma_parallel_barrier_when_finish"
 """TVM's mark of what all threads have to end before any goes on."""
 
 
-def write(
+def build_layer_loops(
     tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
 ) -> tirx.Stmt:
     """Return the loops over all steps.
@@ -44,12 +44,12 @@ def write(
     `fast` tells whether elementary functions may round differently from libm's.
     """
     with IRBuilder() as builder:
-        for fit in _fitting(tensors, knobs):
-            _jobs(tensors, packed, fit, fast=fast)
+        for fit in _write_size_branches(tensors, knobs):
+            _write_job_loop(tensors, packed, fit, fast=fast)
     return builder.get()
 
 
-def _fitting(tensors: Tensors, knobs: UnitBlocking) -> Iterator[UnitBlocking]:
+def _write_size_branches(tensors: Tensors, knobs: UnitBlocking) -> Iterator[UnitBlocking]:
     """Write the branches of a layer whose sizes are open; yield the knobs of each.
 
     Threads work apart only where there is enough to do, and tiles have one sequence where there are
@@ -57,16 +57,16 @@ def _fitting(tensors: Tensors, knobs: UnitBlocking) -> Iterator[UnitBlocking]:
     """
     form, batch = tensors.form, extent_of(tensors.batch)
     work = (form.hidden * form.columns, batch, extent_of(tensors.steps))
-    apart = not form.is_open or knobs.threads != APART or enough(work, STEP_PRODUCTS)
-    for pays in either(apart):
+    apart = not form.is_open or knobs.threads != APART or is_large_enough(work, STEP_PRODUCTS)
+    for pays in write_branches(apart):
         known = knobs if pays else replace(knobs, threads=SERIAL)
         rows = known.share(batch)
         fits = isinstance(rows, int) or known.rows == 1 or rows >= known.rows
-        for whole_tile in either(fits):
+        for whole_tile in write_branches(fits):
             yield known if whole_tile else replace(known, rows=1)
 
 
-def _jobs(
+def _write_job_loop(
     tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
 ) -> None:
     """Write the loop over directions and parts of the batch."""
@@ -74,13 +74,13 @@ def _jobs(
     read = [tensors[name] for name in form.inputs if name != "r"]
     read += [] if form.idle else [packed[0].buffer]
     ways, rows = len(form.directions), knobs.share(batch)
-    with _threads(knobs, ways * knobs.parts) as job, T.sblock(BLOCK):
-        T.reads(*map(whole, read))
-        T.writes(*(whole(tensors[name]) for name in form.outputs))
-        states = _states(tensors, rows)
-        with _directions(knobs, job, ways) as way:
+    with _choose_job_loop(knobs, ways * knobs.parts) as job, T.sblock(BLOCK):
+        T.reads(*map(to_full_region, read))
+        T.writes(*(to_full_region(tensors[name]) for name in form.outputs))
+        states = _allocate_states(tensors, rows)
+        with _write_direction_loop(knobs, job, ways) as way:
             for direction in range(ways):
-                place = Share(direction, first(job % knobs.parts, rows, batch), rows)
+                place = Share(direction, find_block_start(job % knobs.parts, rows, batch), rows)
                 run = _WrittenPass(tensors, packed, knobs, place, states, fast)
                 if ways == 1:
                     run.write()
@@ -89,27 +89,27 @@ def _jobs(
                         run.write()
 
 
-def _threads(knobs: UnitBlocking, jobs: int) -> Any:  # noqa: ANN401 - a frame of TVM's builder
+def _choose_job_loop(knobs: UnitBlocking, jobs: int) -> Any:  # noqa: ANN401 - a frame of TVM's builder
     """Return the loop over directions and parts of the batch, unless all threads share each."""
     if knobs.threads == TOGETHER:
-        return serial(1)
-    return (T.parallel if knobs.threads == APART else T.serial)(number(0), number(jobs))
+        return make_loop(1)
+    return (T.parallel if knobs.threads == APART else T.serial)(make_index(0), make_index(jobs))
 
 
 @contextmanager
-def _directions(knobs: UnitBlocking, job: Expr, ways: int) -> Iterator[Expr]:
+def _write_direction_loop(knobs: UnitBlocking, job: Expr, ways: int) -> Iterator[Expr]:
     """Yield the direction of a job; if threads share each, launch them and go through all."""
     if knobs.threads != TOGETHER:
         yield job // knobs.parts
         return
-    with T.attr(tirx.const(0), _LAUNCH, 1), serial(ways) as way:
+    with T.attr(tirx.const(0), _LAUNCH, 1), make_loop(ways) as way:
         yield way
 
 
-def _states(tensors: Tensors, rows: Extent) -> dict[str, Any]:
+def _allocate_states(tensors: Tensors, rows: Extent) -> dict[str, Any]:
     """Return buffers of all that steps hand on: two that take turns, of sequences by units."""
     form = tensors.form
-    names = {write.target for phase in phases(form, 0) for write in phase.writes}
+    names = {write.target for phase in list_phases(form, 0) for write in phase.writes}
     sizes = dict.fromkeys(sorted(names), 2 * rows * form.hidden)
     dtypes = {STATE_BYTES: "uint8", BYTE_SUMS: "int32"}
     if form.rounded:
@@ -128,63 +128,63 @@ class _WrittenPass(Pass):
         """Write the loops."""
         form, tensors, way = self.tensors.form, self.tensors, self.place.direction
         size = self.place.rows * form.hidden
-        with self._each_tile() as tile:
+        with self._write_tile_loop() as tile:
             for name in form.states:
-                for row, unit in self._units(tile):
+                for row, unit in self._write_unit_loops(tile):
                     start = tensors.first(way, name, self.place.first + row, unit)
                     T.buffer_store(self.states[name], start, [row * form.hidden + unit])
-        with serial(tensors.steps) as step:
+        with make_loop(tensors.steps) as step:
             # bound here: TVM would share a product with 2 sizes, and define it where not all see it
             turns = T.Bind(step % 2 * size), T.Bind((step + 1) % 2 * size)
             if form.rounded:
-                with self._once():
-                    self._round(step, turns[0])
+                with self._run_on_one_thread():
+                    self._quantize_state(step, turns[0])
             written: set[str] = set()
             for copy in self.packed:
-                with self._each_tile(step) as tile, serial(self._blocks) as block:
-                    row = first(block, self.knobs.rows, self.place.rows)
+                with self._write_tile_loop(step) as tile, make_loop(self._blocks) as block:
+                    row = find_block_start(block, self.knobs.rows, self.place.rows)
                     UnitTile(self, copy, step, turns, tile, row, frozenset(written)).write()
                 written.update(write.target for write in copy.phase.writes)
         end = form.steps % 2 * size if form.steps else T.Bind(tensors.steps % 2 * size)
-        with self._each_tile() as tile:
+        with self._write_tile_loop() as tile:
             for name in form.states:
-                for row, unit in self._units(tile):
+                for row, unit in self._write_unit_loops(tile):
                     at = self.place.first + row
                     value = self.states[name][end + row * form.hidden + unit]
                     value = tensors.last(at, value)
-                    T.buffer_store(tensors[f"last_{name}"], value, [number(way), at, unit])
+                    T.buffer_store(tensors[f"last_{name}"], value, [make_index(way), at, unit])
 
-    def _round(self, step: Expr, turn: Expr) -> None:
+    def _quantize_state(self, step: Expr, turn: Expr) -> None:
         """Write the state as bytes whose range is that of all sequences."""
         form, state, ends = self.tensors.form, self.states["h"], self.states[RANGE]
         span, bytes_, sums = (self.states[name] for name in (SPAN, STATE_BYTES, BYTE_SUMS))
         for end in range(2):
             T.buffer_store(ends, tirx.const(0, form.dtype), [end])
-        with serial(self.place.rows) as row, serial(form.hidden) as unit:
+        with make_loop(self.place.rows) as row, make_loop(form.hidden) as unit:
             value = self.tensors.heard(
                 step, self.place.first + row, state[turn + row * form.hidden + unit]
             )
             T.buffer_store(ends, tirx.min(ends[0], value), [0])
             T.buffer_store(ends, tirx.max(ends[1], value), [1])
-        T.buffer_store(span, byte_scale(ends[0], ends[1]), [0])
-        T.buffer_store(span, byte_zero(ends[0], span[0]), [1])
-        with serial(self._tiles) as tile:
-            for row, unit in self._units(tile):
+        T.buffer_store(span, compute_scale(ends[0], ends[1]), [0])
+        T.buffer_store(span, compute_zero_point(ends[0], span[0]), [1])
+        with make_loop(self._tiles) as tile:
+            for row, unit in self._write_unit_loops(tile):
                 at = row * form.hidden + unit
                 T.buffer_store(bytes_, as_byte(state[turn + at], span[0], span[1]), [at])
-        with serial(self.place.rows) as row:
+        with make_loop(self.place.rows) as row:
             T.buffer_store(sums, tirx.const(0), [row])
-            with serial(form.hidden) as unit:
+            with make_loop(form.hidden) as unit:
                 byte = bytes_[row * form.hidden + unit].astype("int32")
                 T.buffer_store(sums, sums[row] + byte, [row])
 
     @contextmanager
-    def _once(self) -> Iterator[None]:
+    def _run_on_one_thread(self) -> Iterator[None]:
         """Have one thread do something, and the others wait, if threads work together."""
         with ExitStack() as frames:
             if self.knobs.threads == TOGETHER:
                 frames.enter_context(T.attr(tirx.const(0), _WAIT, 1))
-                threads = T.parallel(number(0), number(self.knobs.parts))
+                threads = T.parallel(make_index(0), make_index(self.knobs.parts))
                 frames.enter_context(T.If(frames.enter_context(threads) == 0))
                 frames.enter_context(T.Then())
             yield
@@ -198,7 +198,7 @@ class _WrittenPass(Pass):
         return parts_of(self.place.rows, self.knobs.rows)
 
     @contextmanager
-    def _each_tile(self, step: Expr | None = None) -> Iterator[Expr]:
+    def _write_tile_loop(self, step: Expr | None = None) -> Iterator[Expr]:
         """Write the loop over the tiles, which threads share if they work together.
 
         Every other step goes through them backwards: it begins with the weights that the step
@@ -209,22 +209,22 @@ class _WrittenPass(Pass):
         threads = self.knobs.parts if self.knobs.threads == TOGETHER else 1
         share = ceil(self._tiles / threads)
         with ExitStack() as frames:
-            start = number(0)
+            start = make_index(0)
             if threads > 1:
                 frames.enter_context(T.attr(tirx.const(0), _WAIT, 1))
-                start = frames.enter_context(T.parallel(number(0), number(threads))) * share
-            turn = frames.enter_context(serial(share))
+                start = frames.enter_context(T.parallel(make_index(0), make_index(threads))) * share
+            turn = frames.enter_context(make_loop(share))
             if step is not None and share > 1:
-                turn = tirx.Select(step % 2 == 0, turn, number(share - 1) - turn)
+                turn = tirx.Select(step % 2 == 0, turn, make_index(share - 1) - turn)
             tile = T.Bind(start + turn)
             if threads * share > self._tiles:
-                frames.enter_context(T.If(tile < number(self._tiles)))
+                frames.enter_context(T.If(tile < make_index(self._tiles)))
                 frames.enter_context(T.Then())
             yield tile
 
-    def _units(self, tile: Expr) -> Iterator[tuple[Expr, Expr]]:
+    def _write_unit_loops(self, tile: Expr) -> Iterator[tuple[Expr, Expr]]:
         """Write the loops over all sequences and the units of a tile."""
         width = self.knobs.width
-        with serial(self.place.rows) as row:
-            for lane in vectors(width):
-                yield row, first(tile, width, self.tensors.form.hidden) + lane
+        with make_loop(self.place.rows) as row:
+            for lane in write_vector_loops(width):
+                yield row, find_block_start(tile, width, self.tensors.form.hidden) + lane

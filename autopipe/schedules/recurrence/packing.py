@@ -11,8 +11,8 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.graph.weights import MARK
-from autopipe.compiler.recurrence.cells import Phase, phases
-from autopipe.compiler.recurrence.plain import BLOCK, Tensors, number
+from autopipe.compiler.recurrence.cells import Phase, list_phases
+from autopipe.compiler.recurrence.plain import BLOCK, Tensors, make_index
 from autopipe.schedules.analysis.blocks import Extent
 from autopipe.schedules.recurrence.blocking import JOINED, UnitBlocking
 
@@ -45,7 +45,7 @@ class PackedGates:
         tiles = ceil(form.hidden / knobs.width)
         shape = (len(form.directions), tiles, form.gates * form.hidden * knobs.width)
         buffer = tirx.decl_buffer(
-            [number(extent) for extent in shape], tensors["r"].ty.dtype, f"{BLOCK}_packed"
+            [make_index(extent) for extent in shape], tensors["r"].ty.dtype, f"{BLOCK}_packed"
         )
         return [
             cls(
@@ -56,12 +56,12 @@ class PackedGates:
                 knobs.width,
                 JOINED if knobs.instruction else 1,
             )
-            for phase in phases(form, 0)
+            for phase in list_phases(form, 0)
         ]
 
     def place(self, group: Expr, term: Expr, gate: Expr, lane: Expr) -> Expr:
         """Return where a weight is among those of a tile."""
-        start, joined = number(self.phase.gates[0] * self.terms * self.width), self.joined
+        start, joined = make_index(self.phase.gates[0] * self.terms * self.width), self.joined
         row = (group * (self.terms // joined) + term // joined) * self.gates + gate
         return start + (row * self.width + lane) * joined + term % joined
 
@@ -71,14 +71,14 @@ class PackedGates:
         return self.place(own // self.gates, term, own % self.gates, lane)
 
 
-def pack(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -> tirx.Stmt:
+def pack_gates(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -> tirx.Stmt:
     """Return the loops that write the copies, which the build runs if these are weights."""
     buffer, form = copies[0].buffer, tensors.form
     ways, tiles = buffer.ty.shape[:2]
-    extents = [ways, tiles, *map(number, (form.gates, form.hidden, copies[0].width))]
+    extents = [ways, tiles, *map(make_index, (form.gates, form.hidden, copies[0].width))]
     with IRBuilder() as builder, T.grid(*extents) as loops, T.sblock(str(buffer.name)):
         way, tile, gate, term, lane = T.axis.remap("SSSSS", list(loops), dtype="int64")
-        unit = first(tile, copies[0].width, form.hidden) + lane
+        unit = find_block_start(tile, copies[0].width, form.hidden) + lane
         value = tensors["r"][way, term, gate * form.hidden + unit]
         place, *later = [copy.placed(gate, term, lane) for copy in copies]
         for copy, other in zip(copies[1:], later, strict=True):
@@ -91,9 +91,9 @@ def pack(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -> tirx
     return builder.get()
 
 
-def first(block: Expr, size: Extent, extent: Extent) -> Expr:
+def find_block_start(block: Expr, size: Extent, extent: Extent) -> Expr:
     """Return where a block begins; the last one overlaps the one before rather than end outside."""
     start, last = block * size, extent - size
     if isinstance(last, int) and isinstance(size, int):
-        return start if last % size == 0 else tirx.min(start, number(last))
+        return start if last % size == 0 else tirx.min(start, make_index(last))
     return tirx.min(start, last)

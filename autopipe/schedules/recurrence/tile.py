@@ -12,16 +12,16 @@ from tvm.ir import Expr, TensorLoad
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.recurrence.cells import Write
-from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, number, serial
-from autopipe.compiler.recurrence.rounding import of_bytes
+from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, make_index, make_loop
+from autopipe.compiler.recurrence.rounding import dequantize_products
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.schedules.analysis.blocks import Extent, number_of
-from autopipe.schedules.analysis.dot_products import instruction
-from autopipe.schedules.analysis.expressions import elements
-from autopipe.schedules.divisors import divisors, floor_power
+from autopipe.schedules.analysis.dot_products import find_instruction
+from autopipe.schedules.analysis.expressions import write_element_loops
+from autopipe.schedules.divisors import floor_power, list_divisors
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import BYTES, UnitBlocking
-from autopipe.schedules.recurrence.packing import PackedGates, first
+from autopipe.schedules.recurrence.packing import PackedGates, find_block_start
 
 STATE_BYTES: Final = "bytes"
 """The state of a step as bytes."""
@@ -91,15 +91,15 @@ class UnitTile:
             shape = (len(phase.gates), knobs.rows, knobs.width)
             done = T.sblock_alloc_buffer(shape, self.run.tensors.form.dtype, scope="local")
             for group in range(len(phase.gates) // self.copy.gates):
-                self._sum(group, done)
+                self._write_gate_sums(group, done)
             written = set(self.written)
             for write in phase.writes:
-                with serial(knobs.rows) as row:
-                    for lane in vectors(knobs.width):
-                        self._store(write, row, lane, done, frozenset(written))
+                with make_loop(knobs.rows) as row:
+                    for lane in write_vector_loops(knobs.width):
+                        self._write_state(write, row, lane, done, frozenset(written))
                 written.add(write.target)
 
-    def _sum(self, group: int, done: tvm.ir.Var) -> None:
+    def _write_gate_sums(self, group: int, done: tvm.ir.Var) -> None:
         """Write the sums of some gates, in registers, and keep them."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
         which = [copy.phase.gates[group * copy.gates + at] for at in range(copy.gates)]
@@ -107,48 +107,48 @@ class UnitTile:
         dtype = "int32" if run.tensors.form.rounded else run.tensors.form.dtype
         sums = T.sblock_alloc_buffer(shape, dtype, scope="local")
         if not run.tensors.form.idle:
-            self._fetch(which)
+            self._prefetch_inputs(which)
         for at in range(copy.gates):
-            for row, lane in self._elements():
-                T.buffer_store(sums, tirx.const(0, dtype), [row, number(at), lane])
+            for row, lane in self._write_element_loops():
+                T.buffer_store(sums, tirx.const(0, dtype), [row, make_index(at), lane])
         if not run.tensors.form.idle:
-            self._add(group, sums)
+            self._accumulate_gates(group, sums)
         for at, gate in enumerate(which):
-            for row, lane in self._elements():
-                scope = self._scope(row, lane, {}, self.written)
-                total = sums[row, number(at), lane]
+            for row, lane in self._write_element_loops():
+                scope = self._build_unit(row, lane, {}, self.written)
+                total = sums[row, make_index(at), lane]
                 if run.tensors.form.rounded:
                     heard = run.states[SPAN], run.states[BYTE_SUMS][self.row + row]
                     column = run.tensors.counts(run.place.direction, gate, scope.unit)
-                    total = of_bytes(total, heard, column)
-                place = [number(group * copy.gates + at), row, lane]
+                    total = dequantize_products(total, heard, column)
+                place = [make_index(group * copy.gates + at), row, lane]
                 T.buffer_store(done, scope.start(copy.phase, gate) + total, place)
 
-    def _fetch(self, gates: Sequence[int]) -> None:
+    def _prefetch_inputs(self, gates: Sequence[int]) -> None:
         """Have the input's part of some gates brought near while products are added.
 
         It comes from far away: it is larger than a cache, and each number is read once.
         """
         line = LINE_BYTES // np.dtype(self.run.tensors.form.dtype).itemsize
         for gate in gates:
-            with T.unroll(number(0), number(self.run.knobs.rows)) as row:
+            with T.unroll(make_index(0), make_index(self.run.knobs.rows)) as row:
                 for unit in range(0, self.run.knobs.width, line):
-                    entry = self._scope(row, number(unit), {}, self.written).entry(gate)
+                    entry = self._build_unit(row, make_index(unit), {}, self.written).entry(gate)
                     address = tirx.address_of(entry)
                     T.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *_SOON))
 
-    def _add(self, group: int, sums: tvm.ir.Var) -> None:
+    def _accumulate_gates(self, group: int, sums: tvm.ir.Var) -> None:
         """Add the products of a state and the weights of some gates to their sums."""
         knobs, form = self.run.knobs, self.run.tensors.form
         terms = form.hidden // self.copy.joined
-        unroll = max(divisors(terms, _UNROLL))
-        count = number(terms // unroll)
+        unroll = max(list_divisors(terms, _UNROLL))
+        count = make_index(terms // unroll)
         if form.resting:
-            count = tirx.Select(self.step > 0, count, number(0))
+            count = tirx.Select(self.step > 0, count, make_index(0))
         with (
-            T.serial(number(0), count) as outer,
-            T.unroll(number(0), number(unroll)) as inner,
-            T.unroll(number(0), number(knobs.rows)) as row,
+            T.serial(make_index(0), count) as outer,
+            T.unroll(make_index(0), make_index(unroll)) as inner,
+            T.unroll(make_index(0), make_index(knobs.rows)) as row,
         ):
             term = (outer * unroll + inner) * self.copy.joined
             for at in range(self.copy.gates):
@@ -160,30 +160,36 @@ class UnitTile:
     def _add_products(self, group: int, sums: tvm.ir.Var, row: Expr, term: Expr, at: int) -> None:
         """Add a term to the sums of a gate."""
         run, copy, form = self.run, self.copy, self.run.tensors.form
-        source = self._bytes if form.rounded else self._state(copy.phase.source, self.written)
+        source = (
+            self._bytes
+            if form.rounded
+            else self._make_state_reader(copy.phase.source, self.written)
+        )
         dtype = sums.ty.dtype
-        for lane in self._lanes():
-            place = copy.place(number(group), term, number(at), lane)
-            weight = copy.buffer[number(run.place.direction), self.tile, place].astype(dtype)
+        for lane in self._write_lane_loops():
+            place = copy.place(make_index(group), term, make_index(at), lane)
+            weight = copy.buffer[make_index(run.place.direction), self.tile, place].astype(dtype)
             product = source(self.row + row, term).astype(dtype) * weight
-            value = sums[row, number(at), lane] + product
-            T.buffer_store(sums, value, [row, number(at), lane])
+            value = sums[row, make_index(at), lane] + product
+            T.buffer_store(sums, value, [row, make_index(at), lane])
 
     def _add_dots(self, group: int, sums: tvm.ir.Var, row: Expr, term: Expr, at: int) -> None:
         """Add some terms to the sums of a gate by an instruction, a vector at a time."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
-        dot = instruction(knobs.instruction, knobs.lanes, BYTES)
-        heard = tirx.Ramp((self.row + row) * run.tensors.form.hidden + term, number(1), dot.group)
+        dot = find_instruction(knobs.instruction, knobs.lanes, BYTES)
+        heard = tirx.Ramp(
+            (self.row + row) * run.tensors.form.hidden + term, make_index(1), dot.group
+        )
         joined = tirx.reinterpret("int32", run.states[STATE_BYTES][heard])
         for first_lane in range(0, knobs.width, dot.lanes):
-            lane = tirx.Ramp(number(first_lane), number(1), dot.lanes)
-            start = copy.place(number(group), term, number(at), number(first_lane))
-            place = tirx.Ramp(start, number(1), dot.lanes * dot.group)
-            weights = copy.buffer[number(run.place.direction), self.tile, place]
-            value = dot.added(sums[row, number(at), lane], joined, weights)
-            T.buffer_store(sums, value, [row, number(at), lane])
+            lane = tirx.Ramp(make_index(first_lane), make_index(1), dot.lanes)
+            start = copy.place(make_index(group), term, make_index(at), make_index(first_lane))
+            place = tirx.Ramp(start, make_index(1), dot.lanes * dot.group)
+            weights = copy.buffer[make_index(run.place.direction), self.tile, place]
+            value = dot.added(sums[row, make_index(at), lane], joined, weights)
+            T.buffer_store(sums, value, [row, make_index(at), lane])
 
-    def _store(
+    def _write_state(
         self,
         write: Write,
         row: Expr,
@@ -194,38 +200,42 @@ class UnitTile:
         """Write a state of a hidden unit, and the output, which is the hidden state."""
         run, tensors, target = self.run, self.run.tensors, self.run.states[write.target]
         totals = {
-            gate: done[number(at), row, lane] for at, gate in enumerate(self.copy.phase.gates)
+            gate: done[make_index(at), row, lane] for at, gate in enumerate(self.copy.phase.gates)
         }
-        scope = self._scope(row, lane, totals, written)
+        scope = self._build_unit(row, lane, totals, written)
         value = self._bind_states(write.value(scope))
-        place = self._at(self.turns[1], row + self.row, scope.unit)
+        place = self._compute_state_index(self.turns[1], row + self.row, scope.unit)
         if run.fast:
-            value = functions.inline(value)
+            value = functions.inline_activations(value)
         if write.target in tensors.form.states:
-            old = target[self._at(self.turns[0], row + self.row, scope.unit)]
+            old = target[self._compute_state_index(self.turns[0], row + self.row, scope.unit)]
             value = tensors.held(self.step, scope.row, value, old)
         T.buffer_store(target, value, [place])
         if write.target == "h":
             zero = tirx.const(0, tensors.form.dtype)
             shown = tensors.held(self.step, scope.row, target[place], zero)
-            way = number(run.place.direction)
+            way = make_index(run.place.direction)
             at = tensors.place(run.place.direction, self.step, scope.row)
             T.buffer_store(tensors["y"], shown, [at, way, scope.row, scope.unit])
 
-    def _scope(
+    def _build_unit(
         self, row: Expr, lane: Expr, totals: Mapping[int, Expr], written: frozenset[str]
     ) -> Unit:
         run = self.run
-        unit = first(self.tile, run.knobs.width, run.tensors.form.hidden) + lane
+        unit = find_block_start(self.tile, run.knobs.width, run.tensors.form.hidden) + lane
         names = [name for name in run.states if name not in _ROUNDED]
-        states = {name: self._state(name, written)(self.row + row, unit) for name in names}
+        states = {
+            name: self._make_state_reader(name, written)(self.row + row, unit) for name in names
+        }
         at = run.place.first + self.row + row
         return Unit(run.tensors, run.place.direction, self.step, at, unit, totals, states)
 
-    def _state(self, name: str, written: frozenset[str]) -> Callable[[Expr, Expr], Expr]:
+    def _make_state_reader(
+        self, name: str, written: frozenset[str]
+    ) -> Callable[[Expr, Expr], Expr]:
         """Return a state, as this step has written it or as the one before has left it."""
         turn = self.turns[name in written]
-        return lambda row, unit: self.run.states[name][self._at(turn, row, unit)]
+        return lambda row, unit: self.run.states[name][self._compute_state_index(turn, row, unit)]
 
     def _bind_states(self, value: Expr) -> Expr:
         """Load the states that bodies of `Let` read in statements of their own before.
@@ -252,24 +262,26 @@ class UnitTile:
         """Return the hidden state as a byte."""
         return self.run.states[STATE_BYTES][row * self.run.tensors.form.hidden + unit]
 
-    def _at(self, turn: Expr, row: Expr, unit: Expr) -> Expr:
+    def _compute_state_index(self, turn: Expr, row: Expr, unit: Expr) -> Expr:
         """Return the place of a hidden unit of a sequence among the states."""
         return turn + row * self.run.tensors.form.hidden + unit
 
-    def _elements(self) -> Iterator[tuple[Expr, Expr]]:
+    def _write_element_loops(self) -> Iterator[tuple[Expr, Expr]]:
         """Write the unrolled loops over the sequences and units of the tile."""
-        with T.unroll(number(0), number(self.run.knobs.rows)) as row:
-            for lane in self._lanes():
+        with T.unroll(make_index(0), make_index(self.run.knobs.rows)) as row:
+            for lane in self._write_lane_loops():
                 yield row, lane
 
-    def _lanes(self) -> Iterator[Expr]:
-        return vectors(self.run.knobs.width, unroll=True)
+    def _write_lane_loops(self) -> Iterator[Expr]:
+        return write_vector_loops(self.run.knobs.width, unroll=True)
 
 
-def vectors(width: int, *, unroll: bool = False) -> Iterator[Expr]:
+def write_vector_loops(width: int, *, unroll: bool = False) -> Iterator[Expr]:
     """Write loops over the units of a tile, as vectors of powers of two.
 
     None is longer than a register: of longer ones LLVM keeps too few in registers at once.
     """
     largest = min(floor_power(width), _LANES)
-    return elements(width, largest, lambda value: number_of(value, "int64"), unroll=unroll)
+    return write_element_loops(
+        width, largest, lambda value: number_of(value, "int64"), unroll=unroll
+    )

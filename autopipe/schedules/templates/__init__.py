@@ -54,11 +54,11 @@ better for half. So a template tells by `is_asked_last` for which functions othe
 """
 
 
-def templates() -> tuple[AnyTemplate, ...]:
+def list_templates() -> tuple[AnyTemplate, ...]:
     """Return the templates of other packages, then ours, in the order they are asked.
 
     Raises SetupError if an extension is broken.
     """
     own = {template.name for template in TEMPLATES}
-    registered = extensions.registered(extensions.TEMPLATES, own)
+    registered = extensions.list_registered(extensions.TEMPLATES, own)
     return (*(extension.load() for extension in registered.values()), *TEMPLATES)

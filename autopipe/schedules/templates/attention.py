@@ -35,7 +35,13 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 from tvm.script.ir_builder import IRBuilder
 
-from autopipe.compiler.attention import ATTRIBUTE, AttentionForm, parse, plain, usual
+from autopipe.compiler.attention import (
+    ATTRIBUTE,
+    AttentionForm,
+    build_attention,
+    parse_form,
+    to_usual_order,
+)
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.environment.template_versions import schedule_version
@@ -43,7 +49,7 @@ from autopipe.schedules.analysis.blocks import extent_of, tensors_of
 from autopipe.schedules.cost import hiding_sums
 from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import rewrite_function
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.bands import DTYPE, Attended, BandLoops, QueryBand
 
@@ -68,11 +74,11 @@ class AttentionTemplate(Template[Attended, QueryBand]):
     def match(self, sch: Schedule) -> Attended | None:
         """Return what the knobs depend on, or None if the function is for another template."""
         function = sch.mod["main"]
-        form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
-        if form is None or not _is(form, function):
+        form = parse_form(str((function.attrs or {}).get(ATTRIBUTE, "")))
+        if form is None or not _has_plain_loops(form, function):
             return None
         query, key, value = (
-            [extent_of(n) for n in usual(order, tensor.shape)]
+            [extent_of(n) for n in to_usual_order(order, tensor.shape)]
             for order, tensor in zip(
                 (form.query, form.key, form.value), tensors_of(function), strict=False
             )
@@ -88,8 +94,10 @@ class AttentionTemplate(Template[Attended, QueryBand]):
         """Yield bands of whole tiles of scores, and tiles that fill the registers."""
         lanes = hardware.lanes(_BITS)
         width, wide = floor_power(min(lanes, match.queries)), floor_power(min(lanes, match.breadth))
-        for keys, across in _tiles(match.keys, match.queries, width, hardware.registers):
-            for rows, columns in _tiles(match.queries, match.breadth, wide, hardware.registers):
+        for keys, across in _list_tiles(match.keys, match.queries, width, hardware.registers):
+            for rows, columns in _list_tiles(
+                match.queries, match.breadth, wide, hardware.registers
+            ):
                 for strips in _STRIPS:
                     queries = strips * across
                     if queries <= match.queries:
@@ -104,10 +112,10 @@ class AttentionTemplate(Template[Attended, QueryBand]):
         bands, tiles = -(-match.queries // knobs.queries), -(-match.keys // knobs.keys)
         vectors, columns = knobs.across // knobs.width, knobs.columns // knobs.lanes
         strips = knobs.queries // knobs.across
-        scores = strips * tiles * match.depth * _tile(knobs.keys, vectors, hardware)
+        scores = strips * tiles * match.depth * _estimate_tile_step(knobs.keys, vectors, hardware)
         softmax = match.keys * strips * vectors * _EXP
         parts = -(-match.breadth // knobs.columns) * -(-knobs.queries // knobs.rows)
-        results = parts * match.keys * _tile(knobs.rows, columns, hardware)
+        results = parts * match.keys * _estimate_tile_step(knobs.rows, columns, hardware)
         jobs = bands * math.prod(match.outer)
         rounds = -(-jobs // hardware.cores)
         large = knobs.queries * match.keys * _BITS // 8 > hardware.l2 // 2
@@ -118,32 +126,36 @@ class AttentionTemplate(Template[Attended, QueryBand]):
         """Schedule the function."""
         function = sch.mod["main"]
         with IRBuilder() as builder:
-            BandLoops(match, knobs, tensors_of(function), fast=elementary.marked(function)).write()
-        rewrite(sch, builder.get(), [])
+            BandLoops(
+                match, knobs, tensors_of(function), fast=elementary.is_marked(function)
+            ).write()
+        rewrite_function(sch, builder.get(), [])
 
 
 ATTENTION: Final = AttentionTemplate()
 
 
-def _tiles(rows: int, columns: int, width: int, registers: int) -> Iterator[tuple[int, int]]:
+def _list_tiles(rows: int, columns: int, width: int, registers: int) -> Iterator[tuple[int, int]]:
     """Yield rows and columns of tiles whose sums, and a row of vectors, fit into registers."""
     for vectors in range(1, min(_MOST_VECTORS, columns // width) + 1):
         yield min(rows, max(1, (registers - vectors - 1) // vectors)), vectors * width
 
 
-def _tile(rows: int, vectors: int, hardware: HardwareParams) -> float:
+def _estimate_tile_step(rows: int, vectors: int, hardware: HardwareParams) -> float:
     """Return what one step of a tile of sums takes."""
     return max(rows * vectors, hiding_sums(hardware.machine) + _MORE) + (rows + vectors) / 2
 
 
-def _is(form: AttentionForm, function: tirx.PrimFunc) -> bool:
+def _has_plain_loops(form: AttentionForm, function: tirx.PrimFunc) -> bool:
     """Tell whether the loops of a function are the plain ones of a form, in single precision."""
     tensors = tensors_of(function)
     if len(tensors) != 4 + form.masked or any(str(one.dtype) != DTYPE for one in tensors):
         return False
     given = [te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors[:-1]]
     try:
-        wanted = te.create_prim_func([*given, plain(form, *given)], index_dtype_override="int64")
+        wanted = te.create_prim_func(
+            [*given, build_attention(form, *given)], index_dtype_override="int64"
+        )
     except (IndexError, RuntimeError, TypeError, ValueError):  # other tensors than those of a form
         return False
     return is_same_code(wanted, function)

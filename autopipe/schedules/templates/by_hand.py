@@ -31,8 +31,13 @@ from tvm.tirx import BufferStore, For, ForKind, SeqStmt, Stmt, Var, stmt_seq
 
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import substitute
-from autopipe.schedules.analysis.hand_written import HandNest, is_hand_written, nest_of, statements
+from autopipe.schedules.analysis.expressions import replace_variables
+from autopipe.schedules.analysis.hand_written import (
+    HandNest,
+    describe_nest,
+    flatten_statements,
+    is_hand_written,
+)
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import CYCLES, ELEMENTS
 from autopipe.schedules.primitives import replace_block
@@ -71,11 +76,11 @@ class ByHandTemplate(Template[HandWritten, StepsBeside]):
 
     def match(self, sch: Schedule) -> HandWritten | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        rv = _only(sch)
+        rv = _find_only_block(sch)
         if rv is None or not is_hand_written(sch.get(rv)):
             return None
-        parts = tuple(statements(sch.get(rv).body))
-        nests = tuple(nest_of(part) if isinstance(part, For) else None for part in parts)
+        parts = tuple(flatten_statements(sch.get(rv).body))
+        nests = tuple(describe_nest(part) if isinstance(part, For) else None for part in parts)
         return HandWritten(parts, nests) if any(nests) else None
 
     def settings(self, match: HandWritten, hardware: HardwareParams) -> Iterator[StepsBeside]:
@@ -106,15 +111,15 @@ class ByHandTemplate(Template[HandWritten, StepsBeside]):
         for statement, nest in zip(match.statements, match.nests, strict=True):
             is_long = nest is not None and nest.work >= ELEMENTS
             shared = knobs.threads and total >= CYCLES and is_long
-            parts += [statement] if nest is None else _done(nest, knobs, shared=shared)
-        if (rv := _only(sch)) is not None:
+            parts += [statement] if nest is None else _schedule_nest(nest, knobs, shared=shared)
+        if (rv := _find_only_block(sch)) is not None:
             replace_block(sch, rv, stmt_seq(*parts))
 
 
 BY_HAND: Final = ByHandTemplate()
 
 
-def _only(sch: Schedule) -> SBlockRV | None:
+def _find_only_block(sch: Schedule) -> SBlockRV | None:
     """Return the only block of a function, which TVM does not put into a root block."""
     realize = sch.mod["main"].body
     if isinstance(realize, SBlockRealize) and isinstance(realize.block.body, SBlockRealize):
@@ -122,25 +127,25 @@ def _only(sch: Schedule) -> SBlockRV | None:
     return sch.get_sblock(realize.block.name_hint) if isinstance(realize, SBlockRealize) else None
 
 
-def _done(nest: HandNest, knobs: StepsBeside, *, shared: bool) -> list[Stmt]:
+def _schedule_nest(nest: HandNest, knobs: StepsBeside, *, shared: bool) -> list[Stmt]:
     """Return the loops in the place of one; threads may share it if that pays."""
     shared = shared and nest.independent
     width = knobs.width if nest.beside else 1
     count = knobs.count if width > 1 else min(knobs.count, 2 * _CHAINS)
     if not (nest.carried and nest.independent) or count == 1 or nest.extent == 1:
-        return [_serial(nest.loop) if not shared else _parallel(nest.loop)]
+        return [_make_serial(nest.loop) if not shared else _make_parallel(nest.loop)]
     made, done = [], 0
     while done < nest.extent:
         tiles = (nest.extent - done) // count
         if tiles:
-            made.append(_tiles(nest.loop, (done, tiles, count), width, shared=shared))
+            made.append(_build_tile_loop(nest.loop, (done, tiles, count), width, shared=shared))
         done += tiles * count
         count //= 2
         width = min(width, count)
     return made
 
 
-def _tiles(loop: For, cut: tuple[int, int, int], width: int, *, shared: bool) -> Stmt:
+def _build_tile_loop(loop: For, cut: tuple[int, int, int], width: int, *, shared: bool) -> Stmt:
     """Return a loop over tiles; `cut` is the first step, how many tiles, and their steps."""
     first, tiles, count = cut
     dtype = str(loop.loop_var.ty.dtype)
@@ -170,9 +175,9 @@ class _SideBySide:
             inside = self.of(body.body, [*around, (body, own)])
             return For(own, body.min, body.extent, ForKind.SERIAL, inside)
         assert isinstance(body, BufferStore)  # noqa: S101 - `match` takes no other statements
-        return self._store(body, around)
+        return self._vectorize_store(body, around)
 
-    def _store(self, store: BufferStore, around: Sequence[tuple[For, Var]]) -> Stmt:
+    def _vectorize_store(self, store: BufferStore, around: Sequence[tuple[For, Var]]) -> Stmt:
         kind = self.loop.loop_var.ty
         lane, part = Var("lane", kind), Var("part", kind)
         known = Analyzer()
@@ -182,8 +187,8 @@ class _SideBySide:
             known.bind(var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype))))
         step = self.first + part * self.width + lane
         values = [(self.loop.loop_var, step), *((old.loop_var, own) for old, own in around)]
-        indices = [known.simplify(substitute(index, values)) for index in store.indices]
-        value = known.simplify(substitute(store.value, values))
+        indices = [known.simplify(replace_variables(index, values)) for index in store.indices]
+        value = known.simplify(replace_variables(store.value, values))
         done: Stmt = BufferStore(store.buffer, value, indices)
         zero = number_of(0, str(kind.dtype))
         sides = ((lane, self.width, ForKind.VECTORIZED),
@@ -193,7 +198,7 @@ class _SideBySide:
         return done
 
 
-def _serial(loop: For) -> For:
+def _make_serial(loop: For) -> For:
     """Return a loop without threads, nor any in it."""
 
     def alone(one: For) -> For:
@@ -203,6 +208,6 @@ def _serial(loop: For) -> For:
     return tvm_ffi.structural_map(loop, (For, alone))
 
 
-def _parallel(loop: For) -> For:
-    alone = _serial(loop)
+def _make_parallel(loop: For) -> For:
+    alone = _make_serial(loop)
     return For(alone.loop_var, alone.min, alone.extent, ForKind.PARALLEL, alone.body)

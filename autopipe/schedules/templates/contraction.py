@@ -29,22 +29,22 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, read_open_sizes
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import enough, is_whole
+from autopipe.schedules.analysis.blocks import is_large_enough, is_whole
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.product import Product
-from autopipe.schedules.analysis.rows import count
-from autopipe.schedules.analysis.simple_indices import simplified
-from autopipe.schedules.effort import functions_pay
-from autopipe.schedules.guarded import guard, guarded
+from autopipe.schedules.analysis.rows import count_iterations
+from autopipe.schedules.analysis.simple_indices import to_simple_indices
+from autopipe.schedules.effort import has_costly_functions
+from autopipe.schedules.guarded import guard_nest, guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import CYCLES, ELEMENTS, PRODUCTS
-from autopipe.schedules.primitives import inline_blocks, put, spread_vectors
+from autopipe.schedules.primitives import inline_blocks, replace_sums, spread_vectors
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import loops, promise, tile
-from autopipe.schedules.tiling.form import Contraction, recognize
-from autopipe.schedules.tiling.lines import longer
+from autopipe.schedules.tiling.form import Contraction, match_contraction
+from autopipe.schedules.tiling.lines import extend_rows
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
@@ -94,10 +94,10 @@ class ContractionTemplate(Template[Contraction, Tile]):
 
     def match(self, sch: Schedule) -> Contraction | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        product = recognize(sch)
+        product = match_contraction(sch)
         if product is not None:
             return product
-        match = recognize(sch, _reduced)
+        match = match_contraction(sch, _match_reduction)
         if match is None or match.breadth == 1:  # template `reduction` makes vectors of steps
             return None
         return match if is_whole(sch, sch.get_sblock(match.name)) else None
@@ -122,38 +122,41 @@ class ContractionTemplate(Template[Contraction, Tile]):
             axes = [axis for axis in lines.columns if match.extents[axis] > 1]
             return match.height > 1 and len(axes) == 1 and math.prod(match.terms) <= _WRITTEN_OUT
         copied = not lines.free and False not in lines.packed
-        return copied and match.products <= few_rows(match.terms[-1]) * match.column_elements
+        return (
+            copied
+            and match.products <= choose_unpacked_rows(match.terms[-1]) * match.column_elements
+        )
 
     def settings(self, match: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
         """Yield every setting of the knobs; reductions do not fetch."""
         if match.sums_products:
-            return tile.settings(match, hardware)
+            return tile.list_tiles(match, hardware)
         room = replace(hardware, registers=hardware.registers // match.results)
-        return (one for one in tile.settings(match, room) if not one.fetched and not one.ahead)
+        return (one for one in tile.list_tiles(match, room) if not one.fetched and not one.ahead)
 
     def fill(self, match: Contraction, hardware: HardwareParams) -> Tile:
         """Return the knobs for a processor, without measuring."""
         if match.sums_products:
-            return promise.fill(match, hardware)
-        return promise.fill_reduction(match, hardware, self.settings(match, hardware))
+            return promise.choose_tile(match, hardware)
+        return promise.choose_reduction_tile(match, hardware, self.settings(match, hardware))
 
     def estimate(self, match: Contraction, tile: Tile, hardware: HardwareParams) -> float:
         """Return the time of a setting, in cycles."""
-        return promise.estimate(match, tile, hardware)
+        return promise.estimate_cycles(match, tile, hardware)
 
     def apply(self, sch: Schedule, match: Contraction, tile: Tile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         if match.sums_products:
             terms = Terms(partial(Product.of, open_sizes=True), PRODUCTS)
         else:
-            terms = Terms(_reduced, _least_steps(sch, match, tile))
-        cut(sch, match, tile, terms)
+            terms = Terms(_match_reduction, _find_parallel_threshold(sch, match, tile))
+        tile_contraction(sch, match, tile, terms)
 
 
 CONTRACTION: Final = ContractionTemplate()
 
 
-def few_rows(steps: int) -> int:
+def choose_unpacked_rows(steps: int) -> int:
     """Return for how many rows no operand is copied, where the innermost sum has so many steps.
 
     Example: 8 rows by those of [512, 1000] take 125 us in place of 198 as they lie; by those of
@@ -162,7 +165,7 @@ def few_rows(steps: int) -> int:
     return _FEW_ROWS if steps >= _LONG else 1
 
 
-def _reduced(block: SBlock) -> Product | None:
+def _match_reduction(block: SBlock) -> Product | None:
     """Return what a block reduces; None for truths.
 
     TVM 0.27 makes vectors of bytes of vectors of truths, and then refuses to store them.
@@ -172,45 +175,49 @@ def _reduced(block: SBlock) -> Product | None:
     return None if "bool" in dtypes else product
 
 
-def _least_steps(sch: Schedule, match: Contraction, tile: Tile) -> int:
+def _find_parallel_threshold(sch: Schedule, match: Contraction, tile: Tile) -> int:
     """Return the steps of a reduction that pay for threads."""
-    if functions_pay([sch.get(sch.get_sblock(match.name))]):
+    if has_costly_functions([sch.get(sch.get_sblock(match.name))]):
         return 0
     read_once = tile.rows == 1 and not match.lines.rows
     return CYCLES * (_NEAR * 8 // max(8, match.bits) if read_once else _UNITS * tile.width)
 
 
-def cut(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:
+def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:
     """Cut what a function reduces into tiles. Raises ScheduleError where TVM refuses."""
     inline_blocks(sch, (*contraction.inlined, *contraction.after[:-1]))
-    operands = prepared(sch, contraction.name, contraction.before, tile.width)
+    operands = build_operand_nests(sch, contraction.name, contraction.before, tile.width)
     product = terms.read(sch.get(sch.get_sblock(contraction.name)))
     if product is None:
         raise ScheduleError(f"block {contraction.name} no longer sums products")
-    last = simplified(sch.get(sch.get_sblock(contraction.after[-1]))) if contraction.after else None
+    last = (
+        to_simple_indices(sch.get(sch.get_sblock(contraction.after[-1])))
+        if contraction.after
+        else None
+    )
     if not isinstance(product.steps[-1], int):  # no number of steps divides an open one
         tile = replace(tile, unroll=1)
-    known = known_of(sch.mod["main"])
+    known = read_open_sizes(sch.mod["main"])
     if known is not None:
-        contraction = replace(contraction, lines=longer(contraction.lines, product))
+        contraction = replace(contraction, lines=extend_rows(contraction.lines, product))
     nest = Nest(contraction, tile, product, last, terms.dot)
     copy = Copy.of(nest) if tile.packed else None
-    tiled = _needed([(nest, copy), *_smaller(nest, copy)], known)
-    pays = reads_many_weights(contraction) or enough(
+    tiled = _drop_unreachable_tiles([(nest, copy), *_list_smaller_tiles(nest, copy)], known)
+    pays = reads_many_weights(contraction) or is_large_enough(
         (*product.lengths, *product.steps), terms.least, known
     )
-    tiles = loops.write(tiled, pays)
+    tiles = loops.build_tile_loops(tiled, pays)
     totals = [store.buffer for store in product.stores]
     nests = [*operands, *([copy.write()] if copy else []), tiles]
-    put(sch, nests, totals, last, [copy.buffer] if copy else [])
+    replace_sums(sch, nests, totals, last, [copy.buffer] if copy else [])
     if copy is not None and not contraction.lines.free:
         block = sch.get_sblock(copy.name)
-        if not copy.across or count(sch.get(block)) >= ELEMENTS:
+        if not copy.across or count_iterations(sch.get(block)) >= ELEMENTS:
             spread_vectors(sch, block, tile.width)  # LLVM loads few that are apart faster
-        guard(sch, copy.name)
+        guard_parallel_loops(sch, copy.name)
 
 
-def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
+def _list_smaller_tiles(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
     """Yield what is done where a size is open, and too small for a whole tile.
 
     Example: tiles of 12 x 32 with vectors of 16 are followed by 4 x 32 and 1 x 32. Where the
@@ -236,7 +243,9 @@ def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
         yield replace(nest, tile=single), None
 
 
-def _needed(tiled: Sequence[loops.Tiled], known: OpenSizes | None) -> Sequence[loops.Tiled]:
+def _drop_unreachable_tiles(
+    tiled: Sequence[loops.Tiled], known: OpenSizes | None
+) -> Sequence[loops.Tiled]:
     """Leave out what follows a tile of which there is one even at the smallest sizes.
 
     Where rows and columns are one size, a tile is left out, too, if it needs as much as the last:
@@ -245,7 +254,7 @@ def _needed(tiled: Sequence[loops.Tiled], known: OpenSizes | None) -> Sequence[l
     needed: list[loops.Tiled] = []
     for nest, copy in tiled:
         tile, square = nest.tile, tvm_ffi.structural_equal(nest.height, nest.granule)
-        if needed and square and _side(tile) >= _side(needed[-1][0].tile):
+        if needed and square and _find_longest_side(tile) >= _find_longest_side(needed[-1][0].tile):
             continue
         needed.append((nest, copy))
         sides = ((nest.height, tile.rows), (nest.granule, tile.columns))
@@ -254,11 +263,11 @@ def _needed(tiled: Sequence[loops.Tiled], known: OpenSizes | None) -> Sequence[l
     return needed
 
 
-def _side(tile: Tile) -> int:
+def _find_longest_side(tile: Tile) -> int:
     return max(tile.rows, tile.columns)
 
 
-def prepared(
+def build_operand_nests(
     sch: Schedule, sum_name: str, before: Sequence[str], width: int
 ) -> list[tvm.tirx.Stmt]:
     """Return a loop nest for each operand that is computed first, such as a padded image.
@@ -269,16 +278,20 @@ def prepared(
     for name in before:
         if name not in operands:
             sch.compute_inline(sch.get_sblock(name))
-    nests, known = [], known_of(sch.mod["main"])
+    nests, known = [], read_open_sizes(sch.mod["main"])
     for name in before:
         if name in operands:
             padding = Padding.of(sch.get(sch.get_sblock(name)))
             if padding is None:
                 spread_vectors(sch, sch.get_sblock(name), width)
-            nests.append(padding.write(width) if padding else guarded(_outermost(sch, name), known))
+            nests.append(
+                padding.write(width)
+                if padding
+                else guard_nest(_find_outermost_loop(sch, name), known)
+            )
     return nests
 
 
-def _outermost(sch: Schedule, name: str) -> tvm.tirx.Stmt:
+def _find_outermost_loop(sch: Schedule, name: str) -> tvm.tirx.Stmt:
     """Return the outermost loop around a block."""
     return sch.get(sch.get_loops(sch.get_sblock(name))[0])

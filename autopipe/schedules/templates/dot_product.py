@@ -29,25 +29,25 @@ from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import short_sums
-from autopipe.schedules.analysis.dot_products import DotProduct, dot_products, instruction
+from autopipe.schedules.analysis.dot_products import DotProduct, find_instruction, list_dot_products
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.cost import step_cycles
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.primitives import inline_blocks
-from autopipe.schedules.templates.contraction import Terms, cut
+from autopipe.schedules.templates.contraction import Terms, tile_contraction
 from autopipe.schedules.templates.template import Template
-from autopipe.schedules.tiling.form import Contraction, recognize
+from autopipe.schedules.tiling.form import Contraction, match_contraction
 from autopipe.schedules.tiling.promise import (
     STEP,
     STORE,
     TILE,
     UNFETCHED,
+    needs_outer_rows,
     pays_for_threads,
-    rows_outside,
 )
-from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, steps_ahead, without_waste
+from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, choose_fetch_distance, list_tile_sizes
 
 _BYTE: Final = 8
 """Bits of an operand and of a result, mostly."""
@@ -95,8 +95,8 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
 
     def match(self, sch: Schedule) -> DotProducts | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        short = short_sums.match(sch)
-        match = recognize(sch) if short is not None else None
+        short = short_sums.match_short_sum(sch)
+        match = match_contraction(sch) if short is not None else None
         if short is None or match is None:
             return None
         left = [tuple(n for n in names if n not in match.inlined)
@@ -107,18 +107,18 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
     def settings(self, match: DotProducts, hardware: HardwareParams) -> Iterator[DotProductTile]:
         """Yield every tile that fits the registers, for every instruction of the processor."""
         sums, granule = match.sums, match.sums.lines.granule
-        for dot in dot_products(match.short.operands):
+        for dot in list_dot_products(match.short.operands):
             if match.short.depth % dot.group or granule * 2 <= dot.lanes:
                 continue
             if not dot.runs_on(hardware.features):
                 continue
             widest = min(-(-granule // dot.lanes), MAX_VECTORS)
-            for columns in without_waste(granule, dot.lanes, widest):
+            for columns in list_tile_sizes(granule, dot.lanes, widest):
                 vectors = columns // dot.lanes
                 room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
                 # The terms that a step adds to a sum have as many bits as the sum.
-                most = steps_ahead(sums, columns, hardware, packed=True)
-                for rows in without_waste(sums.height, 1, min(sums.height, room // vectors)):
+                most = choose_fetch_distance(sums, columns, hardware, packed=True)
+                for rows in list_tile_sizes(sums.height, 1, min(sums.height, room // vectors)):
                     both = rows < sums.height and columns < sums.breadth
                     orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
                     for outer in orders if both else orders[:1]:
@@ -135,7 +135,7 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
             raise ScheduleError(f"no dot-product instruction for extents {match.short.extents}")
         tile = min(tiles, key=lambda tile: self.estimate(match, tile, hardware))
         narrow = replace(match.sums, bits=_BYTE)
-        by_rows = rows_outside(narrow, _tile(tile), hardware)
+        by_rows = needs_outer_rows(narrow, _to_contraction_tile(tile), hardware)
         return replace(tile, outer="rows") if by_rows else tile
 
     def estimate(self, match: DotProducts, tile: DotProductTile, hardware: HardwareParams) -> float:
@@ -147,10 +147,12 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         Example: a tile of 6 x 2 vectors of bytes has 12 vectors of sums. A step takes
         max(12 / 2 instructions, (6 + 2) / 2 loads, 4 latency) + 0.5 = 6.5 cycles.
         """
-        dot, sums = _instruction(match, tile), match.sums
+        dot, sums = _find_instruction(match, tile), match.sums
         vectors, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
         latency = hardware.machine.fma_latency_cycles
-        late = tile.ahead == 0 and steps_ahead(sums, tile.columns, hardware, packed=True) > 0
+        late = (
+            tile.ahead == 0 and choose_fetch_distance(sums, tile.columns, hardware, packed=True) > 0
+        )
         step = STEP + step_cycles(hardware.machine, vectors * dot.cost, loads, latency)
         step += late * UNFETCHED
         steps = math.prod(sums.terms) // dot.group
@@ -161,11 +163,11 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
 
     def apply(self, sch: Schedule, match: DotProducts, tile: DotProductTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        dot, sums = _instruction(match, tile), match.sums
+        dot, sums = _find_instruction(match, tile), match.sums
         if dot.row != match.short.operands[0]:
-            copy = _widen(sch, match, dot.row)
+            copy = _widen_input(sch, match, dot.row)
             sums = replace(sums, before=(*sums.before, copy))
-        cut(sch, sums, _tile(tile), Terms(Product.of, PRODUCTS, dot))
+        tile_contraction(sch, sums, _to_contraction_tile(tile), Terms(Product.of, PRODUCTS, dot))
 
 
 DOT_PRODUCT: Final = DotProductTemplate()
@@ -189,7 +191,7 @@ def _is_in_order(sch: Schedule, match: Contraction, short: ShortSum) -> bool:
     return packed and bool(row.indices[-1].same_as(product.sums[-1]))
 
 
-def _widen(sch: Schedule, match: DotProducts, dtype: str) -> str:
+def _widen_input(sch: Schedule, match: DotProducts, dtype: str) -> str:
     """Copy the input to numbers of another dtype, all of it before the sums; name the copy."""
     block = sch.get_sblock(match.short.name)
     copy = sch.cache_read(block, 1 - match.short.weights, "global")
@@ -197,12 +199,12 @@ def _widen(sch: Schedule, match: DotProducts, dtype: str) -> str:
     return str(sch.get(copy).name_hint)
 
 
-def _instruction(match: DotProducts, tile: DotProductTile) -> DotProduct:
+def _find_instruction(match: DotProducts, tile: DotProductTile) -> DotProduct:
     """Return the instruction that a tile names."""
-    return instruction(tile.instruction, tile.lanes, match.short.operands)
+    return find_instruction(tile.instruction, tile.lanes, match.short.operands)
 
 
-def _tile(tile: DotProductTile) -> Tile:
+def _to_contraction_tile(tile: DotProductTile) -> Tile:
     """Return a tile as `contraction` has it."""
     return Tile(tile.rows, tile.columns, tile.lanes, packed=True, outer=tile.outer, unroll=1,
                 ahead=tile.ahead)  # fmt: skip

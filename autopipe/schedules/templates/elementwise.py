@@ -50,16 +50,21 @@ from typing import Final
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import read_open_sizes
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.movement import Movement, combined, innermost, recognize
-from autopipe.schedules.choices import read_both, select
-from autopipe.schedules.divisors import divisors
-from autopipe.schedules.flat import flattened
+from autopipe.schedules.analysis.movement import (
+    Movement,
+    find_innermost,
+    inline_into_last,
+    match_movement,
+)
+from autopipe.schedules.choices import read_both, replace_branches
+from autopipe.schedules.divisors import list_divisors
+from autopipe.schedules.flat import collapse_last_axes
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import ELEMENTS, JOBS
-from autopipe.schedules.parts import divided, may_unroll, unrolled
-from autopipe.schedules.primitives import rewrite, spread
+from autopipe.schedules.parts import can_unroll, split_into_parts, unroll_parts
+from autopipe.schedules.primitives import parallelize_loop, rewrite_function
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.plane_nest import PlaneNest, is_in_steps
 from autopipe.schedules.tiling.vector_rows import VectorRows
@@ -126,7 +131,7 @@ class ElementwiseTemplate(Template[Movement, Run]):
 
     def match(self, sch: Schedule) -> Movement | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        match = recognize(sch)
+        match = match_movement(sch)
         if match is None or 0 in match.extents:  # nothing to compute
             return None
         return replace(match, in_steps=is_in_steps(sch, match))
@@ -137,7 +142,7 @@ class ElementwiseTemplate(Template[Movement, Run]):
         LLVM does better on those, such as enlarged images, without vectors.
         """
         even = all(
-            read is not None and innermost(read, match.extents).extent == match.extents[-1]
+            read is not None and find_innermost(read, match.extents).extent == match.extents[-1]
             for read in match.reads
         )
         return replace(match, is_dynamic=True) if even else None
@@ -154,8 +159,8 @@ class ElementwiseTemplate(Template[Movement, Run]):
         if movement.in_steps:
             yield Run(1, planes=True)
             yield Run(1, threads=False, planes=True)
-        run = _run(movement)
-        if row := _odd_row(movement, hardware):
+        run = _compute_run_length(movement)
+        if row := _pick_odd_width(movement, hardware):
             chosen = movement.indexed and movement.chooses
             yield Run(row, select=chosen)
             yield Run(row, threads=False, select=chosen)
@@ -168,7 +173,7 @@ class ElementwiseTemplate(Template[Movement, Run]):
                 if width > 1 and movement.indexed and movement.chooses:
                     yield Run(width, select=True)
                     yield Run(width, threads=False, select=True)
-                for form in _forms(movement, width):
+                for form in _list_loop_knobs(movement, width):
                     yield Run(width, **{form: True})
                     yield Run(width, threads=False, **{form: True})
             width *= 2
@@ -187,24 +192,24 @@ class ElementwiseTemplate(Template[Movement, Run]):
         whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
         if movement.mixed or movement.backwards or movement.scattered or width < whole:
             # LLVM takes several vectors a turn, and a rest
-            width = _odd_row(movement, hardware) or _short_row(movement) or 1
+            width = _pick_odd_width(movement, hardware) or _pick_short_width(movement) or 1
         elements = math.prod(movement.extents)
         wide = movement.looks_up and hardware.cores <= _LOST
         paid = movement.effort.pays(elements, hardware) and not wide
         alone = ELEMENTS <= elements <= _ALONE and not paid
         return Run(
             width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
-            **dict.fromkeys(_forms(movement, width), True),
+            **dict.fromkeys(_list_loop_knobs(movement, width), True),
         )  # fmt: skip
 
     def apply(self, sch: Schedule, movement: Movement, run: Run) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        block = combined(sch)
+        block = inline_into_last(sch)
         if movement.is_dynamic:
-            known = known_of(sch.mod["main"])
-            rewrite(sch, VectorRows(sch.get(block), movement, run.width, known).write())
+            known = read_open_sizes(sch.mod["main"])
+            rewrite_function(sch, VectorRows(sch.get(block), movement, run.width, known).write())
         elif run.planes:
-            rewrite(sch, PlaneNest(sch.get(block), parallel=run.threads).write())
+            rewrite_function(sch, PlaneNest(sch.get(block), parallel=run.threads).write())
         else:
             _schedule_rows(sch, block, movement, run)
 
@@ -216,35 +221,35 @@ def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run)
     """Write vectors along rows, by primitives of TVM."""
     tail = movement.tail
     if run.select:
-        select(sch, block)
-    if movement.folded or (tail > 1 and _crossed(movement, run.width)):
+        replace_branches(sch, block)
+    if movement.folded or (tail > 1 and _can_cross_axis(movement, run.width)):
         with suppress(ScheduleError):  # some tensor is read in steps: it stays as it is
-            block, tail = flattened(sch, block, tail), 1
+            block, tail = collapse_last_axes(sch, block, tail), 1
     loops = sch.get_loops(block)
     outer, last = list(loops[:-tail]), sch.fuse(*loops[-tail:])
     by_axes = len(loops) == len(movement.extents) and tail == 1
-    if not movement.parts and _run(movement) < int(sch.get(last).extent):
-        head, last = sch.split(last, [None, _run(movement)])
+    if not movement.parts and _compute_run_length(movement) < int(sch.get(last).extent):
+        head, last = sch.split(last, [None, _compute_run_length(movement)])
         outer.append(head)
         by_axes = False
-    divide = None if run.undivided else _unrolled(movement, run)
+    divide = None if run.undivided else _build_unroller(movement, run)
     if run.width > 1:
         last, vector = sch.split(last, [None, run.width])
         sch.vectorize(vector)
     elif outer and int(sch.get(last).extent) <= SHORT:
         sch.unroll(last)
-        last, divide = outer.pop(), _divided(movement) if by_axes and outer else None
+        last, divide = outer.pop(), _build_divider(movement) if by_axes and outer else None
     if divide is None:
-        outer, last = _enough(sch, outer, last, run)
+        outer, last = _split_threads(sch, outer, last, run)
     if shared := outer[:-1] if run.apart else outer:
-        spread(sch, block, sch.fuse(*shared), ELEMENTS if run.threads else _NEVER)
+        parallelize_loop(sch, block, sch.fuse(*shared), ELEMENTS if run.threads else _NEVER)
     if run.both:
         read_both(sch, block)
     if divide:
         divide(sch, last)
 
 
-def _odd_row(movement: Movement, hardware: HardwareParams) -> int:
+def _pick_odd_width(movement: Movement, hardware: HardwareParams) -> int:
     """Return the elements of a row that is a vector as a whole, though no power of two; or 0.
 
     Of a row of 37 LLVM makes two vectors of 16 and five single elements, which take most of the
@@ -260,12 +265,12 @@ def _odd_row(movement: Movement, hardware: HardwareParams) -> int:
 def _is_in_order(movement: Movement) -> bool:
     """Tell whether neighbours along the last axis read neighbours, or the same."""
     return all(
-        read is not None and innermost(read, movement.extents).stride in {0, 1}
+        read is not None and find_innermost(read, movement.extents).stride in {0, 1}
         for read in movement.reads
     )
 
 
-def _short_row(movement: Movement) -> int:
+def _pick_short_width(movement: Movement) -> int:
     """Return the elements of a short row that is found by a lookup, and a vector as a whole; or 0.
 
     Written out, LLVM would look up where the row lies once for each of its elements.
@@ -275,7 +280,7 @@ def _short_row(movement: Movement) -> int:
     return row if joins and row in {NARROW, SHORT} and _is_in_order(movement) else 0
 
 
-def _enough(
+def _split_threads(
     sch: Schedule, outer: list[LoopRV], last: LoopRV, run: Run
 ) -> tuple[list[LoopRV], LoopRV]:
     """Return loops that are enough to share, and the one inside, where rows may be too few.
@@ -288,38 +293,38 @@ def _enough(
     extent = int(sch.get(last).extent)
     if rows >= JOBS or not run.threads or rows * extent < ELEMENTS:
         return outer, last
-    parts = divisors(extent, MOST_PARTS)[-1]
+    parts = list_divisors(extent, MOST_PARTS)[-1]
     head, last = sch.split(last, [parts if rows * parts >= JOBS else MOST_PARTS, None])
     return [*outer, head], last
 
 
-def _unrolled(movement: Movement, run: Run) -> Divide | None:
+def _build_unroller(movement: Movement, run: Run) -> Divide | None:
     parts = [part // run.width for part in movement.parts]
-    return partial(unrolled, parts=parts) if may_unroll(parts) else None
+    return partial(unroll_parts, parts=parts) if can_unroll(parts) else None
 
 
-def _divided(movement: Movement) -> Divide | None:
-    return partial(divided, parts=movement.above) if movement.above else None
+def _build_divider(movement: Movement) -> Divide | None:
+    return partial(split_into_parts, parts=movement.above) if movement.above else None
 
 
-def _leaves_out(movement: Movement) -> bool:
+def _can_skip_rows(movement: Movement) -> bool:
     """Tell whether a condition may leave out rows, and there are enough loops around these."""
     return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= JOBS
 
 
-def _differs(movement: Movement) -> bool:
+def _rows_differ(movement: Movement) -> bool:
     """Tell whether rows differ, by a condition or by where a border is, and there are many planes.
 
     An index that is taken apart for each row costs as much as a few vectors.
     """
-    return _leaves_out(movement) or (
+    return _can_skip_rows(movement) or (
         movement.scattered and math.prod(movement.extents[:-2]) >= JOBS
     )
 
 
-def _reads_both(movement: Movement) -> bool:
+def _can_read_both(movement: Movement) -> bool:
     """Tell whether both sides of choices may be read, and no loop is to see conditions of rows."""
-    return movement.both and not _leaves_out(movement) and not _is_scattered(movement)
+    return movement.both and not _can_skip_rows(movement) and not _is_scattered(movement)
 
 
 def _is_scattered(movement: Movement) -> bool:
@@ -329,17 +334,17 @@ def _is_scattered(movement: Movement) -> bool:
     return short and movement.elsewhere
 
 
-def _crossed(movement: Movement, width: int) -> bool:
+def _can_cross_axis(movement: Movement, width: int) -> bool:
     """Tell whether a vector may reach over the end of some axis; LLVM chooses the width for 1."""
     return width == 1 or any(extent % width for extent in movement.extents[1 - movement.tail :])
 
 
-def _run(movement: Movement) -> int:
+def _compute_run_length(movement: Movement) -> int:
     """Return how many neighbours of the output are read in the same way."""
     return math.prod(movement.extents[-movement.tail :]) if movement.tail > 1 else movement.run
 
 
-def _forms(movement: Movement, width: int) -> list[str]:
+def _list_loop_knobs(movement: Movement, width: int) -> list[str]:
     """Return the knobs of loops that are left to LLVM, of those that apply."""
-    forms = {"apart": _differs, "both": _reads_both, "undivided": _is_scattered}
+    forms = {"apart": _rows_differ, "both": _can_read_both, "undivided": _is_scattered}
     return [form for form, applies in forms.items() if width == 1 and applies(movement)]

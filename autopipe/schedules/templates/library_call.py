@@ -11,7 +11,7 @@ from tvm.s_tir import Schedule
 
 from autopipe.compiler.library import linking
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import bits, is_spatial
+from autopipe.schedules.analysis.blocks import find_output_bits, is_spatial
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import inline_blocks, spread_vectors
 from autopipe.schedules.templates.template import Template
@@ -60,7 +60,7 @@ class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
         return LibraryCaller(
             library=str(called),
             blocks=tuple(block.name_hint for block in others),
-            bits=max(map(bits, others), default=0),
+            bits=max(map(find_output_bits, others), default=0),
         )
 
     def settings(self, around: LibraryCaller, hardware: HardwareParams) -> Iterator[CallKnobs]:
@@ -81,7 +81,7 @@ class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
             for block in sch.get_child_blocks(sch.get_sblock("root"))
             if not sch.get(block).iter_vars
         )
-        after = _after(sch, sch.get(call).name_hint)
+        after = _list_blocks_after(sch, sch.get(call).name_hint)
         for name in around.blocks:
             if name not in after:
                 spread_vectors(sch, sch.get_sblock(name), knobs.width)
@@ -93,7 +93,7 @@ class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
 LIBRARY_CALL: Final = LibraryCallTemplate()
 
 
-def _after(sch: Schedule, call: str) -> list[str]:
+def _list_blocks_after(sch: Schedule, call: str) -> list[str]:
     """Return the blocks after the call, in order."""
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
     names = [sch.get(block).name_hint for block in blocks]

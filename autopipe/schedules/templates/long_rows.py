@@ -22,10 +22,15 @@ from tvm.s_tir.schedule import SBlockRV
 
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extents_of, is_spatial, is_static
-from autopipe.schedules.analysis.rows import blocks_of, count, reduces_one
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.analysis.rows import blocks_of, count_iterations, reduces_one
+from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.parallel_work import OPERATIONS
-from autopipe.schedules.templates.sequence import SequenceTemplate, ServedParts, cut, plain
+from autopipe.schedules.templates.sequence import (
+    SequenceTemplate,
+    ServedParts,
+    inline_cheap_blocks,
+    split_into_parts,
+)
 
 _PIECES: Final = 16
 """Most pieces of a row."""
@@ -47,9 +52,9 @@ class LongRowsTemplate(SequenceTemplate):
         """Return the parts of a function whose long rows are cut, or None if it has none."""
         trial = sch.copy()
         long_blocks = [rv for rv in blocks_of(trial) if _is_long(trial.get(rv))]
-        if not long_blocks or not all(_cut(trial, rv) for rv in long_blocks):
+        if not long_blocks or not all(_rfactor_row(trial, rv) for rv in long_blocks):
             return None
-        return cut(plain(trial).mod["main"])
+        return split_into_parts(inline_cheap_blocks(trial).mod["main"])
 
 
 LONG_ROWS: Final = LongRowsTemplate()
@@ -59,10 +64,10 @@ def _is_long(block: SBlock) -> bool:
     """Tell whether a block reduces so much to one number."""
     if is_spatial(block) or not is_static(block) or not reduces_one(block):
         return False
-    return max(extents_of(block), default=1) == 1 and count(block) >= OPERATIONS
+    return max(extents_of(block), default=1) == 1 and count_iterations(block) >= OPERATIONS
 
 
-def _cut(sch: Schedule, rv: SBlockRV) -> bool:
+def _rfactor_row(sch: Schedule, rv: SBlockRV) -> bool:
     """Reduce a row piece by piece; tell whether that is possible.
 
     Where the outermost axis that is reduced has a divisor, a piece is some of its steps. Else all
@@ -71,9 +76,9 @@ def _cut(sch: Schedule, rv: SBlockRV) -> bool:
     block = sch.get(rv)
     spatial, reduced = len(extents_of(block)), extents_of(block, spatial=False)
     loops = sch.get_loops(rv)[spatial:]
-    pieces = _pieces(reduced[0], math.prod(reduced[1:]))
+    pieces = _choose_piece_count(reduced[0], math.prod(reduced[1:]))
     row = loops[0] if pieces else sch.fuse(*loops)
-    pieces = pieces or _pieces(math.prod(reduced))
+    pieces = pieces or _choose_piece_count(math.prod(reduced))
     if not pieces:
         return False
     try:
@@ -84,13 +89,13 @@ def _cut(sch: Schedule, rv: SBlockRV) -> bool:
     return True
 
 
-def _pieces(extent: int, inner: int = 1) -> int:
+def _choose_piece_count(extent: int, inner: int = 1) -> int:
     """Return the most pieces of whole vectors that so many steps are cut into evenly.
 
     Each step has `inner` elements. 0 if the pieces would be too few. Example: 255744 elements are
     12 pieces of 333 x 64, not 16 of 15984.
     """
-    counts = divisors(extent, _PIECES)
+    counts = list_divisors(extent, _PIECES)
     whole = [pieces for pieces in counts if extent // pieces * inner % _EVEN == 0]
     most = max(whole, default=0)
     return most if most >= _FEWEST else 0

@@ -11,7 +11,7 @@ import tvm
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import bound
+from autopipe.compiler.dynamic_sizes.kernel_sizes import bind_kernel_sizes
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
@@ -20,10 +20,10 @@ from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extent_of
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import rewrite_function
 from autopipe.schedules.recurrence import blocking, loops
 from autopipe.schedules.recurrence.blocking import RecurrentLayer, UnitBlocking
-from autopipe.schedules.recurrence.packing import PackedGates, pack
+from autopipe.schedules.recurrence.packing import PackedGates, pack_gates
 from autopipe.schedules.templates.template import Template
 
 
@@ -38,28 +38,28 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
         """Return the layer that a function computes, or None if it computes something else."""
         function = sch.mod["main"]
         form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
-        sized = None if form is None else _sized(form, function)
+        sized = None if form is None else _bind_sizes(form, function)
         if form is None or sized is None:
             return None
-        written = tvm.IRModule({"main": plain.write(form)})
+        written = tvm.IRModule({"main": plain.build_loops(form)})
         if form.is_open:
             counts = {"steps": sized.steps, "batch": sized.batch}
-            written = bound(drop_buffer_layouts(written), counts)
+            written = bind_kernel_sizes(drop_buffer_layouts(written), counts)
         if not is_same_code(written["main"], function):
             return None
         recurrent = function.params[list(form.inputs).index("r")]
-        free = any(recurrent.same_as(param) for param in weights.free(function))
-        return RecurrentLayer(sized, free, elementary.marked(function))
+        free = any(recurrent.same_as(param) for param in weights.list_weights(function))
+        return RecurrentLayer(sized, free, elementary.is_marked(function))
 
     def settings(self, layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBlocking]:
         """Yield every setting of the knobs."""
-        return blocking.settings(layer, hardware)
+        return blocking.list_blockings(layer, hardware)
 
     def estimate(
         self, layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams
     ) -> float:
         """Return the time of a setting, in nanoseconds."""
-        return blocking.estimate(layer, knobs, hardware)
+        return blocking.estimate_ns(layer, knobs, hardware)
 
     def apply(self, sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
         """Schedule the function."""
@@ -70,15 +70,17 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
         names = [*form.inputs, *form.outputs]
         tensors = plain.Tensors(form, dict(zip(names, function.params, strict=True)))
         packed = PackedGates.of(tensors, knobs)
-        written = [] if form.idle else [pack(tensors, packed, free=layer.free)]
-        body = tirx.stmt_seq(*written, loops.write(tensors, packed, knobs, fast=layer.fast))
-        rewrite(sch, body, [packed[0].buffer] if written else [])
+        written = [] if form.idle else [pack_gates(tensors, packed, free=layer.free)]
+        body = tirx.stmt_seq(
+            *written, loops.build_layer_loops(tensors, packed, knobs, fast=layer.fast)
+        )
+        rewrite_function(sch, body, [packed[0].buffer] if written else [])
 
 
 RECURRENCE: Final = RecurrenceTemplate()
 
 
-def _sized(form: Recurrence, function: tirx.PrimFunc) -> Recurrence | None:
+def _bind_sizes(form: Recurrence, function: tirx.PrimFunc) -> Recurrence | None:
     """Return a form with the sizes of its function, or None if they are not known there."""
     if not form.is_open:
         return form

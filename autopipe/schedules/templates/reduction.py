@@ -34,19 +34,19 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extents_of
-from autopipe.schedules.analysis.joining import joined
+from autopipe.schedules.analysis.joining import find_join
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.analysis.simple_indices import counted, simplified
+from autopipe.schedules.analysis.simple_indices import simplify_casts, to_simple_indices
 from autopipe.schedules.cost import parallel_ns, to_ns
 from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import JOBS
-from autopipe.schedules.primitives import inline_blocks, put
-from autopipe.schedules.templates.contraction import prepared
+from autopipe.schedules.primitives import inline_blocks, replace_sums
+from autopipe.schedules.templates.contraction import build_operand_nests
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.chains import ChainLoops
 from autopipe.schedules.tiling.padding import Padding
-from autopipe.schedules.tiling.reduced_outputs import ReducedOutputs, recognize
+from autopipe.schedules.tiling.reduced_outputs import ReducedOutputs, match_reduction
 from autopipe.schedules.tiling.row_nest import RowNest
 
 _CHAINS: Final = (1, 2, 4, 8, 16)
@@ -92,7 +92,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
 
     def match(self, sch: Schedule) -> ReducedOutputs | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        return recognize(sch)
+        return match_reduction(sch)
 
     def settings(self, match: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBySide]:
         """Yield every form and number, with and without threads."""
@@ -104,7 +104,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
                     yield SideBySide("lanes", last, partial, lanes, threads)
             short = match.constant and match.steps <= match.most_written and match.extents
             if short and (match.simple or not match.before):
-                width = _row_width(match, hardware)
+                width = _choose_row_width(match, hardware)
                 yield SideBySide("rows", last, 1, width, threads)
             for axis in match.joint or (last,):
                 for chains in _CHAINS if match.joint else (1,):
@@ -136,7 +136,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
         else:
             length = match.extents[knobs.axis] if match.extents else 1
             jobs = outputs // length * -(-length // knobs.count)
-            cycles = jobs * _side_by_side(match, knobs.count, steps, (work, latency))
+            cycles = jobs * _estimate_chain_cycles(match, knobs.count, steps, (work, latency))
         nanoseconds = to_ns(cycles, hardware.machine)
         return parallel_ns(nanoseconds, jobs, hardware) if knobs.threads else nanoseconds
 
@@ -144,23 +144,25 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         inline_blocks(sch, (*match.inlined, *match.after[:-1]))
         if knobs.form == "rows" and match.before:
-            _by_rows(sch, match, threads=knobs.threads)
+            _schedule_rows(sch, match, threads=knobs.threads)
             return
-        nests = prepared(sch, match.name, match.before, _LEAST_WIDTH)
-        reduction = Reduction.of(simplified(sch.get(sch.get_sblock(match.name))))
+        nests = build_operand_nests(sch, match.name, match.before, _LEAST_WIDTH)
+        reduction = Reduction.of(to_simple_indices(sch.get(sch.get_sblock(match.name))))
         if reduction is None:
             raise ScheduleError(f"block {match.name} no longer reduces")
         last = (
-            counted(simplified(sch.get(sch.get_sblock(match.after[-1])))) if match.after else None
+            simplify_casts(to_simple_indices(sch.get(sch.get_sblock(match.after[-1]))))
+            if match.after
+            else None
         )
         totals = [store.buffer for store in reduction.reducer.stores]
-        put(sch, [*nests, _written(reduction.narrowed(), last, knobs)], totals, last)
+        replace_sums(sch, [*nests, _build_loops(reduction.narrowed(), last, knobs)], totals, last)
 
 
 REDUCTION: Final = ReductionTemplate()
 
 
-def _side_by_side(
+def _estimate_chain_cycles(
     match: ReducedOutputs, count: int, steps: int, step: tuple[float, float]
 ) -> float:
     """Return the cycles of so many outputs that are reduced at a time.
@@ -173,12 +175,12 @@ def _side_by_side(
     return steps * max(count * work, latency) + _OUTPUT * count
 
 
-def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tvm.tirx.Stmt:
+def _build_loops(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tvm.tirx.Stmt:
     """Return the loops of a reduction, and of the block that follows it."""
     if knobs.form == "rows":
         return RowNest(reduction, last, knobs.threads, knobs.width).write()
     if knobs.form == "lanes":
-        join = joined(reduction.reducer, reduction.sums)
+        join = find_join(reduction.reducer, reduction.sums)
         loops = ChainLoops(
             reduction, last, knobs.axis, 1, knobs.threads, join, knobs.count, knobs.width
         )
@@ -187,7 +189,7 @@ def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tv
     return loops.write()
 
 
-def _by_rows(sch: Schedule, match: ReducedOutputs, *, threads: bool) -> None:
+def _schedule_rows(sch: Schedule, match: ReducedOutputs, *, threads: bool) -> None:
     """Write out the steps of an output. A padded plane is computed where its rows are read.
 
     Of few planes threads share the rows, and a border is asked for where it is read.
@@ -219,7 +221,7 @@ def _is_border(block: SBlock) -> bool:
     return (padding := Padding.of(block)) is not None and isinstance(padding.value, TensorLoad)
 
 
-def _row_width(match: ReducedOutputs, hardware: HardwareParams) -> int:
+def _choose_row_width(match: ReducedOutputs, hardware: HardwareParams) -> int:
     """Return how many outputs of a row a vector has; 1 where LLVM is to make vectors."""
     lanes = hardware.lanes(match.bits)
     width = min(lanes, floor_power(match.extents[-1]))

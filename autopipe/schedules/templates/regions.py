@@ -34,18 +34,18 @@ from autopipe.compiler.roi_align import (
     ATTRIBUTE,
     RegionForm,
     SampleGrid,
-    corners,
-    image_of,
-    parse,
-    plain,
+    build_regions,
+    clamp_image_index,
+    list_corners,
+    parse_form,
 )
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import enough, extent_of, tensors_of
-from autopipe.schedules.analysis.expressions import either
+from autopipe.schedules.analysis.blocks import extent_of, is_large_enough, tensors_of
+from autopipe.schedules.analysis.expressions import write_branches
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import rewrite_function
 from autopipe.schedules.templates.template import Template
 
 # ruff: noqa: ANN401  what TVM has no types for
@@ -86,7 +86,7 @@ class RegionsTemplate(Template[RegionCells, ChannelChunk]):
     def match(self, sch: Schedule) -> RegionCells | None:
         """Return what the knobs depend on, or None if the function is for another template."""
         function = sch.mod["main"]
-        form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
+        form = parse_form(str((function.attrs or {}).get(ATTRIBUTE, "")))
         tensors = tensors_of(function)
         if form is None or len(tensors) != _ARGUMENTS:
             return None
@@ -95,7 +95,7 @@ class RegionsTemplate(Template[RegionCells, ChannelChunk]):
         if (
             not isinstance(channels, int)
             or str(data.dtype) not in _DTYPES
-            or not _is(form, function)
+            or not _has_plain_loops(form, function)
         ):
             return None
         return RegionCells(form, channels, _DTYPES[str(data.dtype)])
@@ -113,9 +113,9 @@ class RegionsTemplate(Template[RegionCells, ChannelChunk]):
         data, boxes, images, out = tensors_of(sch.mod["main"])
         with IRBuilder() as builder:
             loops = _RegionLoops(match, knobs, data, boxes, images, out)
-            for parallel in either(enough(map(extent_of, out.shape), ELEMENTS)):
+            for parallel in write_branches(is_large_enough(map(extent_of, out.shape), ELEMENTS)):
                 loops.write(parallel=parallel)
-        rewrite(sch, builder.get(), [])
+        rewrite_function(sch, builder.get(), [])
 
 
 REGIONS: Final = RegionsTemplate()
@@ -125,13 +125,13 @@ _ARGUMENTS: Final = 4
 """Images, corners, the image of each region, and the result; an image has as many axes."""
 
 
-def _is(form: RegionForm, function: tirx.PrimFunc) -> bool:
+def _has_plain_loops(form: RegionForm, function: tirx.PrimFunc) -> bool:
     """Tell whether the loops of a function are the plain ones of a form."""
     given = [
         te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors_of(function)[:-1]
     ]
     try:
-        wanted = plain(form, *given)
+        wanted = build_regions(form, *given)
         return any(
             is_same_code(
                 te.create_prim_func([*given, wanted], index_dtype_override=dtype), function
@@ -142,7 +142,7 @@ def _is(form: RegionForm, function: tirx.PrimFunc) -> bool:
         return False
 
 
-def _kept(value: Expr) -> Expr:
+def _bind_once(value: Expr) -> Expr:
     """Compute a value once. TVM's analysis of bound variables fails on real numbers."""
     dtype = str(value.ty.dtype)
     if not dtype.startswith("float"):
@@ -173,15 +173,15 @@ class _RegionLoops:
             line = T.alloc_buffer((wide, self.match.channels), self.data.dtype)
             shape = self.data.shape
             own = [self.boxes[region, number] for number in range(4)]
-            grid = SampleGrid.of(self.match.form, shape, own, _kept, self.data.dtype)
-            image = T.Bind(image_of(self.images, region, shape[0]))
+            grid = SampleGrid.of(self.match.form, shape, own, _bind_once, self.data.dtype)
+            image = T.Bind(clamp_image_index(self.images, region, shape[0]))
             with T.serial(0, wide) as cell:
-                for first, width, vectors in self._chunks():
-                    self._cell(grid, (image, row, cell), (first, width, vectors), line)
+                for first, width, vectors in self._write_chunk_loops():
+                    self._write_cell(grid, (image, row, cell), (first, width, vectors), line)
             with T.serial(0, self.match.channels) as channel, T.unroll(0, wide) as cell:
                 T.buffer_store(self.out, line[cell, channel], [region, channel, row, cell])
 
-    def _chunks(self) -> Iterator[tuple[Expr, int, int]]:
+    def _write_chunk_loops(self) -> Iterator[tuple[Expr, int, int]]:
         """Write loops over chunks of channels; yield the first channel, and how wide it is."""
         done, width, vectors = 0, self.knobs.width, self.knobs.vectors
         while done < self.match.channels:
@@ -193,7 +193,7 @@ class _RegionLoops:
             done += count * chunk
             width, vectors = (width, vectors // 2) if vectors > 1 else (width // 2, 1)
 
-    def _cell(
+    def _write_cell(
         self, grid: SampleGrid, at: Sequence[Expr], chunk: tuple[Expr, int, int], line: Any
     ) -> None:
         """Write the loops over the samples of a cell, for a chunk of channels."""
@@ -209,10 +209,10 @@ class _RegionLoops:
 
         each(lambda lane: T.buffer_store(sums, start, [lane]))
         with T.serial(0, grid.loops[0]) as down:
-            above = grid.place(0, row, down, _kept)
+            above = grid.place(0, row, down, _bind_once)
             with T.serial(0, grid.loops[1]) as across:
-                beside = grid.place(1, cell, across, _kept)
-                pixels = corners((above, beside), _kept)
+                beside = grid.place(1, cell, across, _bind_once)
+                pixels = list_corners((above, beside), _bind_once)
 
                 def add(lane: Any) -> None:
                     for y, x, share in pixels:

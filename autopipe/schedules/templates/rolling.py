@@ -36,19 +36,24 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
-from autopipe.schedules.primitives import inline_blocks, rewrite
-from autopipe.schedules.templates.contraction import prepared
-from autopipe.schedules.templates.template import Template, blank
-from autopipe.schedules.templates.window import WINDOW, WindowTile, pack
+from autopipe.schedules.primitives import inline_blocks, rewrite_function
+from autopipe.schedules.templates.contraction import build_operand_nests
+from autopipe.schedules.templates.template import Template, make_schedule
+from autopipe.schedules.templates.window import WINDOW, WindowTile, pack_weights
 from autopipe.schedules.tiling import promise
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.loops import Tiled
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
-from autopipe.schedules.tiling.rolled_form import RolledParts, border_of, recognize, results
+from autopipe.schedules.tiling.rolled_form import (
+    RolledParts,
+    find_border,
+    list_output_buffers,
+    match_rolled_parts,
+)
 from autopipe.schedules.tiling.rolling import RollingLoops
 from autopipe.schedules.tiling.tile import Tile
-from autopipe.schedules.tiling.tile import settings as tiles
+from autopipe.schedules.tiling.tile import list_tiles as tiles
 from autopipe.schedules.tiling.windows import OpenWindows
 
 _TRIED: Final = 3
@@ -84,7 +89,7 @@ class RollingTemplate(Template[RolledParts, RowTiles]):
 
     def match(self, sch: Schedule) -> RolledParts | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        return recognize(sch)
+        return match_rolled_parts(sch)
 
     def settings(self, match: RolledParts, hardware: HardwareParams) -> Iterator[RowTiles]:
         """Yield some tiles for each part, the most promising first, in one or two jobs a core."""
@@ -100,20 +105,23 @@ class RollingTemplate(Template[RolledParts, RowTiles]):
         rows = match.result[0] * match.result[1]
         bands = [min(match.result[1], -(-rows // (hardware.cores * jobs))) for jobs in (1, 2)]
         for band, first, strip, last in itertools.product(
-            dict.fromkeys(bands), _first(match, alone), strips, _last(match, alone)
+            dict.fromkeys(bands),
+            _list_first_tiles(match, alone),
+            strips,
+            _list_last_tiles(match, alone),
         ):
             yield RowTiles(first, strip, last, band)
 
     def apply(self, sch: Schedule, match: RolledParts, knobs: RowTiles) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         whole = _Whole([], [])
-        first = _product(blank(match.parts[0]), match.first, knobs.first, whole)
-        windows = _windows(blank(match.parts[1]), match.windows, knobs.windows, whole)
+        first = _build_product(make_schedule(match.parts[0]), match.first, knobs.first, whole)
+        windows = _build_windows(make_schedule(match.parts[1]), match.windows, knobs.windows, whole)
         last = None
         if match.last is not None and knobs.last is not None:
-            last = _product(blank(match.parts[2]), match.last, knobs.last, whole)
-        source, passed = (results(part)[0] for part in match.parts[:2])
-        border = border_of(match.parts[1], source)
+            last = _build_product(make_schedule(match.parts[2]), match.last, knobs.last, whole)
+        source, passed = (list_output_buffers(part)[0] for part in match.parts[:2])
+        border = find_border(match.parts[1], source)
         if border is None:
             raise ScheduleError("the image is not read as it was")
         loops = RollingLoops(
@@ -121,32 +129,35 @@ class RollingTemplate(Template[RolledParts, RowTiles]):
         )
         sums = math.prod(match.image) * math.prod(match.first.terms)
         whole.nests.append(loops.write(parallel=sums >= PRODUCTS))
-        rewrite(sch, tvm.tirx.stmt_seq(*whole.nests), whole.buffers)
+        rewrite_function(sch, tvm.tirx.stmt_seq(*whole.nests), whole.buffers)
 
 
 ROLLING: Final = RollingTemplate()
 
 
-def _first(match: RolledParts, hardware: HardwareParams) -> list[Tile]:
+def _list_first_tiles(match: RolledParts, hardware: HardwareParams) -> list[Tile]:
     """Return some tiles of the first convolution, which writes one pixel after the other."""
     row = match.first
     return [
         replace(tile, outer="rows")
         if tile.rows < row.height and tile.columns < row.breadth
         else tile
-        for tile in _best(row, hardware)
+        for tile in _select_best_tiles(row, hardware)
     ]
 
 
-def _last(match: RolledParts, hardware: HardwareParams) -> Sequence[Tile | None]:
+def _list_last_tiles(match: RolledParts, hardware: HardwareParams) -> Sequence[Tile | None]:
     """Return some tiles of the product behind the windows; its result may go far away."""
     if match.last is None:
         return [None]
     size = math.prod(match.result[:3]) * match.last.breadth * _ELEMENT
-    return [replace(tile, fetched=size > hardware.l1) for tile in _best(match.last, hardware)]
+    return [
+        replace(tile, fetched=size > hardware.l1)
+        for tile in _select_best_tiles(match.last, hardware)
+    ]
 
 
-def _best(row: Contraction, hardware: HardwareParams) -> list[Tile]:
+def _select_best_tiles(row: Contraction, hardware: HardwareParams) -> list[Tile]:
     """Return some tiles of one row of a product."""
     plain = (
         tile
@@ -154,16 +165,18 @@ def _best(row: Contraction, hardware: HardwareParams) -> list[Tile]:
         if tile.packed and tile.outer == "columns" and tile.unroll == 1
         if not tile.fetched and not tile.ahead
     )
-    return heapq.nsmallest(_TRIED, plain, key=lambda tile: promise.estimate(row, tile, hardware))
+    return heapq.nsmallest(
+        _TRIED, plain, key=lambda tile: promise.estimate_cycles(row, tile, hardware)
+    )
 
 
-def pays(module: tvm.IRModule, hardware: HardwareParams) -> bool:
+def is_faster(module: tvm.IRModule, hardware: HardwareParams) -> bool:
     """Tell whether one function of `module` is expected to be faster than one for each reduction.
 
     So it is where the image overflows the second-level cache, but some rows of it do not, nor the
     weights, which are read for each row, and where few rows are computed twice.
     """
-    match = recognize(blank(module)) if hardware.backend.templates() else None
+    match = match_rolled_parts(make_schedule(module)) if hardware.backend.templates() else None
     if match is None:
         return False
     row = math.prod(match.image[2:]) * _ELEMENT
@@ -184,10 +197,10 @@ class _Whole:
     buffers: list[tvm.ir.Var]
 
 
-def _product(sch: Schedule, row: Contraction, tile: Tile, whole: _Whole) -> Tiled:
+def _build_product(sch: Schedule, row: Contraction, tile: Tile, whole: _Whole) -> Tiled:
     """Return a part that sums products, as one row of it."""
     inline_blocks(sch, (*row.inlined, *row.after[:-1]))
-    whole.nests.extend(prepared(sch, row.name, row.before, tile.width))
+    whole.nests.extend(build_operand_nests(sch, row.name, row.before, tile.width))
     whole.buffers.extend(sch.get(sch.get_sblock(name)).body.buffer for name in row.before)
     product = Product.of(sch.get(sch.get_sblock(row.name)))
     if product is None:
@@ -200,11 +213,11 @@ def _product(sch: Schedule, row: Contraction, tile: Tile, whole: _Whole) -> Tile
     return nest, copy
 
 
-def _windows(sch: Schedule, windows: Windows, tile: WindowTile, whole: _Whole) -> OpenWindows:
+def _build_windows(sch: Schedule, windows: Windows, tile: WindowTile, whole: _Whole) -> OpenWindows:
     """Return the part with windows."""
     inline_copies(sch)
     inline_blocks(sch, windows.after[:-1])
-    pack(sch, sch.get_sblock(windows.name), windows, tile.columns)
+    pack_weights(sch, sch.get_sblock(windows.name), windows, tile.columns)
     known = {*windows.before, windows.name, *windows.after}
     blocks = {sch.get(rv).name_hint: rv for rv in sch.get_child_blocks(sch.get_sblock("root"))}
     for name, rv in blocks.items():

@@ -23,22 +23,22 @@ from typing import Final
 
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import read_open_sizes
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import bits, extents_of, is_spatial
+from autopipe.schedules.analysis.blocks import extents_of, find_output_bits, is_spatial
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.row_axes import combines_terms, count_row_axes
 from autopipe.schedules.analysis.rows import (
     blocks_of,
-    cost,
-    count,
-    in_order,
-    inline,
-    looks_up,
-    one_result,
+    count_iterations,
+    estimate_body_cost,
+    has_indirect_loads,
+    has_one_result,
+    inline_cheap_blocks,
+    is_in_memory_order,
 )
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import inline_blocks, rewrite
+from autopipe.schedules.primitives import inline_blocks, rewrite_function
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.row_loops import split_row, write_rows
 
@@ -100,26 +100,34 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         """Return what the knobs depend on, or None if the function is for another template."""
         trial = sch.copy()
         steps = [trial.get(rv) for rv in blocks_of(trial)]
-        inline(trial)
+        inline_cheap_blocks(trial)
         blocks = [trial.get(rv) for rv in blocks_of(trial)]
         reductions = [block for block in blocks if not is_spatial(block)]
-        if min(map(count, blocks)) < 1 or not one_result(trial) or not all(map(_fits, blocks)):
+        if (
+            min(map(count_iterations, blocks)) < 1
+            or not has_one_result(trial)
+            or not all(map(_is_row_step, blocks))
+        ):
             return None
-        shapes = {(math.prod(extents_of(block)), _row(block)) for block in reductions}
+        shapes = {
+            (math.prod(extents_of(block)), _count_row_elements(block)) for block in reductions
+        }
         if len(shapes) != 1 or (leading := count_row_axes(blocks)) is None:
             return None
         ((rows, row),) = shapes
-        more = rows == 1 and count(blocks[-1]) > row  # what follows is more work, for all threads
+        more = (
+            rows == 1 and count_iterations(blocks[-1]) > row
+        )  # what follows is more work, for all threads
         if more or row < (_LEAST_ROW if len(reductions) == 1 else 2):
             return None
-        at_once = min(map(_row_at_once, reductions))
+        at_once = min(map(_count_fused_elements, reductions))
         if at_once < row and at_once % _LEAST_ROW:
             return None
         if len(blocks) == 1 and row >= _REST and row % _EVEN:
             return None
         left = {block.name_hint for block in blocks}
         return RowLoops(
-            leading, max(map(bits, reductions)),
+            leading, max(map(find_output_bits, reductions)),
             tuple(step.name_hint for step in steps if step.name_hint not in left),
             is_dynamic=False, row=at_once,
             sums_functions=len(steps) > 1 and row >= _LEAST and _sums_functions(steps),
@@ -144,61 +152,61 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         if match.is_dynamic:
             widths = [lanes, 2 * lanes, lanes // 2]
         else:
-            widths = [2 * lanes, lanes, _VECTORS * lanes, *_even_widths(match, lanes)]
+            widths = [2 * lanes, lanes, _VECTORS * lanes, *_list_even_widths(match, lanes)]
         yield from (RowVectors(width) for width in dict.fromkeys(widths) if width)
 
     def fill(self, match: RowLoops, hardware: HardwareParams) -> RowVectors:
         """Return the knobs for a processor, without measuring."""
         if match.is_dynamic or match.sums_functions:
             return next(self.settings(match, hardware))
-        even = _even_widths(match, hardware.lanes(match.bits))
+        even = _list_even_widths(match, hardware.lanes(match.bits))
         return RowVectors(even[0]) if even else next(self.settings(match, hardware))
 
     def apply(self, sch: Schedule, match: RowLoops, knobs: RowVectors) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        known = known_of(sch.mod["main"])
+        known = read_open_sizes(sch.mod["main"])
         inline_blocks(sch, match.inlined)
         if known is None:  # a row that is no longer than a page is then on the stack
             for rv in blocks_of(sch)[:-1]:
                 sch.set_scope(rv, 0, "local")
         blocks = [sch.get(rv) for rv in blocks_of(sch)]
-        rewrite(sch, write_rows(blocks, match.leading, knobs.width, known))
+        rewrite_function(sch, write_rows(blocks, match.leading, knobs.width, known))
 
 
 ROWS: Final = RowsTemplate()
 
 
-def _fits(block: SBlock) -> bool:
+def _is_row_step(block: SBlock) -> bool:
     """Tell whether a block is a step of rows.
 
     Tiles are faster for products that read often, and `reduction` for what is looked up.
     """
     if is_spatial(block):
         return combines_terms(block)
-    others_are_faster = looks_up(block) or _reads_often(block)
-    return combines_terms(block) and in_order(block) and not others_are_faster
+    others_are_faster = has_indirect_loads(block) or _has_reused_operands(block)
+    return combines_terms(block) and is_in_memory_order(block) and not others_are_faster
 
 
-def _reads_often(block: SBlock) -> bool:
+def _has_reused_operands(block: SBlock) -> bool:
     """Tell whether a block sums products of operands that are all read often."""
     product = Product.of(block)
     if product is None:
         return False
     sizes = [math.prod(map(int, load.source.ty.shape)) for load in product.loads]
-    return _OFTEN * max(sizes) <= count(block)
+    return _OFTEN * max(sizes) <= count_iterations(block)
 
 
-def _row(block: SBlock) -> int:
+def _count_row_elements(block: SBlock) -> int:
     return math.prod(extents_of(block, spatial=False))
 
 
-def _row_at_once(block: SBlock) -> int:
+def _count_fused_elements(block: SBlock) -> int:
     """Return how many elements of a row are reduced in one loop."""
     _, along = split_row(extents_of(block, spatial=False))
     return math.prod(map(int, along))
 
 
-def _even_widths(match: RowLoops, lanes: int) -> list[int]:
+def _list_even_widths(match: RowLoops, lanes: int) -> list[int]:
     """Return the width that divides a row and hides latency, or else one for a long row."""
     even = math.gcd(match.row, _VECTORS * lanes)
     most = _VECTORS * lanes if match.row >= _LONG * lanes else lanes
@@ -209,4 +217,7 @@ def _even_widths(match: RowLoops, lanes: int) -> list[int]:
 def _sums_functions(blocks: Sequence[SBlock]) -> bool:
     """Tell whether a row of elementary functions, such as exp, is computed and then reduced."""
     last = max((at for at, block in enumerate(blocks) if not is_spatial(block)), default=-1)
-    return any(count(block) > _LEAST and cost(block) > 1 for block in blocks[: last + 1])
+    return any(
+        count_iterations(block) > _LEAST and estimate_body_cost(block) > 1
+        for block in blocks[: last + 1]
+    )

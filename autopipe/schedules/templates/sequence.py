@@ -30,8 +30,8 @@ from autopipe.schedules.analysis import rows
 from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.lifted import lifted
-from autopipe.schedules.templates.template import AnyTemplate, Template, blank
+from autopipe.schedules.lifted import hoist_calls
+from autopipe.schedules.templates.template import AnyTemplate, Template, make_schedule
 
 AS_IT_IS: Final = "loops"
 """What stands in the place of a template where a part stays as it is."""
@@ -89,7 +89,7 @@ class SequenceTemplate(Template[ServedParts, SequenceKnobs]):
 
     def match(self, sch: Schedule) -> ServedParts | None:
         """Return the parts of a function, or None if no template serves any block of it."""
-        return cut(plain(sch).mod["main"])
+        return split_into_parts(inline_cheap_blocks(sch).mod["main"])
 
     def settings(self, match: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
         """Yield the only setting, that of `fill`: there are too many combinations to search."""
@@ -97,20 +97,20 @@ class SequenceTemplate(Template[ServedParts, SequenceKnobs]):
 
     def fill(self, match: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
         """Return for each part the knobs that its template takes without measuring."""
-        return SequenceKnobs(tuple(_filled(part, hardware) for part in match.parts))
+        return SequenceKnobs(tuple(_fill_part(part, hardware) for part in match.parts))
 
     def apply(self, sch: Schedule, match: ServedParts, knobs: SequenceKnobs) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         done = []
         for part, setting in zip(match.parts, knobs.parts, strict=True):
-            done.append(_scheduled(part, setting))
+            done.append(_schedule_part(part, setting))
         sch.state.replace(sch.get_sref(sch.get_sblock("root")), match.steps.join(done))
 
 
 SEQUENCE: Final = SequenceTemplate()
 
 
-def plain(sch: Schedule) -> Schedule:
+def inline_cheap_blocks(sch: Schedule) -> Schedule:
     """Return a function in which no tensor is left that holds one number only."""
     trial = sch.copy()
     for rv in trial.get_child_blocks(trial.get_sblock("root")):
@@ -118,11 +118,11 @@ def plain(sch: Schedule) -> Schedule:
         if isinstance(value, IntImm | FloatImm) and trial.get_consumers(rv):
             with suppress(ScheduleError):  # the caller wants that tensor, too
                 trial.compute_inline(rv)
-    _recompute(trial)
+    _inline_cheap_steps(trial)
     return trial if len(trial.get_child_blocks(trial.get_sblock("root"))) > 1 else sch
 
 
-def _recompute(sch: Schedule) -> None:
+def _inline_cheap_steps(sch: Schedule) -> None:
     """Compute cheap elementwise steps where they are read, if that is not by the next step alone.
 
     What is read later goes through memory in between. Example: batch normalization subtracts the
@@ -134,23 +134,25 @@ def _recompute(sch: Schedule) -> None:
         block, consumers = sch.get(rv), sch.get_consumers(rv)
         readers = [sch.get(one) for one in consumers]
         next_alone = len(readers) == 1 and readers[0].same_as(sch.get(following))
-        cheap = is_spatial(block) and rows.cost(block) == 1
-        alike = all(rows.count(one) == rows.count(block) > 0 for one in readers)
+        cheap = is_spatial(block) and rows.estimate_body_cost(block) == 1
+        alike = all(
+            rows.count_iterations(one) == rows.count_iterations(block) > 0 for one in readers
+        )
         if readers and not next_alone and cheap and alike:
             with suppress(ScheduleError):  # the caller wants that tensor, too
                 sch.compute_inline(rv)
 
 
-def cut(function: PrimFunc) -> ServedParts | None:
+def split_into_parts(function: PrimFunc) -> ServedParts | None:
     """Return the parts of a function, or None if no template serves any block of it."""
-    steps = Steps.of(lifted(function))
+    steps = Steps.of(hoist_calls(function))
     if steps is None or len(steps.blocks) > _MOST:
         return None
     parts: list[ServedPart] = []
     start = 0
     while start < len(steps.blocks):
         for end in range(min(len(steps.blocks), start + _LONGEST), start, -1):
-            part = _serve(steps.part(start, end)) if steps.closed(start, end) else None
+            part = _match_part(steps.part(start, end)) if steps.closed(start, end) else None
             if part is not None:
                 parts.append(part)
                 start = end
@@ -162,16 +164,16 @@ def cut(function: PrimFunc) -> ServedParts | None:
     return ServedParts(steps, tuple(parts)) if served and len(parts) > 1 else None
 
 
-def _filled(part: ServedPart, hardware: HardwareParams) -> Setting:
+def _fill_part(part: ServedPart, hardware: HardwareParams) -> Setting:
     template = part.template
     if template is None:
         return Setting(AS_IT_IS, 1, None)
     return Setting(template.name, template.version, template.fill(part.match, hardware))
 
 
-def _scheduled(part: ServedPart, setting: Setting) -> tvm.IRModule:
+def _schedule_part(part: ServedPart, setting: Setting) -> tvm.IRModule:
     """Return the schedule of a part; its loops where TVM refuses that."""
-    schedule = blank(part.module)
+    schedule = make_schedule(part.module)
     if part.template is None:
         return part.module
     try:
@@ -181,13 +183,13 @@ def _scheduled(part: ServedPart, setting: Setting) -> tvm.IRModule:
     return schedule.mod
 
 
-def _serve(module: tvm.IRModule) -> ServedPart | None:
+def _match_part(module: tvm.IRModule) -> ServedPart | None:
     """Return a part with the first template that serves it, or None."""
     # Imported late: these modules import this one.
-    from autopipe.schedules.templates import templates
+    from autopipe.schedules.templates import list_templates
     from autopipe.schedules.templates.serve import find_matches
 
-    schedule = blank(module)
-    others = (one for one in templates() if one.serves_static and one.name != SEQUENCE.name)
+    schedule = make_schedule(module)
+    others = (one for one in list_templates() if one.serves_static and one.name != SEQUENCE.name)
     matches = find_matches(others, lambda template: template.match(schedule))
     return next((ServedPart(module, template, match) for template, match in matches), None)

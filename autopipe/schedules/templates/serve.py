@@ -17,7 +17,7 @@ from autopipe.schedules.templates.template import (
     Match,
     Matcher,
     Template,
-    blank,
+    make_schedule,
 )
 
 _LOG: Final = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def serve(
     matcher = cache(lambda: Matcher.of(module))
 
     def schedule(template: Template[Match, Knobs], match: Match) -> Served[Match, Knobs]:
-        sch = blank(module)  # of its own: it may be half scheduled when TVM refuses
+        sch = make_schedule(module)  # of its own: it may be half scheduled when TVM refuses
         knobs = template.fill(match, hardware)
         template.apply(sch, match, knobs)
         return Served(template, match, knobs, sch)
@@ -74,7 +74,7 @@ def serve(
             hardware.backend.templates(), lambda template: matcher().match(template)
         )
         for template, match in pairs:
-            served = attempt(template, partial(schedule, match=match))
+            served = try_template(template, partial(schedule, match=match))
             if served is not None:
                 return served
     finally:
@@ -96,7 +96,7 @@ def find_matches(
 
     postponed = []
     for template in templates:
-        answer = attempt(template, ask)
+        answer = try_template(template, ask)
         if answer is not None:
             match, last = answer
             if last:
@@ -106,7 +106,7 @@ def find_matches(
     yield from postponed
 
 
-def attempt(template: AnyTemplate, act: Callable[[AnyTemplate], _Answer]) -> _Answer | None:
+def try_template(template: AnyTemplate, act: Callable[[AnyTemplate], _Answer]) -> _Answer | None:
     """Return the result of asking a template, or None if TVM refuses or the template fails.
 
     A failure is reported to who asked `serve`.

@@ -21,12 +21,12 @@ import tvm
 from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe import foreign
-from autopipe.compiler.dynamic_sizes.kernel_sizes import likely_instance
+from autopipe.compiler.dynamic_sizes.kernel_sizes import bind_likely_sizes
 from autopipe.compiler.loops.zero_based_axes import begin_at_zero
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import StageError
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.one_thread import without_threads
+from autopipe.schedules.one_thread import remove_threads
 from autopipe.traces.reading import THREADS
 
 if TYPE_CHECKING:
@@ -128,21 +128,21 @@ def knob_values(knobs: "DataclassInstance") -> dict[str, Any]:
 
 def serves_dynamic(schedule: str) -> bool:
     """Tell whether a recorded schedule is of a template that serves functions of dynamic sizes."""
-    from autopipe.schedules.templates import templates  # they import this module
+    from autopipe.schedules.templates import list_templates  # they import this module
 
     try:
         document = foreign.parse(schedule)
     except ValueError:
         return False
     name = document.get("template") if isinstance(document, dict) else None
-    return any(template.serves_dynamic for template in templates() if name == template.name)
+    return any(template.serves_dynamic for template in list_templates() if name == template.name)
 
 
 _SHOWN: Final = 400
 """Most characters of unknown knobs that an error message shows."""
 
 
-def blank(module: tvm.IRModule) -> Schedule:
+def make_schedule(module: tvm.IRModule) -> Schedule:
     """Return a schedule of a module to which nothing has been done."""
     return Schedule(module, debug_mask="none", error_render_level="none")
 
@@ -165,10 +165,10 @@ class Matcher:
     def of(cls, module: tvm.IRModule) -> "Matcher":
         """Return the schedules of the function `main` of a module."""
         if not begin_at_zero(module["main"]):
-            return cls(blank(module), None, serves=False)
-        instance = likely_instance(module)
-        specialized = None if instance is None else blank(instance)
-        return cls(blank(module), specialized, serves=True)
+            return cls(make_schedule(module), None, serves=False)
+        instance = bind_likely_sizes(module)
+        specialized = None if instance is None else make_schedule(instance)
+        return cls(make_schedule(module), specialized, serves=True)
 
     def match(self, template: Template[Match, Knobs]) -> Match | None:
         """Return what the knobs of a template depend on, or None if it does not serve it."""
@@ -211,14 +211,14 @@ def replay_setting(
     if type(document.get("version")) is not int or document["version"] != template.version:
         raise StageError(
             f"template {template.name} has version {template.version},"
-            f" the record has {shown(repr(document.get('version')))}"
+            f" the record has {format_value(repr(document.get('version')))}"
         )
     sch, match = match_function(module, template)
     knobs = _find_setting(template.settings(match, hardware), document.get("knobs"))
     if knobs is None:
         raise StageError(
             f"template {template.name} has no setting"
-            f" {shown(json.dumps(document.get('knobs')), _SHOWN)} here"
+            f" {format_value(json.dumps(document.get('knobs')), _SHOWN)} here"
         )
     template.apply(sch, match, knobs)
     return sch if THREADS not in document else _drop_threads(sch, document[THREADS])
@@ -228,10 +228,10 @@ def _drop_threads(sch: Schedule, threads: object) -> Schedule:
     """Return a schedule on one thread."""
     if type(threads) is not int or threads != 1:
         raise StageError(
-            f"a setting has all threads or 1, not {shown(json.dumps(threads), _SHOWN)}"
+            f"a setting has all threads or 1, not {format_value(json.dumps(threads), _SHOWN)}"
         )
-    alone = without_threads(sch.mod)
-    return blank(alone) if alone is not None else sch
+    alone = remove_threads(sch.mod)
+    return make_schedule(alone) if alone is not None else sch
 
 
 def _find_setting(settings: Iterator[Knobs], wanted: object) -> Knobs | None:

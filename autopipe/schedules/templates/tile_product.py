@@ -32,14 +32,14 @@ from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.blocks import axes_of, is_copy
-from autopipe.schedules.analysis.simple_indices import simplified
+from autopipe.schedules.analysis.simple_indices import to_simple_indices
 from autopipe.schedules.analysis.tile_products import COLUMNS, REGISTERS, TILE_PRODUCTS
 from autopipe.schedules.cost import to_ns
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
-from autopipe.schedules.primitives import inline_blocks, put, spread
-from autopipe.schedules.templates.contraction import prepared
+from autopipe.schedules.primitives import inline_blocks, parallelize_loop, replace_sums
+from autopipe.schedules.templates.contraction import build_operand_nests
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import tile_blocks
 from autopipe.schedules.tiling.promise import STORE
@@ -47,19 +47,19 @@ from autopipe.schedules.tiling.tile_blocks import (
     SUM,
     Block,
     Tiled,
-    blocks_of,
-    chained,
-    divides_rows,
+    build_places,
+    choose_chain_length,
+    choose_fetch_distance,
+    choose_step_depth,
+    count_blocks,
+    needs_row_division,
     pays_for_threads,
-    places_of,
-    registers_of,
-    step_of,
-    steps_ahead,
+    plan_registers,
 )
 from autopipe.schedules.tiling.tile_kernel import TileKernel
 from autopipe.schedules.tiling.tile_pipeline import TilePipeline
 from autopipe.schedules.tiling.tile_places import PackedTiles
-from autopipe.schedules.tiling.tile_registers import Registers, strips
+from autopipe.schedules.tiling.tile_registers import Registers, split_into_strips
 
 _LINES: Final = 8
 """Most lines of a block."""
@@ -80,7 +80,7 @@ class TileProductTemplate(Template[Tiled, Block]):
 
     def match(self, sch: Schedule) -> Tiled | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        match = short_sums.match(sch)
+        match = short_sums.match_short_sum(sch)
         if match is None or match.operands not in TILE_PRODUCTS:
             return None
         block = sch.get(sch.get_sblock(match.name))
@@ -88,8 +88,8 @@ class TileProductTemplate(Template[Tiled, Block]):
         lined = len(spatial) >= _VOLUME
         line = [spatial[-3].var] if lined else []
         moving = [*line, spatial[-2].var, *(axis.var for axis in reduced)]
-        given = _moves(block, 1 - match.weights, moving)
-        weights = _moves(block, match.weights, moving)
+        given = _find_axis_strides(block, 1 - match.weights, moving)
+        weights = _find_axis_strides(block, match.weights, moving)
         if given is None or weights is None:
             return None
         if not lined:
@@ -103,17 +103,17 @@ class TileProductTemplate(Template[Tiled, Block]):
             match, match.depth, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
             tuple(moves[:-1] for moves in given), tuple(moves[2:-1] for moves in rest),
             lined=lined and any(moves[0] for moves in given) and not any(w[0] for w in weights),
-            pitch=_pitch(block, 1 - match.weights, given),
+            pitch=_find_line_pitch(block, 1 - match.weights, given),
         )  # fmt: skip
         channels = int(block.reads[1 - match.weights].source.shape[-1])
-        return _joined(tiled) if channels == match.depth else tiled
+        return _fuse_reductions(tiled) if channels == match.depth else tiled
 
     def settings(self, tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
         """Yield every block that fits, in both orders, with what makes it faster and without."""
-        for block in _shapes(tiled, hardware):
-            orders = _ORDERS if min(blocks_of(tiled, block)) > 1 else _ORDERS[:1]
-            far = sorted({0, steps_ahead(tiled, block.vectors, hardware)})
-            chains = sorted({1, chained(tiled, block, hardware)})
+        for block in _list_blocks(tiled, hardware):
+            orders = _ORDERS if min(count_blocks(tiled, block)) > 1 else _ORDERS[:1]
+            far = sorted({0, choose_fetch_distance(tiled, block.vectors, hardware)})
+            chains = sorted({1, choose_chain_length(tiled, block, hardware)})
             for outer, ahead, chain in product(orders, far, chains):
                 yield replace(block, outer=outer, ahead=ahead, chain=chain)
 
@@ -122,7 +122,7 @@ class TileProductTemplate(Template[Tiled, Block]):
 
         Raises ScheduleError if the processor has no such instruction, or is faster by vectors.
         """
-        blocks = list(_shapes(tiled, hardware))
+        blocks = list(_list_blocks(tiled, hardware))
         if not blocks:
             raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
         best = min(blocks, key=lambda block: self.estimate(tiled, block, hardware))
@@ -130,49 +130,56 @@ class TileProductTemplate(Template[Tiled, Block]):
         cores = hardware.cores if work >= PRODUCTS else 1
         results = math.prod(tiled.found.extents) / COLUMNS * STORE
         vectors = to_ns((work / _PRODUCTS + results) / cores, hardware.machine)
-        words = step_of(tiled) // TILE_PRODUCTS[tiled.found.operands].group
+        words = choose_step_depth(tiled) // TILE_PRODUCTS[tiled.found.operands].group
         if words < _FEWEST or self.estimate(tiled, best, hardware) > vectors:
             raise ScheduleError("vectors are faster than tiles that are not full")
-        ahead, chain = steps_ahead(tiled, best.vectors, hardware), chained(tiled, best, hardware)
+        ahead, chain = (
+            choose_fetch_distance(tiled, best.vectors, hardware),
+            choose_chain_length(tiled, best, hardware),
+        )
         best = replace(best, ahead=ahead, chain=chain)
-        by_rows = min(blocks_of(tiled, best)) > 1 and divides_rows(tiled, hardware)
+        by_rows = min(count_blocks(tiled, best)) > 1 and needs_row_division(tiled, hardware)
         return replace(best, outer="rows") if by_rows else best
 
     def estimate(self, tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
         """Return the time of a setting, in nanoseconds."""
-        return tile_blocks.estimate(tiled, block, hardware)
+        return tile_blocks.estimate_ns(tiled, block, hardware)
 
     def apply(self, sch: Schedule, tiled: Tiled, block: Block) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        match, instruction, step = tiled.found, TILE_PRODUCTS[tiled.found.operands], step_of(tiled)
-        places = places_of(tiled, block)
+        match, instruction, step = (
+            tiled.found,
+            TILE_PRODUCTS[tiled.found.operands],
+            choose_step_depth(tiled),
+        )
+        places = build_places(tiled, block)
         if places.blocks % block.chain:
             raise ScheduleError(f"{block} has no whole chains")
         inline_blocks(sch, match.after[:-1])
         copies = [name for name in match.before if is_copy(sch.get(sch.get_sblock(name)))]
         inline_blocks(sch, copies)
         before = [name for name in match.before if name not in copies]
-        operands = prepared(sch, match.name, before, LINE_BYTES)
+        operands = build_operand_nests(sch, match.name, before, LINE_BYTES)
         sums = sch.get(sch.get_sblock(match.name))
-        last = simplified(sch.get(sch.get_sblock(match.after[-1]))) if match.after else None
+        last = to_simple_indices(sch.get(sch.get_sblock(match.after[-1]))) if match.after else None
         packed = PackedTiles.of(places, match, sums, instruction.group)
         kernel = TileKernel(
-            instruction, registers_of(tiled, block), step, (*tiled.reduced, tiled.depth // step),
+            instruction, plan_registers(tiled, block), step, (*tiled.reduced, tiled.depth // step),
             tiled.given, tiled.weights, block.ahead,
         )  # fmt: skip
         pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
         tiles = TilePipeline(kernel, places, packed, last, block.chain, pitch, block.threads)
         nests = [*operands, packed.write(), tiles.write()]
-        put(sch, nests, [sums.writes[0].source], last, [packed.buffer])
+        replace_sums(sch, nests, [sums.writes[0].source], last, [packed.buffer])
         if not match.free:
             copy = sch.get_sblock(packed.name)
-            spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
+            parallelize_loop(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
 
 
 TILE_PRODUCT: Final = TileProductTemplate()
 
 
-def _joined(tiled: Tiled) -> Tiled:
+def _fuse_reductions(tiled: Tiled) -> Tiled:
     """Return the same with one reduction less, where that fills tiles better.
 
     Taps of a convolution that are beside each other read pixels that are, and so on with their
@@ -189,26 +196,28 @@ def _joined(tiled: Tiled) -> Tiled:
         given=tuple(moves[:-1] for moves in tiled.given),
         weights=tuple(moves[:-1] for moves in tiled.weights),
     )  # fmt: skip
-    return joined if step_of(joined) > step_of(tiled) else tiled
+    return joined if choose_step_depth(joined) > choose_step_depth(tiled) else tiled
 
 
-def _shapes(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
+def _list_blocks(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
     """Yield every block whose sums fit the registers, with the input and weights for them."""
     instruction = TILE_PRODUCTS[tiled.found.operands]
     *outer, pixels, columns = tiled.found.extents
     if tiled.found.depth % instruction.group or not instruction.runs_on(hardware.features):
         return
-    for lines in divisors(outer[-1], _LINES) if tiled.lined else [1]:
-        for rows in divisors(pixels, pixels):
-            for flat in (False, True) if _may_be_flat(tiled, lines, rows) else (False,):
-                cut = strips(lines, rows, tiled.pitch if flat else None)
-                for vectors in _vectors(columns):
-                    if cut is not None and _fits(Registers(cut, vectors), lines * rows, flat=flat):
+    for lines in list_divisors(outer[-1], _LINES) if tiled.lined else [1]:
+        for rows in list_divisors(pixels, pixels):
+            for flat in (False, True) if _can_be_flat(tiled, lines, rows) else (False,):
+                cut = split_into_strips(lines, rows, tiled.pitch if flat else None)
+                for vectors in _list_vector_counts(columns):
+                    if cut is not None and _can_fit_block(
+                        Registers(cut, vectors), lines * rows, flat=flat
+                    ):
                         block = Block(lines, rows, vectors, flat)
                         yield replace(block, threads=pays_for_threads(tiled, block, hardware))
 
 
-def _vectors(columns: int) -> Iterator[int]:
+def _list_vector_counts(columns: int) -> Iterator[int]:
     """Yield how many tiles of outputs may be beside each other, no more of them than needed.
 
     Example: 1000 columns are 63 tiles of which the last overlaps another, or 21 times three.
@@ -218,17 +227,17 @@ def _vectors(columns: int) -> Iterator[int]:
             yield vectors
 
 
-def _may_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:
+def _can_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:
     return tiled.pitch is not None and lines > 1 and rows == tiled.found.extents[-2]
 
 
-def _fits(registers: Registers, outputs: int, *, flat: bool) -> bool:
+def _can_fit_block(registers: Registers, outputs: int, *, flat: bool) -> bool:
     """Tell whether the tiles fit the registers, and the sums the stack."""
     rows = sum(strip.rows for strip in registers.strips) if flat else outputs
     return registers.fit and rows * registers.vectors * COLUMNS * SUM <= MOST
 
 
-def _moves(
+def _find_axis_strides(
     block: SBlock, operand: int, moving: list[tvm.tirx.Var]
 ) -> tuple[tuple[int, ...], ...] | None:
     """Return how far each axis of an operand moves with variables; None if that is not constant."""
@@ -241,7 +250,7 @@ def _moves(
     return None if any(move < 0 for moves in axes for move in moves) else tuple(axes)
 
 
-def _pitch(block: SBlock, operand: int, given: tuple[tuple[int, ...], ...]) -> int | None:
+def _find_line_pitch(block: SBlock, operand: int, given: tuple[tuple[int, ...], ...]) -> int | None:
     """Return the pixels in a line of the input, if outputs follow each other as its pixels do."""
     axes = len(given)
     alone = [axes - 3 if first else axes - 2 for first in (True, False)]

@@ -35,21 +35,21 @@ from typing import Final
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import read_open_sizes
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import element_bits
-from autopipe.schedules.analysis.movement import combined, recognize
-from autopipe.schedules.analysis.strides import StridedLoops, strided
+from autopipe.schedules.analysis.movement import inline_into_last, match_movement
+from autopipe.schedules.analysis.strides import StridedLoops, find_strided_loops
 from autopipe.schedules.cost import threads_pay
 from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import rewrite_function
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.transposed_blocks import (
     TransposedBlocks,
     TransposeTile,
-    crossed_loop,
+    find_crossed_loop,
 )
 
 _GROUP: Final = 128
@@ -99,13 +99,13 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
 
     def match(self, sch: Schedule) -> Transposition | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        if recognize(sch) is None:
+        if match_movement(sch) is None:
             return None
         trial = sch.copy()
-        block = trial.get(combined(trial))
-        loops = strided(block)
-        crossed = crossed_loop(loops) if loops else None
-        bits = _bits(block, loops) if loops else None
+        block = trial.get(inline_into_last(trial))
+        loops = find_strided_loops(block)
+        crossed = find_crossed_loop(loops) if loops else None
+        bits = _find_element_bits(block, loops) if loops else None
         if loops is None or crossed is None or bits is None:
             return None
         extents = [int(extent) for extent in loops.extents]
@@ -118,8 +118,8 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
     def prove_at_every_size(self, sch: Schedule, match: Transposition) -> Transposition | None:
         """Return a match at specialized sizes for every size; None if loads are not linear then."""
         trial = sch.copy()
-        loops = strided(trial.get(combined(trial)))
-        crossed = crossed_loop(loops) if loops else None
+        loops = find_strided_loops(trial.get(inline_into_last(trial)))
+        crossed = find_crossed_loop(loops) if loops else None
         if loops is None or crossed is None:
             return None
         sides = [loops.extents[-1], loops.extents[crossed]]
@@ -132,14 +132,16 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
             yield TransposeTile(1, 1, _RUN, 1)
             yield TransposeTile(1, 1, _RUN, 1, threads=False)
             return
-        group = _group(match)
-        widths = {_width(match, hardware), group}
+        group = _choose_group_columns(match)
+        widths = {_choose_block_width(match, hardware), group}
         for width in sorted(widths, reverse=True):
             downs = {
-                _even(match.rows, width, lines * _LINE // match.bits) for lines in (1, 2, 4, 8)
+                _count_blocks_per_tile(match.rows, width, lines * _LINE // match.bits)
+                for lines in (1, 2, 4, 8)
             }
             acrosses = {
-                _even(match.columns, group, lines * _LINE // match.bits) for lines in (1, 2, 4, 8)
+                _count_blocks_per_tile(match.columns, group, lines * _LINE // match.bits)
+                for lines in (1, 2, 4, 8)
             }
             for down in sorted(downs):
                 for across in sorted(acrosses):
@@ -156,43 +158,45 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
         threads = match.is_dynamic or threads_pay(nanoseconds, hardware.machine)
         if match.interleaves:
             return TransposeTile(1, 1, _RUN, 1, threads=threads)
-        group, width = _group(match), _width(match, hardware)
-        down = _even(match.rows, width, 2 * _LINE // match.bits)
-        across = _even(match.columns, group, 2 * _LINE // match.bits)
+        group, width = _choose_group_columns(match), _choose_block_width(match, hardware)
+        down = _count_blocks_per_tile(match.rows, width, 2 * _LINE // match.bits)
+        across = _count_blocks_per_tile(match.columns, group, 2 * _LINE // match.bits)
         return TransposeTile(width, group, down, across, threads=threads)
 
     def apply(self, sch: Schedule, match: Transposition, knobs: TransposeTile) -> None:  # noqa: ARG002
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        known = known_of(sch.mod["main"])
-        block = sch.get(combined(sch))
-        loops = strided(block)
-        crossed = crossed_loop(loops) if loops else None
+        known = read_open_sizes(sch.mod["main"])
+        block = sch.get(inline_into_last(sch))
+        loops = find_strided_loops(block)
+        crossed = find_crossed_loop(loops) if loops else None
         if loops is None or crossed is None:
             raise ScheduleError(f"{block.name_hint} does not move evenly")
-        rewrite(sch, TransposedBlocks(block, loops, crossed, knobs, known).write())
+        rewrite_function(sch, TransposedBlocks(block, loops, crossed, knobs, known).write())
 
 
 TRANSPOSE: Final = TransposeTemplate()
 
 
-def _group(match: Transposition) -> int:
+def _choose_group_columns(match: Transposition) -> int:
     """Return how many columns are transposed at a time."""
     return min(_GROUP // match.bits, floor_power(min(match.rows, match.columns)))
 
 
-def _width(match: Transposition, hardware: HardwareParams) -> int:
+def _choose_block_width(match: Transposition, hardware: HardwareParams) -> int:
     """Return how many rows are transposed at a time at most."""
-    return min(max(_group(match), hardware.lanes(match.bits)), floor_power(match.rows))
+    return min(
+        max(_choose_group_columns(match), hardware.lanes(match.bits)), floor_power(match.rows)
+    )
 
 
-def _even(extent: int, block: int, most: int) -> int:
+def _count_blocks_per_tile(extent: int, block: int, most: int) -> int:
     """Return into how many blocks tiles of at most so many elements are best divided."""
     blocks = -(-extent // block)
     tiles = -(-blocks // max(1, most // block))
     return -(-blocks // tiles)
 
 
-def _bits(block: SBlock, loops: StridedLoops) -> int | None:
+def _find_element_bits(block: SBlock, loops: StridedLoops) -> int | None:
     """Return the size of the largest element; None where there are some that have no vectors."""
     dtypes = [str(block.writes[0].source.dtype), *(str(r.load.source.dtype) for r in loops.reads)]
     if not isinstance(block.body.value, TensorLoad) and "bool" in dtypes:

@@ -28,20 +28,25 @@ import tvm
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, read_open_sizes
 from autopipe.compiler.graph.weights import MARK
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import SPATIAL
-from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
+from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, match_windows
 from autopipe.schedules.cost import hiding_sums
-from autopipe.schedules.divisors import divisors, floor_power
-from autopipe.schedules.effort import functions_pay
+from autopipe.schedules.divisors import floor_power, list_divisors
+from autopipe.schedules.effort import has_costly_functions
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import WINDOW_PRODUCTS
-from autopipe.schedules.primitives import inline_blocks, rewrite, spread, write_out
+from autopipe.schedules.primitives import (
+    inline_blocks,
+    parallelize_loop,
+    rewrite_function,
+    write_out,
+)
 from autopipe.schedules.templates.template import Template
-from autopipe.schedules.tiling.tile import without_waste
+from autopipe.schedules.tiling.tile import list_tile_sizes
 from autopipe.schedules.tiling.windows import PAIR, UNROLLED, OpenWindows
 
 MAX_VECTORS = 4
@@ -83,7 +88,7 @@ class WindowTemplate(Template[Windows, WindowTile]):
 
     def match(self, sch: Schedule) -> Windows | None:
         """Return what the knobs depend on, or None if the function is for another template."""
-        windows = recognize(sch)
+        windows = match_windows(sch)
         if windows is None or not windows.wide:
             return None
         return None if windows.along and len(windows.extents) <= PAIR else windows
@@ -104,70 +109,70 @@ class WindowTemplate(Template[Windows, WindowTile]):
         if overlap is None:
             overlap = windows.extents[-1] % (lanes if windows.computes else NARROW) != 0
         planes = max(1, len(windows.extents) - PAIR)
-        for columns, width in _strips(windows, lanes, overlap=overlap):
+        for columns, width in _list_strips(windows, lanes, overlap=overlap):
             if columns // width > MAX_VECTORS:
                 continue
-            for rows in _heights(windows, hardware.registers, overlap=overlap):
+            for rows in _list_tile_rows(windows, hardware.registers, overlap=overlap):
                 single = columns == width == rows * width
-                if single or _fits(windows, rows, columns, width, hardware):
+                if single or _can_fit_tile(windows, rows, columns, width, hardware):
                     for shared in range(planes, planes + (1 if windows.along else PAIR + 1)):
                         yield WindowTile(rows, columns, width, shared)
 
     def estimate(self, windows: Windows, tile: WindowTile, hardware: HardwareParams) -> float:
         """Estimate the time of a tile, in no unit."""
-        return 1 / _promise(tile, windows, hardware)
+        return 1 / _estimate_efficiency(tile, windows, hardware)
 
     def apply(self, sch: Schedule, windows: Windows, tile: WindowTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         inline_copies(sch)
         inline_blocks(sch, (*windows.before[:-1], *windows.after[:-1]))
         block = sch.get_sblock(windows.name)
-        pack(sch, block, windows, tile.columns)
-        known = known_of(sch.mod["main"])
-        if known is None and _overlap(windows, tile):
+        pack_weights(sch, block, windows, tile.columns)
+        known = read_open_sizes(sch.mod["main"])
+        if known is None and _has_overlapping_tiles(windows, tile):
             known = OpenSizes({}, {}, {})
         if known is not None:
-            _write(sch, windows, tile, known)
+            _write_tiles(sch, windows, tile, known)
         else:
-            _schedule(sch, block, windows, tile)
+            _schedule_tiles(sch, block, windows, tile)
 
 
 WINDOW: Final = WindowTemplate()
 
 
-def _strips(windows: Windows, lanes: int, *, overlap: bool) -> Iterator[tuple[int, int]]:
+def _list_strips(windows: Windows, lanes: int, *, overlap: bool) -> Iterator[tuple[int, int]]:
     """Yield the columns of tiles and the elements of their vectors.
 
     Example: 84 columns and 8 lanes give 1 to 28 in vectors of up to 4, and, if they may overlap, 8,
     16, 24 and 32 in vectors of 8: 11, 6, 4 and 3 strips.
     """
     breadth = windows.extents[-1]
-    for columns in divisors(breadth, MAX_VECTORS * lanes):
+    for columns in list_divisors(breadth, MAX_VECTORS * lanes):
         yield columns, math.gcd(columns, lanes)
     width = min(lanes, floor_power(breadth))
     if overlap and breadth % width and windows.may_overlap:
-        for columns in without_waste(breadth, width, min(MAX_VECTORS, breadth // width)):
+        for columns in list_tile_sizes(breadth, width, min(MAX_VECTORS, breadth // width)):
             yield columns, width
 
 
-def _heights(windows: Windows, most: int, *, overlap: bool) -> list[int]:
+def _list_tile_rows(windows: Windows, most: int, *, overlap: bool) -> list[int]:
     """Return the rows of tiles.
 
     Example: 41 rows have no divisor but 1; seven tiles of 6 that overlap cover them.
     """
-    extent = _extent(windows)
-    rows = divisors(extent, most)
+    extent = _find_row_extent(windows)
+    rows = list_divisors(extent, most)
     if overlap and windows.may_overlap:
-        rows = sorted({*rows, *without_waste(extent, 1, min(extent, most))})
+        rows = sorted({*rows, *list_tile_sizes(extent, 1, min(extent, most))})
     return rows
 
 
-def _overlap(windows: Windows, tile: WindowTile) -> bool:
+def _has_overlapping_tiles(windows: Windows, tile: WindowTile) -> bool:
     """Tell whether tiles overlap, which TVM's primitives can not do."""
-    return bool(windows.extents[-1] % tile.columns or _extent(windows) % tile.rows)
+    return bool(windows.extents[-1] % tile.columns or _find_row_extent(windows) % tile.rows)
 
 
-def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) -> None:
+def _write_tiles(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) -> None:
     """Make tiles that overlap the body of the function, after the copy of the weights."""
     if windows.along:
         raise ScheduleError("windows extend along an open axis")
@@ -186,15 +191,15 @@ def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) 
     packed = [sch.get(sch.get_loops(rv)[0]) for rv in others]
     inside = [blocks[name].body.buffer for name in (*windows.before[-1:], windows.name)]
     buffers = [one for one in root.alloc_buffers if not any(map(one.same_as, inside))]
-    written = nest.write(0 if functions_pay(blocks.values()) else WINDOW_PRODUCTS)
-    rewrite(sch, tvm.tirx.stmt_seq(*packed, written), buffers)
+    written = nest.write(0 if has_costly_functions(blocks.values()) else WINDOW_PRODUCTS)
+    rewrite_function(sch, tvm.tirx.stmt_seq(*packed, written), buffers)
 
 
-def _schedule(sch: Schedule, block: SBlockRV, windows: Windows, tile: WindowTile) -> None:
+def _schedule_tiles(sch: Schedule, block: SBlockRV, windows: Windows, tile: WindowTile) -> None:
     """Make tiles that divide the outputs, by primitives of TVM."""
     last = windows.after[-1:]
     result = sch.get_sblock(last[0]) if last else sch.cache_write(block, 0, "global")
-    shared, inner = _tiles(sch, block, result, tile)
+    shared, inner = _split_into_tiles(sch, block, result, tile)
     sch.compute_at(block, inner, preserve_unit_loops=True)
     vectors, vector = sch.split(sch.get_loops(result)[-1], [None, tile.width])
     sch.vectorize(vector)
@@ -204,7 +209,7 @@ def _schedule(sch: Schedule, block: SBlockRV, windows: Windows, tile: WindowTile
     _reduce_in_registers(sch, block, windows, tile)
 
 
-def _tiles(
+def _split_into_tiles(
     sch: Schedule, block: SBlockRV, result: SBlockRV, tile: WindowTile
 ) -> tuple[LoopRV, LoopRV]:
     """Make the loops over tiles; return the loop that threads share, and the innermost loop."""
@@ -215,8 +220,8 @@ def _tiles(
     sch.reorder(*outer, column_tile, row_tile, row, column)
     tiles = [*outer, column_tile, row_tile]
     shared = sch.fuse(*tiles[: tile.shared])
-    functions = functions_pay([sch.get(block), sch.get(result)])
-    spread(sch, block, shared, 0 if functions else WINDOW_PRODUCTS)
+    functions = has_costly_functions([sch.get(block), sch.get(result)])
+    parallelize_loop(sch, block, shared, 0 if functions else WINDOW_PRODUCTS)
     return shared, [shared, *tiles[tile.shared :]][-1]
 
 
@@ -240,7 +245,7 @@ def _reduce_in_registers(
     start = sch.decompose_reduction(block, [*others, *across][0])
     write_out(sch, start, 3)
     if windows.before and not windows.along:
-        sparse = _touched(windows, tile.rows) > tile.rows * windows.taps_across
+        sparse = _count_input_elements(windows, tile.rows) > tile.rows * windows.taps_across
         level = across if sparse or not others else others
         _read_row(sch, sch.get_sblock(windows.before[-1]), level[-1], tile.width)
     if sums * windows.taps <= UNROLLED:
@@ -256,7 +261,7 @@ def _read_row(sch: Schedule, block: SBlockRV, loop: LoopRV, width: int) -> None:
     write_out(sch, block, 3)
 
 
-def pack(sch: Schedule, block: SBlockRV, windows: Windows, columns: int) -> None:
+def pack_weights(sch: Schedule, block: SBlockRV, windows: Windows, columns: int) -> None:
     """Read weights from a copy [strip, other axes, column], which the build makes once.
 
     Strips that overlap read from one strip of all columns. Does nothing where there are no weights,
@@ -279,7 +284,7 @@ def pack(sch: Schedule, block: SBlockRV, windows: Windows, columns: int) -> None
     sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
 
 
-def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> float:
+def _estimate_efficiency(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> float:
     """Return the estimated share of the peak speed, from 0 to 1.
 
     The factors: how full the vectors are, how much latency other sums hide, the length of a run of
@@ -289,9 +294,13 @@ def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> fl
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors
     work = sums * windows.taps_across
-    loads = vectors * _loads(windows, tile.rows)
-    inner = [-(-windows.extents[-1] // tile.columns), -(-_extent(windows) // tile.rows)]
-    once = windows.extents[-1] * _extent(windows) / (math.prod(inner) * tile.columns * tile.rows)
+    loads = vectors * _count_vector_loads(windows, tile.rows)
+    inner = [-(-windows.extents[-1] // tile.columns), -(-_find_row_extent(windows) // tile.rows)]
+    once = (
+        windows.extents[-1]
+        * _find_row_extent(windows)
+        / (math.prod(inner) * tile.columns * tile.rows)
+    )
     jobs = math.prod([*windows.extents[:-PAIR], *inner][: tile.shared])
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
     full = tile.width / hardware.lanes(windows.bits)
@@ -301,29 +310,33 @@ def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> fl
     return full * hidden * near * work / (work + loads) * busy * once * 0.8**tile.shared
 
 
-def _extent(windows: Windows) -> int:
+def _find_row_extent(windows: Windows) -> int:
     """Return the extent of the last but one spatial axis, or 1."""
     return windows.extents[-PAIR] if len(windows.extents) >= PAIR else 1
 
 
-def _touched(windows: Windows, rows: int) -> int:
+def _count_input_elements(windows: Windows, rows: int) -> int:
     """Return how many elements of a row of the input a tile reads."""
     return (rows - 1) * windows.stride + windows.reach
 
 
-def _fits(windows: Windows, rows: int, columns: int, width: int, hardware: HardwareParams) -> bool:
+def _can_fit_tile(
+    windows: Windows, rows: int, columns: int, width: int, hardware: HardwareParams
+) -> bool:
     """Tell whether a tile fits the registers, and its sums and its row of the input the stack."""
     vectors = columns // width
-    row = _touched(windows, rows) if windows.before or rows > 1 else 0
+    row = _count_input_elements(windows, rows) if windows.before or rows > 1 else 0
     weights = windows.taps_across if windows.weights is not None else 0
     stack = max(rows, row) * columns * windows.bits // 8
     if 0 < weights <= MANY and not hardware.machine.memory_operands:  # LLVM loads all weights first
         return vectors * (rows + 1 + windows.taps) <= hardware.registers and stack < STACK
-    long = rows * 2 >= _extent(windows) or weights >= 2 * MANY
+    long = rows * 2 >= _find_row_extent(windows) or weights >= 2 * MANY
     held = 1 if weights > MANY and long else row
     return vectors * (rows + held + weights) <= hardware.registers and stack < STACK
 
 
-def _loads(windows: Windows, rows: int) -> int:
+def _count_vector_loads(windows: Windows, rows: int) -> int:
     """Return how many vectors each vector of columns of a tile needs for a row of the input."""
-    return _touched(windows, rows) + (windows.taps_across if windows.weights is not None else 0)
+    return _count_input_elements(windows, rows) + (
+        windows.taps_across if windows.weights is not None else 0
+    )

@@ -29,20 +29,20 @@ from tvm.sym import Analyzer
 from tvm.tirx import FloorDiv, IfThenElse, Mul, Stmt, Var, stmt_seq
 from tvm_ffi import StructuralMutator, structural_equal, structural_mutate
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, known_of
-from autopipe.compiler.loops.copy_loops import renewed
+from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, read_open_sizes
+from autopipe.compiler.loops.copy_loops import copy_loop_nest
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import filtering_cost
-from autopipe.schedules.analysis.blocks import enough, parts_of
+from autopipe.schedules.analysis.blocks import is_large_enough, parts_of
 from autopipe.schedules.analysis.expressions import find_nodes
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering
-from autopipe.schedules.divisors import divisors
-from autopipe.schedules.guarded import statements
+from autopipe.schedules.divisors import list_divisors
+from autopipe.schedules.guarded import list_statements
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
-from autopipe.schedules.primitives import spread, write_out
-from autopipe.schedules.templates.template import Template, blank
+from autopipe.schedules.primitives import parallelize_loop, write_out
+from autopipe.schedules.templates.template import Template, make_schedule
 
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
 _KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
@@ -90,57 +90,63 @@ class WinogradTemplate(Template[Filtering, Blocking]):
     def settings(self, filtering: Filtering, hardware: HardwareParams) -> Iterator[Blocking]:
         """Yield every blocking whose sums fit the registers."""
         width = math.gcd(filtering.outputs, hardware.lanes(8 * BYTES))
-        for vectors in divisors(filtering.outputs // width, MAX_VECTORS):
+        for vectors in list_divisors(filtering.outputs // width, MAX_VECTORS):
             columns = vectors * width
             free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
-            for rows in divisors(filtering.tiles, free // vectors):
-                for tiles, parts, chunk in _blocks(filtering, hardware, rows, columns):
+            for rows in list_divisors(filtering.tiles, free // vectors):
+                for tiles, parts, chunk in _list_block_shapes(filtering, hardware, rows, columns):
                     yield Blocking(tiles, parts, chunk, rows, columns, width)
 
     def estimate(self, filtering: Filtering, knobs: Blocking, hardware: HardwareParams) -> float:
         """Return the time of a setting, in cycles."""
-        return filtering_cost.estimate(filtering, knobs, hardware)
+        return filtering_cost.estimate_filtering(filtering, knobs, hardware)
 
     def apply(self, sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        known = known_of(sch.mod["main"])
+        known = read_open_sizes(sch.mod["main"])
         if known is None:
-            _schedule(sch, filtering, knobs)
+            _schedule_stages(sch, filtering, knobs)
             return
-        large, few = (_of_blocks(sch, filtering, knobs, most) for most in (OPEN_TILES, FEW_TILES))
+        large, few = (
+            _schedule_by_blocks(sch, filtering, knobs, most) for most in (OPEN_TILES, FEW_TILES)
+        )
         large_root, few_root = (one.mod["main"].body.block for one in (large, few))
-        root = _either(large_root, few_root, _is_little(_tiles(sch), filtering, known))
+        root = _build_branch(
+            large_root, few_root, _has_few_tiles(_find_tile_count(sch), filtering, known)
+        )
         sch.state.replace(sch.get_sref(sch.get_sblock("root")), root)
 
 
 WINOGRAD: Final = WinogradTemplate()
 
 
-def _blocks(
+def _list_block_shapes(
     filtering: Filtering, hardware: HardwareParams, rows: int, columns: int
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the number of tiles in a block, parts of the channels, and channels in a chunk."""
-    for row_groups in divisors(filtering.tiles // rows, MAX_TILES // rows):
-        for parts in divisors(filtering.outputs // columns, hardware.cores):
+    for row_groups in list_divisors(filtering.tiles // rows, MAX_TILES // rows):
+        for parts in list_divisors(filtering.outputs // columns, hardware.cores):
             strips = filtering.outputs // parts // columns
-            for strips_at_once in divisors(strips, MAX_CHUNK // columns):
+            for strips_at_once in list_divisors(strips, MAX_CHUNK // columns):
                 yield row_groups * rows, parts, strips_at_once * columns
 
 
-def _of_blocks(sch: Schedule, filtering: Filtering, knobs: Blocking, most: int) -> Schedule:
+def _schedule_by_blocks(
+    sch: Schedule, filtering: Filtering, knobs: Blocking, most: int
+) -> Schedule:
     """Return a schedule of an open function in blocks of at most so many tiles."""
     rows = min(knobs.rows, most)
     tiles = max(1, min(knobs.tiles, most) // rows) * rows
     parts = knobs.parts if most == OPEN_TILES else 1
     rounded, blocking = (
-        blank(_rounded_up(sch, tiles)),
+        make_schedule(_round_up_tiles(sch, tiles)),
         replace(knobs, tiles=tiles, rows=rows, parts=parts),
     )
-    _schedule(rounded, filtering, blocking, parallel=most == OPEN_TILES)
+    _schedule_stages(rounded, filtering, blocking, parallel=most == OPEN_TILES)
     return rounded
 
 
-def _is_little(tiles: Expr, filtering: Filtering, known: OpenSizes) -> bool | Expr:
+def _has_few_tiles(tiles: Expr, filtering: Filtering, known: OpenSizes) -> bool | Expr:
     """Tell whether so few tiles are better done in small blocks, on one thread.
 
     They are where threads do not pay, and where a large block would be filled up for the most
@@ -148,18 +154,18 @@ def _is_little(tiles: Expr, filtering: Filtering, known: OpenSizes) -> bool | Ex
     """
     each = filtering.positions * filtering.inputs * filtering.outputs
     most = max(PRODUCTS // each, min(2 * OPEN_TILES // 3, _LONG // each))
-    many = enough([tiles], most + 1, known)
+    many = is_large_enough([tiles], most + 1, known)
     return not many if isinstance(many, bool) else tiles <= most
 
 
-def _either(large: SBlock, few: SBlock, little: bool | Expr) -> SBlock:  # noqa: FBT001 - a condition
+def _build_branch(large: SBlock, few: SBlock, little: bool | Expr) -> SBlock:  # noqa: FBT001 - a condition
     """Return a root block that does what one of two does; both read the same transformed kernel."""
     if isinstance(little, bool):
         return few if little else large
     roots = (large, few)
-    kernels, jobs = zip(*map(statements, roots), strict=True)
-    ours, others = (_written_by(kernel) for kernel in kernels)
-    alone = renewed(jobs[1], [(others, ours)])
+    kernels, jobs = zip(*map(list_statements, roots), strict=True)
+    ours, others = (_find_written_buffer(kernel) for kernel in kernels)
+    alone = copy_loop_nest(jobs[1], [(others, ours)])
     buffers = [one for root in roots for one in root.alloc_buffers if not one.same_as(others)]
     return SBlock(
         [], large.reads, large.writes, large.name_hint,
@@ -168,23 +174,23 @@ def _either(large: SBlock, few: SBlock, little: bool | Expr) -> SBlock:  # noqa:
     )  # fmt: skip
 
 
-def _written_by(nest: Stmt) -> Var:
+def _find_written_buffer(nest: Stmt) -> Var:
     """Return the buffer that the only block of a nest writes."""
     blocks = find_nodes(nest, SBlock)
     (block,) = blocks
     return block.writes[0].source
 
 
-def _schedule(
+def _schedule_stages(
     sch: Schedule, filtering: Filtering, knobs: Blocking, *, parallel: bool = True
 ) -> None:
-    _kernel(sch, knobs)
-    job, chunk = _output(sch, knobs, parallel=parallel)
-    _product(sch, knobs, filtering, chunk)
-    _input(sch, knobs, filtering, job)
+    _schedule_kernel(sch, knobs)
+    job, chunk = _schedule_output(sch, knobs, parallel=parallel)
+    _schedule_product(sch, knobs, filtering, chunk)
+    _schedule_input(sch, knobs, filtering, job)
 
 
-def _padded(sch: Schedule) -> Mul:
+def _find_padded_tiles(sch: Schedule) -> Mul:
     """Return the open number of tiles, rounded up to whole blocks.
 
     Raises ScheduleError if it is not written as `(count + 9) // 10 * 10`.
@@ -195,16 +201,16 @@ def _padded(sch: Schedule) -> Mul:
     return padded
 
 
-def _tiles(sch: Schedule) -> Expr:
+def _find_tile_count(sch: Schedule) -> Expr:
     """Return the open number of tiles."""
-    padded = _padded(sch)
+    padded = _find_padded_tiles(sch)
     tiles: Expr = Analyzer().simplify(padded.a.a - (padded.b - 1))
     return tiles
 
 
-def _rounded_up(sch: Schedule, block: int) -> IRModule:
+def _round_up_tiles(sch: Schedule, block: int) -> IRModule:
     """Return the function with its open number of tiles rounded up to blocks of that size."""
-    padded, rounded = _padded(sch), parts_of(_tiles(sch), block) * block
+    padded, rounded = _find_padded_tiles(sch), parts_of(_find_tile_count(sch), block) * block
 
     def changed(node: Expr, mutator: StructuralMutator) -> Any:  # noqa: ANN401 - any node
         return rounded if structural_equal(node, padded) else mutator.default_mutate(node)
@@ -212,7 +218,7 @@ def _rounded_up(sch: Schedule, block: int) -> IRModule:
     return IRModule({"main": structural_mutate(sch.mod["main"], [(Mul, changed)])})
 
 
-def _kernel(sch: Schedule, knobs: Blocking) -> None:
+def _schedule_kernel(sch: Schedule, knobs: Blocking) -> None:
     """Lay out the transformed kernel in the order in which the product reads it.
 
     The layout is [chunk, row, column, stripe, input channel, output channel of the stripe]; the
@@ -233,12 +239,12 @@ def _kernel(sch: Schedule, knobs: Blocking) -> None:
     sch.vectorize(vector)
 
 
-def _lanes(filtering: Filtering, knobs: Blocking) -> int:
+def _choose_input_lanes(filtering: Filtering, knobs: Blocking) -> int:
     """Return how many input channels the transform of the input computes at once."""
     return math.gcd(filtering.inputs, knobs.width)
 
 
-def _output(sch: Schedule, knobs: Blocking, *, parallel: bool) -> tuple[LoopRV, LoopRV]:
+def _schedule_output(sch: Schedule, knobs: Blocking, *, parallel: bool) -> tuple[LoopRV, LoopRV]:
     """Tile the output; return the loops over parallel blocks and over chunks of channels."""
     last = sch.get_child_blocks(sch.get_sblock("root"))[-1]
     tile, row, column, channel = sch.get_loops(last)
@@ -249,13 +255,13 @@ def _output(sch: Schedule, knobs: Blocking, *, parallel: bool) -> tuple[LoopRV, 
     sch.reorder(block, part, chunk, tile, vectors, row, column, vector)
     job = sch.fuse(block, part)
     if parallel:
-        spread(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
-    _follow(sch, (_TILE, _COLUMNS), vectors)
+        parallelize_loop(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
+    _compute_stages_at(sch, (_TILE, _COLUMNS), vectors)
     write_out(sch, last, 3)
     return job, chunk
 
 
-def _product(sch: Schedule, knobs: Blocking, filtering: Filtering, chunk: LoopRV) -> None:
+def _schedule_product(sch: Schedule, knobs: Blocking, filtering: Filtering, chunk: LoopRV) -> None:
     """Sum `rows` tiles x `columns` channels in registers, for each position."""
     total = sch.get_sblock(_PRODUCT)
     result = sch.cache_write(total, 0, "global")
@@ -271,16 +277,16 @@ def _product(sch: Schedule, knobs: Blocking, filtering: Filtering, chunk: LoopRV
     sch.compute_at(total, tiles, preserve_unit_loops=True)
     sch.set_scope(total, 0, "local")
     *_, row, channel, sums = sch.get_loops(total)
-    sums, lane = sch.split(sums, [None, _lanes(filtering, knobs)])
+    sums, lane = sch.split(sums, [None, _choose_input_lanes(filtering, knobs)])
     vectors, vector = sch.split(channel, [None, knobs.width])
     sch.reorder(sums, lane, row, vectors, vector)
     write_out(sch, total, 3)
     write_out(sch, sch.decompose_reduction(total, sums), 3)
 
 
-def _input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: LoopRV) -> None:
+def _schedule_input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: LoopRV) -> None:
     """Transform the patches of a block, in vectors of input channels."""
-    last, lanes = sch.get_sblock(_INPUT), _lanes(filtering, knobs)
+    last, lanes = sch.get_sblock(_INPUT), _choose_input_lanes(filtering, knobs)
 
     def place(i: Var, j: Var, p: Var, k: Var) -> list[Expr]:
         return [i, j, p // knobs.rows, k // lanes, p % knobs.rows, k % lanes]
@@ -291,11 +297,11 @@ def _input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: LoopRV) ->
     i, j, tile, channel = sch.get_loops(last)[-4:]
     vectors, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, vectors, i, j, vector)
-    _follow(sch, (_ROWS, _PATCH), vectors)
+    _compute_stages_at(sch, (_ROWS, _PATCH), vectors)
     write_out(sch, last, 3)
 
 
-def _follow(sch: Schedule, names: tuple[str, ...], loop: LoopRV) -> None:
+def _compute_stages_at(sch: Schedule, names: tuple[str, ...], loop: LoopRV) -> None:
     """Compute the named stages inside a loop, in registers."""
     for name in names:
         stage = sch.get_sblock(name)

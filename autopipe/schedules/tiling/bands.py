@@ -13,10 +13,10 @@ from tvm import tirx
 from tvm.ir import Expr
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.attention import AttentionForm, ordered, within
+from autopipe.compiler.attention import AttentionForm, find_mask_index, to_stored_order
 from autopipe.compiler.graph import exponentials
-from autopipe.compiler.graph.arithmetic import let
-from autopipe.schedules.analysis.expressions import unfold, whole
+from autopipe.compiler.graph.arithmetic import build_let
+from autopipe.schedules.analysis.expressions import to_full_region, unravel_index
 from autopipe.schedules.parallel_work import PRODUCTS
 
 DTYPE: Final = "float32"
@@ -60,7 +60,7 @@ class QueryBand:
     """Numbers of a result in a vector, a power of two."""
 
 
-def _number(value: int) -> Expr:
+def _to_int64(value: int) -> Expr:
     return tirx.IntImm("int64", value)
 
 
@@ -82,19 +82,19 @@ class BandLoops:
         products = math.prod(found.outer) * found.queries * found.keys
         many = jobs > 1 and products * (found.depth + found.breadth) >= PRODUCTS
         loop = T.parallel if many else T.serial
-        with loop(_number(0), _number(jobs)) as job, T.sblock("attention"):
-            T.reads(*map(whole, self.tensors[:-1]))
-            T.writes(whole(self.tensors[-1]))
-            heads = [T.Bind(at) for at in unfold(found.outer, job // bands)]
+        with loop(_to_int64(0), _to_int64(jobs)) as job, T.sblock("attention"):
+            T.reads(*map(to_full_region, self.tensors[:-1]))
+            T.writes(to_full_region(self.tensors[-1]))
+            heads = [T.Bind(at) for at in unravel_index(found.outer, job // bands)]
             last = found.queries - knobs.queries
-            first = T.Bind(tirx.min(job % bands * knobs.queries, _number(last)))
-            turned = self._buffer(found.depth, knobs.queries)
-            scores = self._buffer(found.keys, knobs.queries)
-            most, total = self._buffer(knobs.queries), self._buffer(knobs.queries)
+            first = T.Bind(tirx.min(job % bands * knobs.queries, _to_int64(last)))
+            turned = self._allocate_buffer(found.depth, knobs.queries)
+            scores = self._allocate_buffer(found.keys, knobs.queries)
+            most, total = self._allocate_buffer(knobs.queries), self._allocate_buffer(knobs.queries)
             self._turn(heads, first, turned)
-            self._scores((heads, first), turned, scores, most)
-            self._shares(scores, most, total)
-            self._results(heads, first, scores, total)
+            self._write_scores((heads, first), turned, scores, most)
+            self._write_exponentials(scores, most, total)
+            self._write_results(heads, first, scores, total)
 
     def _turn(self, heads: list[Expr], first: Expr, turned: tvm.ir.Var) -> None:
         """Write the queries of a band, their numbers as rows."""
@@ -102,15 +102,15 @@ class BandLoops:
         chunk = math.gcd(depth, _TURNED)
         scale = tirx.const(form.scale, DTYPE)
         with (
-            T.serial(_number(0), _number(depth // chunk)) as part,
-            T.serial(_number(0), _number(self.knobs.queries)) as row,
-            T.vectorized(_number(0), _number(chunk)) as lane,
+            T.serial(_to_int64(0), _to_int64(depth // chunk)) as part,
+            T.serial(_to_int64(0), _to_int64(self.knobs.queries)) as row,
+            T.vectorized(_to_int64(0), _to_int64(chunk)) as lane,
         ):
             at = part * chunk + lane
-            number = query[ordered(form.query, [*heads, first + row, at])]
+            number = query[to_stored_order(form.query, [*heads, first + row, at])]
             T.buffer_store(turned, number * scale, [at, row])
 
-    def _scores(
+    def _write_scores(
         self,
         place: tuple[list[Expr], Expr],
         turned: tvm.ir.Var,
@@ -120,115 +120,119 @@ class BandLoops:
         """Write the scores of a band, and the largest of each query."""
         found, knobs, key = self.found, self.knobs, self.tensors[1]
         lowest, sizes = tirx.min_value(DTYPE), (knobs.keys, knobs.across, knobs.width)
-        self._each(lambda lane: T.buffer_store(most, lowest, [lane]))
+        self._write_query_loop(lambda lane: T.buffer_store(most, lowest, [lane]))
         with (
-            T.serial(_number(0), _number(-(-found.keys // knobs.keys))) as tile,
-            T.serial(_number(0), _number(knobs.queries // knobs.across)) as strip,
+            T.serial(_to_int64(0), _to_int64(-(-found.keys // knobs.keys))) as tile,
+            T.serial(_to_int64(0), _to_int64(knobs.queries // knobs.across)) as strip,
         ):
-            start = T.Bind(tirx.min(tile * knobs.keys, _number(found.keys - knobs.keys)))
+            start = T.Bind(tirx.min(tile * knobs.keys, _to_int64(found.keys - knobs.keys)))
             left = T.Bind(strip * knobs.across)
-            sums = self._buffer(knobs.keys, knobs.across, scope="local")
+            sums = self._allocate_buffer(knobs.keys, knobs.across, scope="local")
 
             def add(row: Expr, lane: Expr, step: Expr) -> Expr:
-                part = key[ordered(found.form.key, [*place[0], start + row, step])]
+                part = key[to_stored_order(found.form.key, [*place[0], start + row, step])]
                 return part * turned[step, left + lane]
 
-            self._sum(sums, sizes, found.depth, add)
-            largest = self._buffer(knobs.across, scope="local")
-            for _, lane in _tile_elements(1, *sizes[1:]):
+            self._write_sums(sums, sizes, found.depth, add)
+            largest = self._allocate_buffer(knobs.across, scope="local")
+            for _, lane in _write_tile_loops(1, *sizes[1:]):
                 T.buffer_store(largest, most[left + lane], [lane])
-            for row, lane in _tile_elements(*sizes):
-                score = sums[row, lane] + self._masked(place, start + row, left + lane)
+            for row, lane in _write_tile_loops(*sizes):
+                score = sums[row, lane] + self._load_mask(place, start + row, left + lane)
                 T.buffer_store(sums, score, [row, lane])
                 T.buffer_store(scores, sums[row, lane], [start + row, left + lane])
                 # A NaN that is lost here comes back in the sum of all shares.
                 known, score = largest[lane], sums[row, lane]
                 T.buffer_store(largest, tirx.Select(known > score, known, score), [lane])
-            for _, lane in _tile_elements(1, *sizes[1:]):
+            for _, lane in _write_tile_loops(1, *sizes[1:]):
                 T.buffer_store(most, largest[lane], [left + lane])
 
-    def _masked(self, place: tuple[list[Expr], Expr], key: Expr, lane: Expr) -> Expr:
+    def _load_mask(self, place: tuple[list[Expr], Expr], key: Expr, lane: Expr) -> Expr:
         """Return what a mask adds to a score."""
         if not self.found.form.masked:
             return tirx.const(0, DTYPE)
         heads, first = place
-        return self.tensors[3][within(self.tensors[3], [*heads, first + lane, key])]
+        return self.tensors[3][find_mask_index(self.tensors[3], [*heads, first + lane, key])]
 
-    def _shares(self, scores: tvm.ir.Var, most: tvm.ir.Var, total: tvm.ir.Var) -> None:
+    def _write_exponentials(self, scores: tvm.ir.Var, most: tvm.ir.Var, total: tvm.ir.Var) -> None:
         """Write e^score in the place of each score, as a share of that of the largest one."""
         knobs = self.knobs
-        with T.serial(_number(0), _number(knobs.queries // knobs.width)) as vector:
-            sums = self._buffer(knobs.width, scope="local")
-            with T.vectorized(_number(0), _number(knobs.width)) as lane:
+        with T.serial(_to_int64(0), _to_int64(knobs.queries // knobs.width)) as vector:
+            sums = self._allocate_buffer(knobs.width, scope="local")
+            with T.vectorized(_to_int64(0), _to_int64(knobs.width)) as lane:
                 T.buffer_store(sums, tirx.const(0, DTYPE), [lane])
-            with T.serial(_number(0), _number(self.found.keys)) as key:
-                with T.vectorized(_number(0), _number(knobs.width)) as lane:
+            with T.serial(_to_int64(0), _to_int64(self.found.keys)) as key:
+                with T.vectorized(_to_int64(0), _to_int64(knobs.width)) as lane:
                     at = vector * knobs.width + lane
                     below = scores[key, at] - most[at]
-                    share = let(below, exponentials.exp_below) if self.fast else tirx.exp(below)
+                    share = (
+                        build_let(below, exponentials.compute_exp_below)
+                        if self.fast
+                        else tirx.exp(below)
+                    )
                     T.buffer_store(scores, share, [key, at])
-                with T.vectorized(_number(0), _number(knobs.width)) as lane:
+                with T.vectorized(_to_int64(0), _to_int64(knobs.width)) as lane:
                     at = vector * knobs.width + lane
                     T.buffer_store(sums, sums[lane] + scores[key, at], [lane])
-            with T.vectorized(_number(0), _number(knobs.width)) as lane:
+            with T.vectorized(_to_int64(0), _to_int64(knobs.width)) as lane:
                 T.buffer_store(total, sums[lane], [vector * knobs.width + lane])
 
-    def _results(
+    def _write_results(
         self, heads: list[Expr], first: Expr, scores: tvm.ir.Var, total: tvm.ir.Var
     ) -> None:
         """Write the sums of values, divided by the sum of shares."""
         found, knobs, value, out = self.found, self.knobs, self.tensors[2], self.tensors[-1]
         with (
-            T.serial(_number(0), _number(-(-found.breadth // knobs.columns))) as strip,
-            T.serial(_number(0), _number(-(-knobs.queries // knobs.rows))) as tile,
+            T.serial(_to_int64(0), _to_int64(-(-found.breadth // knobs.columns))) as strip,
+            T.serial(_to_int64(0), _to_int64(-(-knobs.queries // knobs.rows))) as tile,
         ):
-            left = T.Bind(tirx.min(strip * knobs.columns, _number(found.breadth - knobs.columns)))
-            above = T.Bind(tirx.min(tile * knobs.rows, _number(knobs.queries - knobs.rows)))
-            sums = self._buffer(knobs.rows, knobs.columns, scope="local")
+            left = T.Bind(tirx.min(strip * knobs.columns, _to_int64(found.breadth - knobs.columns)))
+            above = T.Bind(tirx.min(tile * knobs.rows, _to_int64(knobs.queries - knobs.rows)))
+            sums = self._allocate_buffer(knobs.rows, knobs.columns, scope="local")
 
             def add(row: Expr, lane: Expr, step: Expr) -> Expr:
-                part = value[ordered(found.form.value, [*heads, step, left + lane])]
+                part = value[to_stored_order(found.form.value, [*heads, step, left + lane])]
                 return scores[step, above + row] * part
 
-            self._sum(sums, (knobs.rows, knobs.columns, knobs.lanes), found.keys, add)
-            for row, lane in _tile_elements(knobs.rows, knobs.columns, knobs.lanes):
+            self._write_sums(sums, (knobs.rows, knobs.columns, knobs.lanes), found.keys, add)
+            for row, lane in _write_tile_loops(knobs.rows, knobs.columns, knobs.lanes):
                 place = [*heads, first + above + row, left + lane]
                 mean = sums[row, lane] / total[above + row]
-                T.buffer_store(out, mean, ordered(found.form.result, place))
+                T.buffer_store(out, mean, to_stored_order(found.form.result, place))
 
     @staticmethod
-    def _sum(
+    def _write_sums(
         sums: tvm.ir.Var,
         sizes: tuple[int, int, int],
         steps: int,
         add: Callable[[Expr, Expr, Expr], Expr],
     ) -> None:
         """Write a tile of sums over some steps, in registers."""
-        for row, lane in _tile_elements(*sizes):
+        for row, lane in _write_tile_loops(*sizes):
             T.buffer_store(sums, tirx.const(0, DTYPE), [row, lane])
-        with T.serial(_number(0), _number(steps)) as step:
-            for row, lane in _tile_elements(*sizes):
+        with T.serial(_to_int64(0), _to_int64(steps)) as step:
+            for row, lane in _write_tile_loops(*sizes):
                 T.buffer_store(sums, sums[row, lane] + add(row, lane, step), [row, lane])
 
-    def _each(self, store: Callable[[Expr], None]) -> None:
+    def _write_query_loop(self, store: Callable[[Expr], None]) -> None:
         """Write loops over the queries of a band, in vectors."""
         width = self.knobs.width
         with (
-            T.unroll(_number(0), _number(self.knobs.queries // width)) as vector,
-            T.vectorized(_number(0), _number(width)) as lane,
+            T.unroll(_to_int64(0), _to_int64(self.knobs.queries // width)) as vector,
+            T.vectorized(_to_int64(0), _to_int64(width)) as lane,
         ):
             store(vector * width + lane)
 
     @staticmethod
-    def _buffer(*shape: int, scope: str = "global") -> tvm.ir.Var:
+    def _allocate_buffer(*shape: int, scope: str = "global") -> tvm.ir.Var:
         return T.sblock_alloc_buffer(shape, DTYPE, scope=scope)
 
 
-def _tile_elements(rows: int, columns: int, width: int) -> Iterator[tuple[Expr, Expr]]:
+def _write_tile_loops(rows: int, columns: int, width: int) -> Iterator[tuple[Expr, Expr]]:
     """Write unrolled loops over the elements of a tile, in vectors; yield row and column."""
     with (
-        T.unroll(_number(0), _number(rows)) as row,
-        T.unroll(_number(0), _number(columns // width)) as vector,
-        T.vectorized(_number(0), _number(width)) as lane,
+        T.unroll(_to_int64(0), _to_int64(rows)) as row,
+        T.unroll(_to_int64(0), _to_int64(columns // width)) as vector,
+        T.vectorized(_to_int64(0), _to_int64(width)) as lane,
     ):
         yield row, vector * width + lane

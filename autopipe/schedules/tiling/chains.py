@@ -17,7 +17,13 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import Extent, number_of
-from autopipe.schedules.analysis.expressions import Values, among, elements, loads_of, substitute
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    is_among,
+    loads_of,
+    replace_variables,
+    write_element_loops,
+)
 from autopipe.schedules.analysis.joining import Join
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.loop_writer import job_loop
@@ -55,38 +61,40 @@ class ChainLoops:
             IRBuilder() as builder,
             job_loop(name, sizes, dtype, used, parallel=self.parallel) as (*place, tile),
         ):
-            first = T.Bind(T.min(tile * self.chains, self._number(length - self.chains)))
+            first = T.Bind(T.min(tile * self.chains, self._to_index(length - self.chains)))
             if self.partial > 1:
-                self._one_output(self._values(place, first))
+                self._write_one_output(self._list_axis_values(place, first))
             else:
-                self._side_by_side(place, first)
+                self._write_side_by_side(place, first)
         return builder.get()
 
-    def _side_by_side(self, others: Sequence[Expr], first: Expr) -> None:
+    def _write_side_by_side(self, others: Sequence[Expr], first: Expr) -> None:
         """Write what computes some outputs, the first of them at an index along the axis."""
         sums = self._sums(self.chains)
-        for chain in self._each_chain():
-            self._start(sums, chain)
-        at_first = self._values(others, first)
+        for chain in self._write_chain_loop():
+            self._initialize_sums(sums, chain)
+        at_first = self._list_axis_values(others, first)
         with ExitStack() as loops:
-            steps = (self._extent(step, at_first) for step in self.reduction.steps)
-            terms = [loops.enter_context(T.serial(self._number(0), step)) for step in steps]
+            steps = (self._substitute_extent(step, at_first) for step in self.reduction.steps)
+            terms = [loops.enter_context(T.serial(self._to_index(0), step)) for step in steps]
             summed: Values = list(zip(self.reduction.sums, terms, strict=True))
-            for chain in self._each_chain():
-                self._step(sums, chain, [*self._values(others, first + chain), *summed])
-        for chain in self._each_chain():
-            self._finish([one[chain] for one in sums], self._values(others, first + chain))
+            for chain in self._write_chain_loop():
+                self._step(sums, chain, [*self._list_axis_values(others, first + chain), *summed])
+        for chain in self._write_chain_loop():
+            self._write_result(
+                [one[chain] for one in sums], self._list_axis_values(others, first + chain)
+            )
 
-    def _one_output(self, at: Values) -> None:
+    def _write_one_output(self, at: Values) -> None:
         """Write what computes one output in partial results, the last steps in vectors."""
         sums, width = self._sums(self.partial), self.width
-        for lane in elements(self.partial, width, self._number, unroll=True):
-            self._start(sums, lane)
+        for lane in write_element_loops(self.partial, width, self._to_index, unroll=True):
+            self._initialize_sums(sums, lane)
         *outer, last = self.reduction.steps
         count = int(last)  # of constant length
         with ExitStack() as loops:
-            steps = (self._extent(step, at) for step in outer)
-            terms = [loops.enter_context(T.serial(self._number(0), step)) for step in steps]
+            steps = (self._substitute_extent(step, at) for step in outer)
+            terms = [loops.enter_context(T.serial(self._to_index(0), step)) for step in steps]
             names = self.reduction.sums
 
             def step(lane: Expr, index: Expr) -> None:
@@ -94,64 +102,66 @@ class ChainLoops:
                 self._step(sums, lane, [*at, *summed])
 
             if count >= self.partial:
-                with T.serial(self._number(0), self._number(count // self.partial)) as turn:
-                    for lane in elements(self.partial, width, self._number, unroll=True):
+                with T.serial(self._to_index(0), self._to_index(count // self.partial)) as turn:
+                    for lane in write_element_loops(
+                        self.partial, width, self._to_index, unroll=True
+                    ):
                         step(lane, turn * self.partial + lane)
-            for lane in elements(count % self.partial, width, self._number):
+            for lane in write_element_loops(count % self.partial, width, self._to_index):
                 step(lane, count // self.partial * self.partial + lane)
-        self._join(sums)
-        self._finish([one[0] for one in sums], at)
+        self._join_partials(sums)
+        self._write_result([one[0] for one in sums], at)
 
-    def _join(self, sums: Sequence[Any]) -> None:
+    def _join_partials(self, sums: Sequence[Any]) -> None:
         """Write what joins partial results, the first half with the second, until one is left."""
         left = self.partial
         while left > 1 and self.join is not None:
             left //= 2
-            for lane in elements(left, self.width, self._number, unroll=True):
+            for lane in write_element_loops(left, self.width, self._to_index, unroll=True):
                 here, there = ([one[at] for one in sums] for at in (lane, lane + left))
-                keep(sums, lane, self.join(here, there))
+                store_results(sums, lane, self.join(here, there))
 
-    def _start(self, sums: Sequence[Any], at: Expr) -> None:
+    def _initialize_sums(self, sums: Sequence[Any], at: Expr) -> None:
         for one, start in zip(sums, self.reduction.reducer.starts, strict=True):
             T.buffer_store(one, start, [at])
 
     def _step(self, sums: Sequence[Any], at: Expr, values: Values) -> None:
         def read(load: TensorLoad) -> Expr:
-            return substitute(load, values)
+            return replace_variables(load, values)
 
         now = [one[at] for one in sums]
-        keep(sums, at, self.reduction.reducer.step(now, values, read))
+        store_results(sums, at, self.reduction.reducer.step(now, values, read))
 
-    def _finish(self, done: Sequence[Expr], values: Values) -> None:
-        ends_with(self.reduction, self.last, done, values)
+    def _write_result(self, done: Sequence[Expr], values: Values) -> None:
+        write_reduced_output(self.reduction, self.last, done, values)
 
     def _sums(self, count: int) -> list[Any]:
         """Return a buffer for each result, which LLVM keeps in registers."""
         dtypes = [str(store.buffer.ty.dtype) for store in self.reduction.reducer.stores]
         return [T.sblock_alloc_buffer((count,), dtype, scope="local") for dtype in dtypes]
 
-    def _values(self, others: Sequence[Expr], index: Expr) -> Values:
+    def _list_axis_values(self, others: Sequence[Expr], index: Expr) -> Values:
         """Return the value of each axis."""
         left = iter(others)
         axes = self.reduction.axes
         return [(v, index if axis == self.axis else next(left)) for axis, v in enumerate(axes)]
 
-    def _extent(self, step: Extent, values: Values) -> Expr:
-        return self._number(step) if isinstance(step, int) else substitute(step, values)
+    def _substitute_extent(self, step: Extent, values: Values) -> Expr:
+        return self._to_index(step) if isinstance(step, int) else replace_variables(step, values)
 
-    def _each_chain(self) -> Iterator[Expr]:
-        with T.unroll(self._number(0), self._number(self.chains)) as chain:
+    def _write_chain_loop(self) -> Iterator[Expr]:
+        with T.unroll(self._to_index(0), self._to_index(self.chains)) as chain:
             yield chain
 
     @property
     def _dtype(self) -> str:
         return str([*self.reduction.axes, *self.reduction.sums][0].ty.dtype)
 
-    def _number(self, value: Extent) -> Expr:
+    def _to_index(self, value: Extent) -> Expr:
         return number_of(value, self._dtype)
 
 
-def keep(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) -> None:
+def store_results(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) -> None:
     """Write what results are after a step."""
     if len(after) > 1:  # each result is told from what all were before
         after = [T.Bind(value) for value in after]
@@ -159,7 +169,7 @@ def keep(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) -> None:
         T.buffer_store(one, value, [at])
 
 
-def ends_with(
+def write_reduced_output(
     reduction: Reduction, last: SBlock | None, done: Sequence[Expr], values: Values
 ) -> None:
     """Write an output: the results of a reduction, or what the block that follows makes of them."""
@@ -180,4 +190,4 @@ def buffers_of(reduction: Reduction, last: SBlock | None) -> tuple[list[Any], li
     values = [*reducer.values, *([last.body.value] if last else [])]
     values += [step for step in reduction.steps if not isinstance(step, int)]
     read = [load.source for value in values for load in loads_of(value)]
-    return [source for source in read if not among(source, totals)], written
+    return [source for source in read if not is_among(source, totals)], written

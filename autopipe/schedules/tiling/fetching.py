@@ -40,12 +40,12 @@ _TO_READ, _TO_WRITE = (0, 3, 1), (1, 3, 1)
 """How LLVM takes a prefetch: for reading or writing, into the nearest cache, as data."""
 
 
-def line(bits: int) -> int:
+def count_line_elements(bits: int) -> int:
     """Return how many elements of so many bits are in a line."""
     return 8 * LINE_BYTES // bits
 
 
-def residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
+def find_residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
     """Return what the last block reads beside the sum `total`, if it is as large as the output."""
     shape = last.body.buffer.ty.shape
     return [
@@ -55,17 +55,17 @@ def residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
     ]
 
 
-def to_read(load: Expr) -> None:
+def prefetch_read(load: Expr) -> None:
     """Write the fetch of the line of an element that is read."""
-    T.evaluate(fetch(load))
+    T.evaluate(build_prefetch(load))
 
 
-def to_write(buffer: tvm.ir.Var, index: Sequence[Expr]) -> None:
+def prefetch_write(buffer: tvm.ir.Var, index: Sequence[Expr]) -> None:
     """Write the fetch of the line of an element that is written."""
-    T.evaluate(fetch(buffer[tuple(index)], _TO_WRITE))
+    T.evaluate(build_prefetch(buffer[tuple(index)], _TO_WRITE))
 
 
-def fetch(element: Expr, how: tuple[int, int, int] = _TO_READ) -> Expr:
+def build_prefetch(element: Expr, how: tuple[int, int, int] = _TO_READ) -> Expr:
     """Return the call that fetches the line of an element."""
     address = tirx.address_of(element)
     return tirx.call_llvm_intrin("void", "llvm.prefetch", address, *how)

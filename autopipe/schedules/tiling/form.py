@@ -14,9 +14,9 @@ from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import element_bits, extents_of, is_copy, is_spatial
 from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.product import Product
-from autopipe.schedules.analysis.simple_indices import simplified
+from autopipe.schedules.analysis.simple_indices import to_simple_indices
 from autopipe.schedules.primitives import inline_blocks
-from autopipe.schedules.tiling.lines import Lines, lines
+from autopipe.schedules.tiling.lines import Lines, choose_tile_axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Contraction:
         return tuple(axis for axis in range(len(self.extents)) if axis not in tiled)
 
 
-def recognize(
+def match_contraction(
     sch: Schedule, read: Callable[[SBlock], Product | None] = Product.of
 ) -> Contraction | None:
     """Return what the function sums, or None if it is for another template.
@@ -103,8 +103,8 @@ def recognize(
     after = blocks[position + 1 :]
     copies = tuple(name for name, block in zip(before, blocks, strict=False) if is_copy(block))
     for inlined in dict.fromkeys([copies, ()]):
-        product, tile_axes = _lines(sch, blocks[position].name_hint, inlined, read)
-        if product is None or any(not _goes_on(block, product.extents) for block in after):
+        product, tile_axes = _find_tile_axes(sch, blocks[position].name_hint, inlined, read)
+        if product is None or any(not _is_elementwise(block, product.extents) for block in after):
             return None
         if tile_axes is not None:
             return Contraction(
@@ -122,7 +122,7 @@ def recognize(
     return None
 
 
-def _lines(
+def _find_tile_axes(
     sch: Schedule,
     name: str,
     inlined: tuple[str, ...],
@@ -132,10 +132,12 @@ def _lines(
     trial = sch.copy() if inlined else sch
     inline_blocks(trial, inlined)
     product = read(trial.get(trial.get_sblock(name)))
-    return product, lines(product, weights.free(sch.mod["main"])) if product else None
+    return product, choose_tile_axes(
+        product, weights.list_weights(sch.mod["main"])
+    ) if product else None
 
 
-def _goes_on(block: SBlock, extents: tuple[int, ...]) -> bool:
+def _is_elementwise(block: SBlock, extents: tuple[int, ...]) -> bool:
     """Tell whether a block computes an output from each sum, in order.
 
     Axes of one element may come and go, as where a batch of heads is reshaped.
@@ -147,7 +149,7 @@ def _goes_on(block: SBlock, extents: tuple[int, ...]) -> bool:
     axes = [axis.var for axis, extent in zip(block.iter_vars, own, strict=False) if extent > 1]
     if not is_spatial(block) or [extent for extent in own if extent > 1] != long:
         return False
-    for load in loads_of(simplified(block).body.value):
+    for load in loads_of(to_simple_indices(block).body.value):
         shape = list(map(int, load.source.ty.shape))
         if [n for n in shape if n > 1] == long:
             used = [index for index, n in zip(load.indices, shape, strict=True) if n > 1]

@@ -26,7 +26,7 @@ from tvm.ir import TensorLoad
 from tvm.sym import detect_linear_equation
 
 from autopipe.schedules.analysis.blocks import Extent, extent_of
-from autopipe.schedules.analysis.expressions import occurrences
+from autopipe.schedules.analysis.expressions import count_occurrences
 from autopipe.schedules.analysis.product import Product
 
 _FILLED: Final = 4
@@ -59,7 +59,7 @@ class Lines:
     """Whether no other operand lies along the columns."""
 
 
-def lines(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines | None:
+def choose_tile_axes(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines | None:
     """Return the axes of a tile, or None if no operand can lie along its columns.
 
     The columns take the last axis along which an operand lies in memory, or can be copied to lie.
@@ -67,7 +67,9 @@ def lines(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines | None:
     a weight that fills vectors better; each output is then written alone. `weights` are the
     buffers whose layout is free.
     """
-    choices = (_along(product, weights, axis) for axis in reversed(range(len(product.axes))))
+    choices = (
+        _try_column_axis(product, weights, axis) for axis in reversed(range(len(product.axes)))
+    )
     possible = [choice for choice in choices if choice is not None]
     short = bool(possible) and possible[0].granule < _FILLED
     preferred = possible[:1] + [
@@ -76,7 +78,7 @@ def lines(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines | None:
     return max(preferred, key=lambda choice: min(choice.granule, _SHORT), default=None)
 
 
-def longer(found: Lines, product: Product) -> Lines:
+def extend_rows(found: Lines, product: Product) -> Lines:
     """Return the axes of a tile with rows along all axes that lie in memory like one, open or not.
 
     At likely sizes an axis may have one element, such as a batch, and then it is none of the rows.
@@ -84,22 +86,33 @@ def longer(found: Lines, product: Product) -> Lines:
     if not found.rows:
         return found
     taken = {*found.columns, *found.batch}
-    rows = _merged(product, found.rows[-1], taken)
+    rows = _merge_axes(product, found.rows[-1], taken)
     own = product.axes[rows[0] : found.rows[0]]
     operand = product.loads[found.operand]
-    return found if any(occurrences(operand, axis) for axis in own) else replace(found, rows=rows)
+    return (
+        found
+        if any(count_occurrences(operand, axis) for axis in own)
+        else replace(found, rows=rows)
+    )
 
 
-def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines | None:
+def _try_column_axis(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines | None:
     """Return the axes of a tile whose columns end with axis `last`, or None if there is none."""
     loads, extents, column = product.loads, product.extents, product.axes[last]
-    columns = _merged(product, last, taken=())
-    granule = _granule(loads, column, math.prod(extents[axis] for axis in columns))
+    columns = _merge_axes(product, last, taken=())
+    granule = _compute_granule(loads, column, math.prod(extents[axis] for axis in columns))
     following = [i for i, load in enumerate(loads) if not is_shared(load, column, granule)]
     scattered = [i for i in following if not _is_direct(loads[i], column)]
     if not following and product.reducer is not None and last == len(product.axes) - 1:
         return Lines(
-            _rows(product, columns), columns, granule, (), 0, (False,), free=False, alone=True
+            _choose_row_axes(product, columns),
+            columns,
+            granule,
+            (),
+            0,
+            (False,),
+            free=False,
+            alone=True,
         )
     if not following or len(scattered) > 1:  # only one operand can be copied
         return None
@@ -109,7 +122,7 @@ def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines 
     operand = (scattered or owned or following)[0]
     spatial, _ = product.copied(loads[operand])
     batch = tuple(axis for axis in spatial if axis not in columns and extents[axis] > 1)
-    rows = _rows(product, {*columns, *batch}) or _rows(product, columns)
+    rows = _choose_row_axes(product, {*columns, *batch}) or _choose_row_axes(product, columns)
     packable = not {*batch} & {*rows} and product.copies(loads[operand]) <= 1
     packable = packable and product.pays_to_copy(loads[operand])
     free = packable and operand in owned
@@ -120,13 +133,13 @@ def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines 
     return Lines(rows, columns, granule, batch, operand, packed, free, len(following) == 1)
 
 
-def _rows(product: Product, taken: Collection[int]) -> tuple[int, ...]:
+def _choose_row_axes(product: Product, taken: Collection[int]) -> tuple[int, ...]:
     """Return the last axes that are not taken, merged; all their outputs use the same vectors."""
     left = [axis for axis, n in enumerate(product.extents) if n > 1 and axis not in taken]
-    return _merged(product, left[-1], taken) if left else ()
+    return _merge_axes(product, left[-1], taken) if left else ()
 
 
-def _merged(product: Product, last: int, taken: Collection[int]) -> tuple[int, ...]:
+def _merge_axes(product: Product, last: int, taken: Collection[int]) -> tuple[int, ...]:
     """Return the longest run of axes that ends with `last` and lies in every load like one axis.
 
     Example: in a 1x1 convolution the sum reads x[n, h, w, k], and h and w are the whole axes 1 and
@@ -136,7 +149,9 @@ def _merged(product: Product, last: int, taken: Collection[int]) -> tuple[int, .
     first = last
     while first > 0 and first - 1 not in taken:
         outer, inner = product.axes[first - 1], product.axes[first]
-        if not all(_is_one(load, outer, inner, product.lengths[first]) for load in product.loads):
+        if not all(
+            _can_fuse_axes(load, outer, inner, product.lengths[first]) for load in product.loads
+        ):
             break
         if product.guards(first - 1) or product.guards(first):
             break
@@ -144,9 +159,9 @@ def _merged(product: Product, last: int, taken: Collection[int]) -> tuple[int, .
     return tuple(range(first, last + 1))
 
 
-def _is_one(load: TensorLoad, outer: tvm.ir.Var, inner: tvm.ir.Var, extent: Extent) -> bool:
+def _can_fuse_axes(load: TensorLoad, outer: tvm.ir.Var, inner: tvm.ir.Var, extent: Extent) -> bool:
     """Tell whether a load uses two neighbouring axes like one axis, or uses none of them."""
-    used = occurrences(load, outer), occurrences(load, inner)
+    used = count_occurrences(load, outer), count_occurrences(load, inner)
     shape, index = load.source.ty.shape, load.indices
     return used == (0, 0) or (
         used == (1, 1)
@@ -159,29 +174,31 @@ def _is_one(load: TensorLoad, outer: tvm.ir.Var, inner: tvm.ir.Var, extent: Exte
     )
 
 
-def _granule(loads: Sequence[TensorLoad], column: tvm.ir.Var, breadth: int) -> int:
+def _compute_granule(loads: Sequence[TensorLoad], column: tvm.ir.Var, breadth: int) -> int:
     """Return how many neighbouring columns read the same elements, or all columns without groups.
 
     Example: a grouped convolution of 18 outputs in 3 groups reads its input at channel
     `column // 6 * 3 + k`; the granule is 6.
     """
-    divisors = [d for load in loads for d in (_divided(load, column) or ()) if breadth % d == 0]
+    divisors = [
+        d for load in loads for d in (_list_column_divisors(load, column) or ()) if breadth % d == 0
+    ]
     return math.gcd(breadth, *divisors)
 
 
 def is_shared(load: TensorLoad, column: tvm.ir.Var, granule: int) -> bool:
     """Tell whether a load reads the same element for all `granule` columns of a group."""
-    divisors = _divided(load, column)
+    divisors = _list_column_divisors(load, column)
     return divisors is not None and all(divisor % granule == 0 for divisor in divisors)
 
 
-def _divided(load: TensorLoad, column: tvm.ir.Var) -> list[int] | None:
+def _list_column_divisors(load: TensorLoad, column: tvm.ir.Var) -> list[int] | None:
     """Return the numbers that a load divides the column by, or None if it uses it undivided."""
-    divisors = [divisor for index in load.indices for divisor in _divisors(index, column)]
-    return divisors if len(divisors) == occurrences(load, column) else None
+    divisors = [divisor for index in load.indices for divisor in _find_divisors(index, column)]
+    return divisors if len(divisors) == count_occurrences(load, column) else None
 
 
-def _divisors(index: tvm.ir.Expr, column: tvm.ir.Var) -> Iterator[int]:
+def _find_divisors(index: tvm.ir.Expr, column: tvm.ir.Var) -> Iterator[int]:
     """Yield each n of `column // n` in an index."""
     if isinstance(index, tvm.tirx.FloorDiv) and index.a.same_as(column):
         if isinstance(index.b, tvm.tirx.IntImm):
@@ -189,13 +206,13 @@ def _divisors(index: tvm.ir.Expr, column: tvm.ir.Var) -> Iterator[int]:
         return
     for part in (getattr(index, "a", None), getattr(index, "b", None)):
         if part is not None:
-            yield from _divisors(part, column)
+            yield from _find_divisors(part, column)
 
 
 def _is_direct(load: TensorLoad, column: tvm.ir.Var) -> bool:
     """Tell whether neighbouring columns are neighbours in memory."""
     long = [i for i, extent in enumerate(load.source.ty.shape) if int(extent) > 1]
-    if not long or occurrences(load, column) != 1:
+    if not long or count_occurrences(load, column) != 1:
         return False
     linear = detect_linear_equation(load.indices[long[-1]], [column])
     return bool(linear) and isinstance(linear[0], tvm.tirx.IntImm) and int(linear[0]) == 1

@@ -21,13 +21,13 @@ from autopipe.schedules.analysis.blocks import element_bits, extent_of
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.expressions import (
     Values,
-    among,
-    distinct,
-    either,
-    elements,
+    is_among,
     loads_of,
-    substitute,
-    whole,
+    remove_duplicates,
+    replace_variables,
+    to_full_region,
+    write_branches,
+    write_element_loops,
 )
 from autopipe.schedules.tiling import fetching
 from autopipe.schedules.tiling.lines import is_shared
@@ -53,7 +53,7 @@ Tiled = tuple[Nest, Copy | None]
 """A nest, and the copy that the operand along its columns is read from."""
 
 
-def write(tiled: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.Stmt:  # noqa: FBT001 - a condition
+def build_tile_loops(tiled: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.Stmt:  # noqa: FBT001 - a condition
     """Return the loop over all tiles, in parallel where that pays, which may hang on open sizes.
 
     With open sizes there may be no whole tile: then the next of `tiled` is taken, and the last one
@@ -61,30 +61,30 @@ def write(tiled: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.Stmt:  # no
     writes.
     """
     with IRBuilder() as builder:
-        for spread in either(parallel):
-            _first_that_fits(tiled, parallel=spread)
+        for spread in write_branches(parallel):
+            _write_fitting_loop(tiled, parallel=spread)
     return builder.get()
 
 
-def _first_that_fits(tiled: Sequence[Tiled], *, parallel: bool) -> None:
+def _write_fitting_loop(tiled: Sequence[Tiled], *, parallel: bool) -> None:
     (nest, copy), *others = tiled
     if nest.fits is None or not others:
-        _loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
+        _write_tile_loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
         return
     with T.If(nest.fits):
         with T.Then():
-            _loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
+            _write_tile_loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
         with T.Else():
-            _first_that_fits(others, parallel=parallel)
+            _write_fitting_loop(others, parallel=parallel)
 
 
-def _loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str) -> None:
+def _write_tile_loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str) -> None:
     """Write the loop over the tiles of one size."""
     single = isinstance(nest.jobs, int) and nest.jobs == 1
     loop = T.parallel if parallel and not single else T.serial
     with loop(nest.number(0), nest.number(nest.jobs)) as job, T.sblock(name):
-        T.reads(*(whole(buffer) for buffer in sources(nest, copy)))
-        T.writes(*map(whole, nest.outputs))
+        T.reads(*(to_full_region(buffer) for buffer in list_tile_inputs(nest, copy)))
+        T.writes(*map(to_full_region, nest.outputs))
         write_tile(nest.place(job), copy)
 
 
@@ -96,42 +96,46 @@ def write_tile(place: TilePlace, copy: Copy | None) -> None:
     sums = [T.sblock_alloc_buffer(shape, dtype, scope="local") for dtype in dtypes]
     work = _Work(place, copy, sums, T.Bind(nest.column(place.strip)))
     if nest.tile.fetched:
-        _fetch(work)
-    _clear(work)
-    _sum(work)
-    _finish(work)
+        _prefetch_outputs(work)
+    _initialize_sums(work)
+    _write_sums(work)
+    _write_outputs(work)
 
 
-def _fetch(work: _Work) -> None:
-    """Have brought near what `_finish` is going to write, and what is as large, such as a residual.
+def _prefetch_outputs(work: _Work) -> None:
+    """Prefetch what `_write_outputs` is going to write, and what is as large, such as a residual.
 
     Columns lie in memory one after the other, so that one element of a line stands for all.
     """
     nest, total = work.place.nest, work.place.nest.product.block.body
     with T.unroll(nest.number(0), nest.number(nest.tile.rows)) as row:
-        for column in range(0, _written(nest), fetching.line(nest.contraction.bits)):
+        for column in range(
+            0, _count_written_columns(nest), fetching.count_line_elements(nest.contraction.bits)
+        ):
             index = work.place.index(row, work.first + column)
             values: Values = list(zip(nest.product.axes, index, strict=True))
-            at = [substitute(part, values) for part in total.indices]
+            at = [replace_variables(part, values) for part in total.indices]
             if nest.last is None:
-                fetching.to_write(total.buffer, at)
+                fetching.prefetch_write(total.buffer, at)
                 continue
-            values = _followed(nest.last, [total.buffer], at)
-            for read in fetching.residuals(nest.last, total.buffer):
-                fetching.to_read(substitute(read, values))
+            values = _solve_axis_values(nest.last, [total.buffer], at)
+            for read in fetching.find_residuals(nest.last, total.buffer):
+                fetching.prefetch_read(replace_variables(read, values))
             store = nest.last.body
-            fetching.to_write(store.buffer, [substitute(i, values) for i in store.indices])
+            fetching.prefetch_write(
+                store.buffer, [replace_variables(i, values) for i in store.indices]
+            )
 
 
-def _clear(work: _Work) -> None:
+def _initialize_sums(work: _Work) -> None:
     """Write the first values of the sums, which are zeros."""
     nest = work.place.nest
-    for row, column in _elements(nest, nest.tile.columns):
+    for row, column in _write_element_loops(nest, nest.tile.columns):
         for sums, start in zip(work.sums, nest.product.starts, strict=True):
             T.buffer_store(sums, start, [row, column])
 
 
-def _sum(work: _Work) -> None:
+def _write_sums(work: _Work) -> None:
     """Write the loops over the terms; the innermost loop is unrolled `tile.unroll` times."""
     nest, unroll = work.place.nest, work.place.nest.tile.unroll
     *extents, inner = nest.steps
@@ -147,8 +151,8 @@ def _sum(work: _Work) -> None:
         if nest.dot is not None and work.copy is not None:
             _add_dots(work, work.copy, nest.dot, terms)
             return
-        for row, column in _elements(nest, nest.tile.columns):
-            after = _step(work, row, column, terms)
+        for row, column in _write_element_loops(nest, nest.tile.columns):
+            after = _compute_step(work, row, column, terms)
             if len(after) > 1:  # each result is told from what all were before
                 after = [T.Bind(value) for value in after]
             for sums, value in zip(work.sums, after, strict=True):
@@ -160,10 +164,10 @@ def _fetch_ahead(work: _Work, copy: Copy, terms: Sequence[Expr]) -> None:
     place, tile = work.place, work.place.nest.tile
     later = [*terms[:-1], terms[-1] + tile.ahead]
     index = place.index(place.nest.number(0), work.first)
-    line = fetching.line(element_bits(copy.buffer.ty.dtype))
+    line = fetching.count_line_elements(element_bits(copy.buffer.ty.dtype))
     for column in range(0, copy.width, line):
         at = place.nest.number(column)
-        fetching.to_read(copy.element(index, place.strip, later, at))
+        fetching.prefetch_read(copy.element(index, place.strip, later, at))
 
 
 def _add_dots(work: _Work, copy: Copy, dot: DotProduct, terms: Sequence[Expr]) -> None:
@@ -176,7 +180,7 @@ def _add_dots(work: _Work, copy: Copy, dot: DotProduct, terms: Sequence[Expr]) -
         column = vector * dot.lanes
         index = place.index(row, work.first + column)
         values = list(zip([*nest.product.axes, *nest.product.sums], [*index, *at], strict=True))
-        *before, first = (substitute(part, values) for part in given.indices)
+        *before, first = (replace_variables(part, values) for part in given.indices)
         heard = given.source[(*before, tvm.tirx.Ramp(first, 1, dot.group))]
         pairs = tvm.tirx.Ramp(column * dot.group, 1, dot.lanes * dot.group)
         weights = copy.element(index, place.strip, terms, pairs)
@@ -185,7 +189,7 @@ def _add_dots(work: _Work, copy: Copy, dot: DotProduct, terms: Sequence[Expr]) -
         T.buffer_store(sums, value, [row, lanes])
 
 
-def _step(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> list[Expr]:
+def _compute_step(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> list[Expr]:
     """Return what the sum at a row and column of the tile becomes; each result, if several."""
     place, product, lines = work.place, work.place.nest.product, work.place.nest.contraction.lines
     index = place.index(row, work.first + column)
@@ -197,18 +201,20 @@ def _step(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> list[E
         if work.copy is not None and product.is_load(read, lines.operand):
             return work.copy.element(index, place.strip, terms, column)
         column_axis = product.axes[lines.columns[-1]]
-        return substitute(read, shared if is_shared(read, column_axis, lines.granule) else usual)
+        return replace_variables(
+            read, shared if is_shared(read, column_axis, lines.granule) else usual
+        )
 
     now = [sums[row, column] for sums in work.sums]
     if product.reducer is not None:
         return product.reducer.step(now, usual, load)
-    return [now[0] + substitute(product.term, usual, load)]
+    return [now[0] + replace_variables(product.term, usual, load)]
 
 
-def _finish(work: _Work) -> None:
+def _write_outputs(work: _Work) -> None:
     """Write the outputs of the tile: the sums, or what the last block computes from them."""
     nest, product = work.place.nest, work.place.nest.product
-    for row, column in _elements(nest, _written(nest)):
+    for row, column in _write_element_loops(nest, _count_written_columns(nest)):
         done = [
             sums[row, column]
             if sums.dtype == store.buffer.dtype
@@ -220,7 +226,7 @@ def _finish(work: _Work) -> None:
         write_output(product.stores, nest.last, done, values)
 
 
-def _written(nest: Nest) -> int:
+def _count_written_columns(nest: Nest) -> int:
     """Return how many columns of a tile are written.
 
     A packed tile may be wider than a group: the sums past the group's end are left unwritten.
@@ -237,31 +243,33 @@ def write_output(
     `stores` are where it keeps its results, `done` what these are for `values` of its axes. Raises
     ScheduleError if these indices do not determine the last block's axes.
     """
-    at = [substitute(index, values) for index in stores[0].indices]
+    at = [replace_variables(index, values) for index in stores[0].indices]
     totals = [store.buffer for store in stores]
     if last is None:
         for total, value in zip(totals, done, strict=True):
             T.buffer_store(total, value, at)
         return
-    values = _followed(last, totals, at)
-    value = substitute(last.body.value, values, _replacing(totals, done, values))
-    T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
+    values = _solve_axis_values(last, totals, at)
+    value = replace_variables(last.body.value, values, _make_load_replacer(totals, done, values))
+    T.buffer_store(
+        last.body.buffer, value, [replace_variables(i, values) for i in last.body.indices]
+    )
 
 
-def _replacing(
+def _make_load_replacer(
     buffers: Sequence[tvm.ir.Var], done: Sequence[Expr], values: Values
 ) -> Callable[[TensorLoad], Expr]:
-    """Return a function that puts what is `done` in place of loads of buffers, for `substitute`."""
+    """Make a function that replaces loads of buffers by `done`, for `replace_variables`."""
 
     def replaced(read: TensorLoad) -> Expr:
         pairs = zip(buffers, done, strict=True)
         found = next((value for buffer, value in pairs if read.source.same_as(buffer)), None)
-        return substitute(read, values) if found is None else found
+        return replace_variables(read, values) if found is None else found
 
     return replaced
 
 
-def _followed(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[Expr]) -> Values:
+def _solve_axis_values(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[Expr]) -> Values:
     """Return the values of the last block's axes for which it reads the sums at indices `at`.
 
     Raises ScheduleError if these indices do not determine the axes.
@@ -280,14 +288,14 @@ def _followed(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[Expr]) ->
     return values
 
 
-def _elements(nest: Nest, columns: int) -> Iterator[tuple[Expr, Expr]]:
+def _write_element_loops(nest: Nest, columns: int) -> Iterator[tuple[Expr, Expr]]:
     """Write the unrolled loops over the rows and columns of a tile; yield their variables."""
     with T.unroll(nest.number(0), nest.number(nest.tile.rows)) as row:
-        for column in elements(columns, nest.tile.width, nest.number, unroll=True):
+        for column in write_element_loops(columns, nest.tile.width, nest.number, unroll=True):
             yield row, column
 
 
-def sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
+def list_tile_inputs(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
     """Return the buffers that a tile reads, each once."""
     operand = nest.contraction.lines.operand
     reads = [
@@ -297,5 +305,5 @@ def sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
     if nest.last is not None:
         totals = [store.buffer for store in nest.product.stores]
         others = [read.source for read in loads_of(nest.last.body.value)]
-        reads += [other for other in others if not among(other, totals)]
-    return distinct(reads)
+        reads += [other for other in others if not is_among(other, totals)]
+    return remove_duplicates(reads)

@@ -22,7 +22,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import Extent, number_of, parts_of, product_of
 from autopipe.schedules.analysis.dot_products import DotProduct
-from autopipe.schedules.analysis.expressions import unfold
+from autopipe.schedules.analysis.expressions import unravel_index
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile
@@ -131,7 +131,7 @@ class Nest:
         Example: axes 1 and 2 have extents 7 and 9; index 20 gives {1: 2, 2: 2}, as 20 = 2 * 9 + 2.
         """
         extents = [self.product.lengths[axis] for axis in axes]
-        return dict(zip(axes, unfold(extents, index), strict=True))
+        return dict(zip(axes, unravel_index(extents, index), strict=True))
 
     def place(self, job: Expr) -> "TilePlace":
         """Return where tile `job` is. It writes statements: an IRBuilder must be open."""

@@ -23,7 +23,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.graph.weights import MARK
-from autopipe.schedules.analysis.expressions import occurrences, substitute
+from autopipe.schedules.analysis.expressions import count_occurrences, replace_variables
 from autopipe.schedules.tiling.nest import Nest
 
 
@@ -74,7 +74,7 @@ class Copy:
         """Whether neighbours in the copy are read from places that are apart."""
         operand = self.nest.product.loads[self.nest.contraction.lines.operand]
         last = self.nest.product.axes[self.nest.contraction.lines.columns[-1]]
-        return not occurrences(operand.indices[-1], last)
+        return not count_occurrences(operand.indices[-1], last)
 
     def element(
         self, index: Sequence[Expr], strip: Expr, terms: Sequence[Expr], column: Expr
@@ -110,7 +110,7 @@ class Copy:
             values += [
                 (product.sums[axis], var) for axis, var in zip(self.summed, terms, strict=True)
             ]
-            value = substitute(operand, values)
+            value = replace_variables(operand, values)
             T.reads(value)
             T.writes(self.buffer[tuple(index)])
             if nest.contraction.lines.free:

@@ -27,20 +27,20 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import (
     Extent,
-    enough,
     extent_of,
+    is_large_enough,
     lengths_of,
     number_of,
     product_of,
 )
 from autopipe.schedules.analysis.expressions import (
-    either,
-    elements,
+    count_occurrences,
     is_branch,
     loads_of,
-    occurrences,
-    substitute,
-    unfold,
+    replace_variables,
+    unravel_index,
+    write_branches,
+    write_element_loops,
 )
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
@@ -77,7 +77,7 @@ class Padding:
         condition, value, border = choice.args
         axes = [axis.var for axis in block.iter_vars]
         plain = all(i.same_as(axis) for i, axis in zip(block.body.indices, axes, strict=True))
-        inside = _bounds(condition, axes, extents)
+        inside = _parse_bounds(condition, axes, extents)
         if inside is None or not plain or loads_of(border):
             return None
         return cls(block.name_hint, block.body.buffer, axes, extents, inside, value, border)
@@ -96,11 +96,11 @@ class Padding:
     def write(self, width: int) -> tvm.tirx.Stmt:
         """Return the loops over all lines, which write vectors of `width` elements."""
         with IRBuilder() as builder:
-            for many in either(enough(self.extents, ELEMENTS)):
-                self._lines(width, parallel=many)
+            for many in write_branches(is_large_enough(self.extents, ELEMENTS)):
+                self._write_lines(width, parallel=many)
         return builder.get()
 
-    def _lines(self, width: int, *, parallel: bool) -> None:
+    def _write_lines(self, width: int, *, parallel: bool) -> None:
         before = self.extents[: self.line]
         dtype, used = (
             str(self.axes[0].ty.dtype),
@@ -132,13 +132,13 @@ class Padding:
 
         def write(parts: Sequence[tuple[Extent, Extent, Expr]]) -> None:
             for start, stop, value in parts:
-                for element in elements(stop - start, width, self.number):
-                    index = unfold(self.extents[self.line :], start + element)
+                for element in write_element_loops(stop - start, width, self.number):
+                    index = unravel_index(self.extents[self.line :], start + element)
                     values = list(zip(self.axes, [*first, *index], strict=True))
                     buffer, at = where(index)
-                    T.buffer_store(buffer, substitute(value, values), at)
+                    T.buffer_store(buffer, replace_variables(value, values), at)
 
-        tests = self._tests(first)
+        tests = self._build_inside_tests(first)
         if not tests:
             write(parts)
             return
@@ -148,7 +148,7 @@ class Padding:
             with T.Else():
                 write(outside)
 
-    def _tests(self, first: Sequence[Expr]) -> list[Expr]:
+    def _build_inside_tests(self, first: Sequence[Expr]) -> list[Expr]:
         """Return the conditions under which a line is not all border."""
         tests = []
         for index, bounds, extent in zip(first, self.inside, self.extents, strict=False):
@@ -165,7 +165,7 @@ class Padding:
         return number_of(value, self.axes[0].ty.dtype)
 
 
-def _bounds(
+def _parse_bounds(
     condition: Expr, axes: Sequence[tvm.ir.Var], extents: Sequence[Extent]
 ) -> tuple[Bounds | None, ...] | None:
     """Return the bounds that a condition puts on each axis, or None if it says something else.
@@ -175,29 +175,30 @@ def _bounds(
     be the larger of two: TVM writes `j <= steps or j <= 1` where there is one step at least.
     """
     bounds: list[Bounds] = [(0, extent) for extent in extents]
-    for part in _conjuncts(condition):
-        found = _limit(part, axes)
+    for part in _split_conjunction(condition):
+        found = _parse_limit(part, axes)
         if found is None:
             return None
         at, below, limit = found
         low, high = bounds[at]
         if below:
-            bounds[at] = low, _closer(high, limit, min)
+            bounds[at] = low, _choose_tighter_bound(high, limit, min)
         else:
-            bounds[at] = _closer(low, limit, max), high
+            bounds[at] = _choose_tighter_bound(low, limit, max), high
     whole_axes = [(0, extent) for extent in extents]
     if any(isinstance(low, int) and isinstance(high, int) and low >= high for low, high in bounds):
         return None
     found_bounds = tuple(
-        None if _same(one, all_of) else one for one, all_of in zip(bounds, whole_axes, strict=True)
+        None if _has_same_bounds(one, all_of) else one
+        for one, all_of in zip(bounds, whole_axes, strict=True)
     )
     return found_bounds if any(found_bounds) else None
 
 
-def _limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Extent] | None:
+def _parse_limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Extent] | None:
     """Return which axis a comparison bounds, whether from above, and by what."""
     if isinstance(part, tvm.tirx.Or):
-        first, second = (_limit(each, axes) for each in (part.a, part.b))
+        first, second = (_parse_limit(each, axes) for each in (part.a, part.b))
         if first is None or second is None or first[:2] != second[:2] or not first[1]:
             return None
         return (*first[:2], extent_of(tvm.tirx.max(first[2], second[2])))
@@ -205,31 +206,33 @@ def _limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Extent] |
         return None
     for at, axis in enumerate(axes):
         for side, other in ((part.a, part.b), (part.b, part.a)):
-            if side.same_as(axis) and not any(occurrences(other, each) for each in axes):
+            if side.same_as(axis) and not any(count_occurrences(other, each) for each in axes):
                 below, strict = side.same_as(part.a), isinstance(part, tvm.tirx.LT)
                 limit = extent_of(other)
                 return at, below, limit + int(strict != below)
     return None
 
 
-def _closer(known: Extent, limit: Extent, choose: Callable[[int, int], int]) -> Extent:
+def _choose_tighter_bound(
+    known: Extent, limit: Extent, choose: Callable[[int, int], int]
+) -> Extent:
     """Return the closer one of two bounds; one that is open is taken as it is."""
     if isinstance(known, int) and isinstance(limit, int):
         return choose(known, limit)
     return limit
 
 
-def _same(one: Bounds, other: Bounds) -> bool:
+def _has_same_bounds(one: Bounds, other: Bounds) -> bool:
     return all(
         left == right if isinstance(left, int) and isinstance(right, int) else left is right
         for left, right in zip(one, other, strict=True)
     )
 
 
-def _conjuncts(condition: Expr) -> Iterator[Expr]:
+def _split_conjunction(condition: Expr) -> Iterator[Expr]:
     """Yield the parts of a condition that are joined by `and`."""
     if isinstance(condition, tvm.tirx.And):
-        yield from _conjuncts(condition.a)
-        yield from _conjuncts(condition.b)
+        yield from _split_conjunction(condition.a)
+        yield from _split_conjunction(condition.b)
     else:
         yield condition

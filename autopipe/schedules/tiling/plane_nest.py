@@ -16,9 +16,9 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import loads_of, substitute
-from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined
-from autopipe.schedules.analysis.periods import LONGEST, period
+from autopipe.schedules.analysis.expressions import loads_of, replace_variables
+from autopipe.schedules.analysis.movement import AxisPiece, Movement, inline_into_last
+from autopipe.schedules.analysis.periods import LONGEST, find_period
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import JOBS
 
@@ -34,8 +34,8 @@ def is_in_steps(sch: Schedule, movement: Movement) -> bool:
     if not movement.folded or len(movement.extents) < _PLANE:
         return False
     trial = sch.copy()
-    block = trial.get(combined(trial))
-    if not 0 < period(block.body.value, block.iter_vars[-1].var) <= LONGEST:
+    block = trial.get(inline_into_last(trial))
+    if not 0 < find_period(block.body.value, block.iter_vars[-1].var) <= LONGEST:
         return False
     last = len(movement.extents) - 1
     return any(read and _reads_in_steps(read, last) for read in movement.reads)
@@ -58,7 +58,7 @@ class PlaneNest:
         self._axes = [axis.var for axis in block.iter_vars]
         self._dtype = str(self._axes[-1].ty.dtype)
         self._extents = [int(axis.dom.extent) for axis in block.iter_vars]
-        rows, columns = (self._period(axis) for axis in (-2, -1))
+        rows, columns = (self._find_period(axis) for axis in (-2, -1))
         self._periods = (rows if rows * columns <= _WRITTEN_OUT else 1, columns)
         self._known = Analyzer()
 
@@ -74,12 +74,12 @@ class PlaneNest:
             job_loop(name, shared, self._dtype, used, parallel=self._parallel) as place,
         ):
             for var, extent in zip(place, shared, strict=True):
-                self._bind(var, extent)
+                self._bind_range(var, extent)
             if len(place) > len(planes):
                 self._rows(place[:-1], place[-1])
             else:
-                with T.serial(self._number(0), self._number(turns)) as turn:
-                    self._bind(turn, turns)
+                with T.serial(self._to_index(0), self._to_index(turns)) as turn:
+                    self._bind_range(turn, turns)
                     self._rows(place, turn)
         return builder.get()
 
@@ -96,29 +96,29 @@ class PlaneNest:
 
     def _row(self, at: Sequence[Expr]) -> None:
         columns, step = self._extents[-1], self._periods[1]
-        with T.serial(self._number(0), self._number(columns // step)) as turn:
-            self._bind(turn, columns // step)
+        with T.serial(self._to_index(0), self._to_index(columns // step)) as turn:
+            self._bind_range(turn, columns // step)
             for number in range(step):
-                self._element([*at, turn * step + number])
+                self._write_element([*at, turn * step + number])
         for column in range(columns // step * step, columns):
-            self._element([*at, self._number(column)])
+            self._write_element([*at, self._to_index(column)])
 
-    def _element(self, at: Sequence[Expr]) -> None:
+    def _write_element(self, at: Sequence[Expr]) -> None:
         values = list(zip(self._axes, at, strict=True))
-        value = self._known.simplify(substitute(self._value, values))
+        value = self._known.simplify(replace_variables(self._value, values))
         T.buffer_store(self._block.body.buffer, value, list(at))
 
     @property
     def _value(self) -> Expr:
         return self._block.body.value
 
-    def _period(self, axis: int) -> int:
-        found = period(self._value, self._axes[axis])
+    def _find_period(self, axis: int) -> int:
+        found = find_period(self._value, self._axes[axis])
         return found if 0 < found <= min(LONGEST, self._extents[axis]) else 1
 
-    def _bind(self, var: Expr, extent: int) -> None:
+    def _bind_range(self, var: Expr, extent: int) -> None:
         if isinstance(var, tirx.Var):
-            self._known.bind(var, tvm.ir.Range(self._number(0), self._number(extent)))
+            self._known.bind(var, tvm.ir.Range(self._to_index(0), self._to_index(extent)))
 
-    def _number(self, value: int) -> Expr:
+    def _to_index(self, value: int) -> Expr:
         return number_of(value, self._dtype)

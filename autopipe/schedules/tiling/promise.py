@@ -13,7 +13,7 @@ from autopipe.schedules.cost import FULL, LOADS, step_cycles
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
-from autopipe.schedules.tiling.tile import Tile, settings, steps_ahead
+from autopipe.schedules.tiling.tile import Tile, choose_fetch_distance, list_tiles
 
 STEP: Final = 0.5
 """Further cycles of a step of the sum (loop, addresses); it favours tiles of many sums."""
@@ -49,17 +49,18 @@ _SPILL: Final = 1.1
 """Cycles of a step for each sum that goes to memory and back, as LLVM finds no register for it."""
 
 
-def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
+def choose_tile(contraction: Contraction, hardware: HardwareParams) -> Tile:
     """Return the tile of the least estimated time on a processor, without measuring."""
     tile = min(
-        settings(contraction, hardware), key=lambda tile: estimate(contraction, tile, hardware)
+        list_tiles(contraction, hardware),
+        key=lambda tile: estimate_cycles(contraction, tile, hardware),
     )
     if hardware.machine.has_mesh and not contraction.terms[-1] % _UNROLLED:
         tile = replace(tile, unroll=_UNROLLED)
-    return replace(tile, outer="rows") if rows_outside(contraction, tile, hardware) else tile
+    return replace(tile, outer="rows") if needs_outer_rows(contraction, tile, hardware) else tile
 
 
-def fill_reduction(
+def choose_reduction_tile(
     contraction: Contraction, hardware: HardwareParams, tiles: Iterable[Tile]
 ) -> Tile:
     """Return the tile of the least estimated time for what sums no products.
@@ -71,7 +72,7 @@ def fill_reduction(
 
     def cycles(tile: Tile) -> float:
         copied = _REORDERED * contraction.column_elements * tile.packed
-        return estimate(contraction, tile, hardware) + copied
+        return estimate_cycles(contraction, tile, hardware) + copied
 
     tile = min(tiles, key=cycles)
     own = lines.alone and bool(lines.rows) and {*lines.rows} <= {*lines.batch}
@@ -79,19 +80,19 @@ def fill_reduction(
     return replace(tile, outer="rows") if own and ordered else tile
 
 
-def rows_outside(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> bool:
+def needs_outer_rows(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> bool:
     """Tell whether all strips of one band of rows should come before the next band."""
     ordered = tile.rows < contraction.height and tile.columns < contraction.breadth
-    streams = _streams(contraction, hardware)
+    streams = _can_stream_inputs(contraction, hardware)
     return ordered and (streams or _shares_lines(contraction, tile, hardware))
 
 
-def _far(contraction: Contraction, hardware: HardwareParams) -> bool:
+def _is_result_far(contraction: Contraction, hardware: HardwareParams) -> bool:
     """Tell whether a first-level cache has no room for the result, so that it goes far away."""
     return math.prod(contraction.extents) * contraction.bits // 8 > hardware.l1
 
 
-def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
+def _can_stream_inputs(contraction: Contraction, hardware: HardwareParams) -> bool:
     """Tell whether a second-level cache holds the weights of a product, but not the rest.
 
     A product is one of matrices, or a convolution of one tap: its sum has one axis longer than 1.
@@ -114,7 +115,7 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     others = math.prod(contraction.extents[axis] for axis in contraction.others)
     alone = others == 1 and sum(term > 1 for term in contraction.terms) <= 1
     held = weights <= hardware.l2 and passing > hardware.l2 * FULL
-    near = weights <= hardware.l1 and _far(contraction, hardware)
+    near = weights <= hardware.l1 and _is_result_far(contraction, hardware)
     far = hardware.machine.has_mesh and hardware.keeps_weights
     most = min(passing * (_MORE if far else 1), hardware.l2 * FULL)
     divided = hardware.cores > 1 and weights <= most
@@ -138,10 +139,10 @@ def _shares_lines(contraction: Contraction, tile: Tile, hardware: HardwareParams
     grouped = lines.granule < contraction.breadth
     alone = grouped or sum(term > 1 for term in contraction.terms) <= 1
     near = held <= hardware.l2 * FULL and tile.rows >= _BAND
-    return bool(parted) and lines.free and alone and near and _far(contraction, hardware)
+    return bool(parted) and lines.free and alone and near and _is_result_far(contraction, hardware)
 
 
-def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:
+def estimate_cycles(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:
     """Return the estimated cycles until the last core is done.
 
     A step of the sum takes as long as its multiply-adds, its loads or the latency of one
@@ -157,7 +158,9 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     step = STEP + step_cycles(machine, sums, tile.rows + vectors, machine.fma_latency_cycles)
     if vectors == 1:
         step += max(0, sums + _PAIR - hardware.registers) * _SPILL
-    if not tile.ahead and steps_ahead(contraction, tile.columns, hardware, packed=tile.packed):
+    if not tile.ahead and choose_fetch_distance(
+        contraction, tile.columns, hardware, packed=tile.packed
+    ):
         step += UNFETCHED
     cuts = -(-contraction.lines.granule // tile.columns)
     strips = contraction.breadth // contraction.lines.granule * cuts
@@ -165,7 +168,7 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     jobs = strips * bands * math.prod(contraction.extents[axis] for axis in contraction.others)
     tile_cycles = math.prod(contraction.terms) * step + sums * STORE + TILE
     lines = tile.rows * -(-tile.columns * contraction.bits // (8 * LINE_BYTES))
-    waits = lines * _WAIT if _far(contraction, hardware) and not tile.fetched else 0
+    waits = lines * _WAIT if _is_result_far(contraction, hardware) and not tile.fetched else 0
     tile_cycles += waits + (lines / LOADS if tile.fetched else 0)
     cores = hardware.cores if pays_for_threads(contraction) else 1
     return -(-jobs // cores) * tile_cycles

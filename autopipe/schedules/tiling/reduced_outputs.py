@@ -8,7 +8,7 @@ from typing import Final
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
-from autopipe.compiler.loops.count_operations import longest
+from autopipe.compiler.loops.count_operations import bound_steps
 from autopipe.schedules.analysis.blocks import (
     element_bits,
     extents_of,
@@ -18,11 +18,16 @@ from autopipe.schedules.analysis.blocks import (
     is_whole,
 )
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.analysis.rows import count
-from autopipe.schedules.analysis.simple_indices import simplified
-from autopipe.schedules.analysis.step_cost import joint_steps, stride, together, work
+from autopipe.schedules.analysis.rows import count_iterations
+from autopipe.schedules.analysis.simple_indices import to_simple_indices
+from autopipe.schedules.analysis.step_cost import (
+    count_joint_steps,
+    count_step_operations,
+    find_longest_stride,
+    find_vector_step_bits,
+)
 from autopipe.schedules.primitives import inline_blocks
-from autopipe.schedules.tiling.strided import apart
+from autopipe.schedules.tiling.strided import find_row_strides
 
 MOST_WRITTEN: Final = 64
 """Most steps of an output that are written out."""
@@ -74,13 +79,13 @@ class ReducedOutputs:
     as of truths that lie one after the other; 0 where it takes one."""
 
 
-def recognize(sch: Schedule) -> ReducedOutputs | None:
+def match_reduction(sch: Schedule) -> ReducedOutputs | None:
     """Return the only reduction of a function, or None if it has none, or several."""
     blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
     if not all(map(is_static, blocks)):
         return None
-    at = next((i for i, block in enumerate(blocks) if _reduces(block)), None)
-    if at is None or any(_reduces(block) for block in blocks[at + 1 :]):
+    at = next((i for i, block in enumerate(blocks) if _is_reduction(block)), None)
+    if at is None or any(_is_reduction(block) for block in blocks[at + 1 :]):
         return None
     names = [block.name_hint for block in blocks]
     copies = tuple(name for name, block in zip(names[:at], blocks, strict=False) if is_copy(block))
@@ -88,16 +93,16 @@ def recognize(sch: Schedule) -> ReducedOutputs | None:
     inline_blocks(trial, copies)
     block = trial.get_sblock(names[at])
     once: tuple[str, ...] = ()
-    while producers := _read_once(trial, block, set(names[:at]) - {*copies, *once}):
+    while producers := _find_read_once(trial, block, set(names[:at]) - {*copies, *once}):
         inline_blocks(trial, producers)
         once += producers
-    reduction = Reduction.of(simplified(trial.get(trial.get_sblock(names[at]))))
+    reduction = Reduction.of(to_simple_indices(trial.get(trial.get_sblock(names[at]))))
     if reduction is None or not is_whole(sch, sch.get_sblock(names[at])):
         return None
     reduction = reduction.narrowed()
-    if any(_long(extents_of(b)) != _long(reduction.extents) for b in blocks[at + 1 :]):
+    if any(_drop_units(extents_of(b)) != _drop_units(reduction.extents) for b in blocks[at + 1 :]):
         return None
-    steps = [longest(step, reduction.axes, reduction.extents) for step in reduction.steps]
+    steps = [bound_steps(step, reduction.axes, reduction.extents) for step in reduction.steps]
     if not all(map(math.isfinite, steps)):
         return None
     several, branches = len(reduction.reducer.stores) > 1, reduction.reducer.branches()
@@ -108,43 +113,46 @@ def recognize(sch: Schedule) -> ReducedOutputs | None:
         steps=math.prod(map(int, steps)),
         constant=all(isinstance(step, int) for step in reduction.steps),
         joint=tuple(a for a, _ in enumerate(reduction.extents) if not reduction.hangs_on(a)),
-        stride=stride(reduction), work=work(reduction),
+        stride=find_longest_stride(reduction), work=count_step_operations(reduction),
         bits=max(element_bits(store.buffer.ty.dtype) for store in reduction.reducer.stores),
-        joint_steps=joint_steps(reduction),
+        joint_steps=count_joint_steps(reduction),
         most_written=_MOST_BRANCHES if several and branches else MOST_WRITTEN,
         simple=not several and not is_spatial(reduction.block),
-        apart=_evenly(reduction), together=together(reduction),
+        apart=_is_evenly_apart(reduction), together=find_vector_step_bits(reduction),
     )  # fmt: skip
 
 
-def _evenly(reduction: Reduction) -> bool:
+def _is_evenly_apart(reduction: Reduction) -> bool:
     """Return `apart` of `ReducedOutputs`."""
     if not reduction.constant or not reduction.axes or reduction.reducer.branches():
         return False
     buffers = [load.source for load in reduction.loads]
     buffers += [store.buffer for store in reduction.reducer.finals]
-    return "bool" not in {str(one.ty.dtype) for one in buffers} and apart(reduction) is not None
+    return (
+        "bool" not in {str(one.ty.dtype) for one in buffers}
+        and find_row_strides(reduction) is not None
+    )
 
 
-def _reduces(block: SBlock) -> bool:
+def _is_reduction(block: SBlock) -> bool:
     """Tell whether a block reduces, or has a block in it that does."""
     return not is_spatial(block) or not hasattr(block.body, "value")
 
 
-def _read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> tuple[str, ...]:
+def _find_read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> tuple[str, ...]:
     """Return the blocks right before a reduction whose elements it reads once, in order.
 
     A block with a border stays: vectors could not be made of its branches.
     """
-    runs = count(sch.get(block))
+    runs = count_iterations(sch.get(block))
     names = []
     for one in sch.get_producers(block):
         producer = sch.get(one)
         own = producer.name_hint in before and len(sch.get_consumers(one)) == 1
-        if own and 0 < runs <= count(producer) and _BRANCH not in str(producer.body):
+        if own and 0 < runs <= count_iterations(producer) and _BRANCH not in str(producer.body):
             names.append(producer.name_hint)
     return tuple(names)
 
 
-def _long(extents: Sequence[int]) -> tuple[int, ...]:
+def _drop_units(extents: Sequence[int]) -> tuple[int, ...]:
     return tuple(extent for extent in extents if extent > 1)

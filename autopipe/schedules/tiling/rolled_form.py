@@ -22,7 +22,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.analysis.windows import Windows
 from autopipe.schedules.primitives import inline_blocks
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from autopipe.schedules.tiling import form
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.padding import Padding
@@ -55,7 +55,7 @@ class RolledParts:
     """Rows of the image from one row of the result to the next."""
 
 
-def recognize(sch: Schedule) -> RolledParts | None:
+def match_rolled_parts(sch: Schedule) -> RolledParts | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
     steps = Steps.of(sch.mod["main"])
     if steps is None or not all(map(is_static, steps.blocks)):
@@ -65,52 +65,55 @@ def recognize(sch: Schedule) -> RolledParts | None:
     sums = [i for i, block in enumerate(steps.blocks) if not is_spatial(block)]
     if len(sums) not in (2, 3):
         return None
-    cuts = [_cut(steps, one, other) for one, other in itertools.pairwise(sums)]
+    cuts = [_find_cut(steps, one, other) for one, other in itertools.pairwise(sums)]
     ends = [0, *cuts, len(steps.blocks)]
     parts = tuple(steps.part(start, end) for start, end in itertools.pairwise(ends))
-    passed = [results(part) for part in parts]
+    passed = [list_output_buffers(part) for part in parts]
     if any(len(results) != 1 for results in passed):
         return None
     if any(buffer.same_as(p) for (buffer,) in passed[:-1] for p in steps.function.params):
         return None
-    return _found(parts)
+    return _match_parts(parts)
 
 
-def _cut(steps: Steps, one: int, other: int) -> int:
+def _find_cut(steps: Steps, one: int, other: int) -> int:
     """Return the first block behind a reduction that belongs to the next one."""
     between = range(one + 1, other)
     moving = (i for i in between if is_copy(steps.blocks[i]) or Padding.of(steps.blocks[i]))
     return next(moving, other)
 
 
-def results(part: tvm.IRModule) -> list[Any]:
+def list_output_buffers(part: tvm.IRModule) -> list[Any]:
     """Return the buffers that a part writes for others."""
     root = part["main"].body.block
     inner = list(root.alloc_buffers)
-    written = [block.body.buffer for block in _blocks(part)]
+    written = [block.body.buffer for block in _list_blocks(part)]
     params = part["main"].params
     return [p for p in params if any(p.same_as(w) for w in written) and p not in inner]
 
 
-def _blocks(part: tvm.IRModule) -> list[SBlock]:
-    sch = blank(part)
+def _list_blocks(part: tvm.IRModule) -> list[SBlock]:
+    sch = make_schedule(part)
     return [sch.get(rv) for rv in sch.get_child_blocks(sch.get_sblock("root"))]
 
 
-def _found(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
+def _match_parts(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
     """Return what the template needs to know of the parts of a function."""
-    first = _row(form.recognize(blank(parts[0])))
-    last = _row(form.recognize(blank(parts[2]))) if parts[2:] else None
-    windows = window_forms.recognize(blank(parts[1]))
+    first = _restrict_to_row(form.match_contraction(make_schedule(parts[0])))
+    last = _restrict_to_row(form.match_contraction(make_schedule(parts[2]))) if parts[2:] else None
+    windows = window_forms.match_windows(make_schedule(parts[1]))
     if first is None or windows is None or not _is_plain(windows) or (parts[2:] and last is None):
         return None
-    rows, border = _vertical(parts[1], windows), border_of(parts[1], results(parts[0])[0])
+    rows, border = (
+        _find_window_rows(parts[1], windows),
+        find_border(parts[1], list_output_buffers(parts[0])[0]),
+    )
     if rows is None or border is None or first.bits != _FLOAT or windows.bits != _FLOAT:
         return None
     height, stride = rows
-    passed = _in_order(parts[0], first) and not _reads_again(parts, windows, border.source)
+    passed = _is_in_order(parts[0], first) and not _has_other_readers(parts, windows, border.source)
     if last is not None:
-        passed = passed and _in_order(parts[1], windows) and _follows(parts, last)
+        passed = passed and _is_in_order(parts[1], windows) and _is_pointwise_product(parts, last)
     result = windows.extents
     inside = border.outer[1] >= (result[1] - 1) * stride + height
     one_row = replace(windows, extents=(1, 1, *result[2:]))
@@ -124,7 +127,7 @@ def _is_plain(windows: Windows) -> bool:
     return image and windows.weights is not None and windows.wide
 
 
-def _row(found: Contraction | None) -> Contraction | None:
+def _restrict_to_row(found: Contraction | None) -> Contraction | None:
     """Return one row of a product whose weights are free; None for another function."""
     if found is None or len(found.extents) != _IMAGE or not found.lines.free:
         return None
@@ -135,12 +138,12 @@ def _row(found: Contraction | None) -> Contraction | None:
     return replace(found, extents=(1, 1, *found.extents[2:]), lines=replace(lines, rows=(2,)))
 
 
-def _in_order(part: tvm.IRModule, found: Contraction | Windows) -> bool:
+def _is_in_order(part: tvm.IRModule, found: Contraction | Windows) -> bool:
     """Tell whether each block from the sum on writes an element at its own index."""
     names = {found.name, *found.after}
     return all(
         extent == 1 or index.same_as(axis.var)
-        for block in _blocks(part)
+        for block in _list_blocks(part)
         if block.name_hint in names
         for index, axis, extent in zip(
             block.body.indices, block.iter_vars, map(int, block.body.buffer.ty.shape), strict=False
@@ -148,9 +151,9 @@ def _in_order(part: tvm.IRModule, found: Contraction | Windows) -> bool:
     )
 
 
-def _follows(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
+def _is_pointwise_product(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
     """Tell whether a product sums over the channels of one pixel of what the windows write."""
-    sch, passed = blank(parts[2]), results(parts[1])[0]
+    sch, passed = make_schedule(parts[2]), list_output_buffers(parts[1])[0]
     inline_blocks(sch, last.inlined)
     product = Product.of(sch.get(sch.get_sblock(last.name)))
     if product is None or last.before or math.prod(last.terms) != int(passed.ty.shape[3]):
@@ -158,7 +161,7 @@ def _follows(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
     reads = [load for load in product.loads if load.source.same_as(passed)]
     others = [
         load
-        for block in _blocks(parts[2])
+        for block in _list_blocks(parts[2])
         if block.name_hint in last.after
         for load in loads_of(block.body.value)
     ]
@@ -171,26 +174,28 @@ def _follows(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
     )
 
 
-def _reads_again(parts: tuple[tvm.IRModule, ...], windows: Windows, image: tvm.ir.Var) -> bool:
+def _has_other_readers(
+    parts: tuple[tvm.IRModule, ...], windows: Windows, image: tvm.ir.Var
+) -> bool:
     """Tell whether anything but the windows reads what the first convolution writes."""
-    after = [block for block in _blocks(parts[1]) if block.name_hint in windows.after]
-    others = [*after, *(block for part in parts[2:] for block in _blocks(part))]
+    after = [block for block in _list_blocks(parts[1]) if block.name_hint in windows.after]
+    others = [*after, *(block for part in parts[2:] for block in _list_blocks(part))]
     return any(load.source.same_as(image) for block in others for load in loads_of(block.body))
 
 
-def _vertical(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
+def _find_window_rows(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
     """Return how many rows a window takes, and how far the next one is.
 
     None if a window leaves rows out, or reads other images or channels than those it writes.
     """
-    sch = blank(part)
+    sch = make_schedule(part)
     window_forms.inline_copies(sch)
     block = sch.get(sch.get_sblock(windows.name))
     extents = [int(axis.dom.extent) for axis in block.iter_vars]
     (data,) = [at for at in range(len(block.reads)) if at != windows.weights]
     steps = [
         {axis: step for axis, step in enumerate(index[:-1]) if step and extents[axis] > 1}
-        for index in window_forms.index_of(block, data)
+        for index in window_forms.find_read_steps(block, data)
     ]
     if len(steps) != _IMAGE or any(steps[at] not in ({}, {at: 1}) for at in (0, 3)):
         return None
@@ -202,9 +207,9 @@ def _vertical(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
     return math.prod(extents[axis] for axis in taken), stride
 
 
-def border_of(part: tvm.IRModule, source: tvm.ir.Var) -> Border | None:
+def find_border(part: tvm.IRModule, source: tvm.ir.Var) -> Border | None:
     """Return how windows see the result of the first convolution; None if it is changed there."""
-    sch = blank(part)
+    sch = make_schedule(part)
     window_forms.inline_copies(sch)
     before = [sch.get(rv) for rv in sch.get_child_blocks(sch.get_sblock("root"))]
     before = list(itertools.takewhile(is_spatial, before))

@@ -15,7 +15,7 @@ from tvm.ir import Expr, TensorLoad
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.expressions import elements, whole
+from autopipe.schedules.analysis.expressions import to_full_region, write_element_loops
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.loops import Tiled
 from autopipe.schedules.tiling.nest import TilePlace
@@ -38,12 +38,12 @@ class Border:
     @property
     def inner(self) -> tuple[int, ...]:
         """Sizes of the result."""
-        return _sizes(self.source)
+        return _read_shape(self.source)
 
     @property
     def outer(self) -> tuple[int, ...]:
         """Sizes with the border."""
-        return _sizes(self.image)
+        return _read_shape(self.image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,59 +66,61 @@ class RollingLoops:
 
     def write(self, *, parallel: bool) -> tirx.Stmt:
         """Return the loop over bands of rows."""
-        batch, result = self.border.inner[0], _sizes(self.passed)[1]
+        batch, result = self.border.inner[0], _read_shape(self.passed)[1]
         bands = -(-result // self.rows)
         loop = T.parallel if parallel and batch * bands > 1 else T.serial
-        jobs = self._number(batch * bands)
-        with IRBuilder() as builder, loop(self._number(0), jobs) as job, T.sblock("rolling"):
-            T.reads(*map(whole, self._read()))
-            T.writes(*map(whole, self._written()))
+        jobs = self._to_index(batch * bands)
+        with IRBuilder() as builder, loop(self._to_index(0), jobs) as job, T.sblock("rolling"):
+            T.reads(*map(to_full_region, self._read()))
+            T.writes(*map(to_full_region, self._list_written_buffers()))
             held = (self.height, *self.border.outer[2:])
             ring = T.sblock_alloc_buffer(held, self.border.image.ty.dtype)
             line = None
             if self.last is not None:
-                line = T.sblock_alloc_buffer(_sizes(self.passed)[2:], self.passed.ty.dtype)
+                line = T.sblock_alloc_buffer(_read_shape(self.passed)[2:], self.passed.ty.dtype)
             image = T.Bind(job // bands)
-            above = T.Bind(tirx.min(job % bands * self.rows, self._number(result - self.rows)))
-            self._sides(ring)
+            above = T.Bind(tirx.min(job % bands * self.rows, self._to_index(result - self.rows)))
+            self._write_side_borders(ring)
             steps = (self.rows - 1) * self.stride + self.height
-            with T.serial(self._number(0), self._number(steps)) as step:
+            with T.serial(self._to_index(0), self._to_index(steps)) as step:
                 self._row(image, T.Bind(above * self.stride + step), ring)
-                self._results(image, above, step)
-        return self._kept(builder.get(), ring, line)
+                self._write_result_row(image, above, step)
+        return self._redirect_buffers(builder.get(), ring, line)
 
-    def _sides(self, ring: tvm.ir.Var) -> None:
+    def _write_side_borders(self, ring: tvm.ir.Var) -> None:
         """Write the border left and right of all rows."""
         width, outer = self.border.inner[2], self.border.outer[2]
         sides = [(0, self.border.left), (self.border.left + width, outer)]
         for start, stop in sides:
             if stop > start:
                 with (
-                    T.serial(self._number(0), self._number(self.height)) as row,
-                    T.serial(self._number(0), self._number(stop - start)) as column,
+                    T.serial(self._to_index(0), self._to_index(self.height)) as row,
+                    T.serial(self._to_index(0), self._to_index(stop - start)) as column,
                 ):
-                    self._blank(ring, row, start + column)
+                    self._write_border_pixel(ring, row, start + column)
 
     def _row(self, image: Expr, row: Expr, ring: tvm.ir.Var) -> None:
         """Write a row of the image: of the first product, or of the border."""
         top, height = self.border.top, self.border.inner[1]
         if height == self.border.outer[1]:
-            self._product(self.first, image, row)
+            self._write_product_row(self.first, image, row)
             return
         with T.If(tirx.all(row >= top, row < top + height)):
             with T.Then():
-                self._product(self.first, image, row - top)
+                self._write_product_row(self.first, image, row - top)
             with T.Else():
                 slot = T.Bind(row % self.height)
-                with T.serial(self._number(0), self._number(self.border.outer[2])) as column:
-                    self._blank(ring, slot, column)
+                with T.serial(self._to_index(0), self._to_index(self.border.outer[2])) as column:
+                    self._write_border_pixel(ring, slot, column)
 
-    def _blank(self, ring: tvm.ir.Var, row: Expr, column: Expr) -> None:
+    def _write_border_pixel(self, ring: tvm.ir.Var, row: Expr, column: Expr) -> None:
         """Write a pixel of the border."""
-        for channel in elements(self.border.outer[3], self.windows.width, self._number):
+        for channel in write_element_loops(
+            self.border.outer[3], self.windows.width, self._to_index
+        ):
             T.buffer_store(ring, self.border.value, [row, column, channel])
 
-    def _results(self, image: Expr, above: Expr, step: Expr) -> None:
+    def _write_result_row(self, image: Expr, above: Expr, step: Expr) -> None:
         """Write a row of the result, if the rows of its windows are there."""
         past = step - (self.height - 1)
         ready = [past >= 0] if self.height > 1 else []
@@ -128,31 +130,31 @@ class RollingLoops:
                 stack.enter_context(T.If(tirx.all(*ready)))
                 stack.enter_context(T.Then())
             row = T.Bind(above + past // self.stride)
-            self._windows(image, row)
+            self._write_window_row(image, row)
             if self.last is not None:
-                self._product(self.last, image, row)
+                self._write_product_row(self.last, image, row)
 
-    def _windows(self, image: Expr, row: Expr) -> None:
+    def _write_window_row(self, image: Expr, row: Expr) -> None:
         """Write a row of what the windows give."""
-        nest, width, channels = self.windows, *_sizes(self.passed)[2:]
+        nest, width, channels = self.windows, *_read_shape(self.passed)[2:]
         sums = T.sblock_alloc_buffer(
             (nest.rows, nest.columns), self.windows.block.body.buffer.ty.dtype, scope="local"
         )
         with (
-            T.serial(self._number(0), self._number(-(-width // nest.rows))) as part,
-            T.serial(self._number(0), self._number(-(-channels // nest.columns))) as strip,
+            T.serial(self._to_index(0), self._to_index(-(-width // nest.rows))) as part,
+            T.serial(self._to_index(0), self._to_index(-(-channels // nest.columns))) as strip,
         ):
-            column = T.Bind(tirx.min(part * nest.rows, self._number(width - nest.rows)))
+            column = T.Bind(tirx.min(part * nest.rows, self._to_index(width - nest.rows)))
             place = T.Bind(nest.first(strip, channels))
             tile = OutputTile(nest, sums, nest.rows, [image, row], column, place)
             tile.clear()
             tile.reduce()
             tile.finish()
 
-    def _product(self, tiled: Tiled, image: Expr, row: Expr) -> None:
+    def _write_product_row(self, tiled: Tiled, image: Expr, row: Expr) -> None:
         """Write a row of a product."""
         nest, copy = tiled
-        last = self._number(nest.height - nest.tile.rows)
+        last = self._to_index(nest.height - nest.tile.rows)
         for strip, band in self._tiles(tiled):
             column = T.Bind(tirx.min(band * nest.tile.rows, last))
             loops.write_tile(TilePlace(nest, {0: image, 1: row}, strip, column), copy)
@@ -164,15 +166,15 @@ class RollingLoops:
         by_columns = nest.tile.outer == "columns"
         outer, inner = counts if by_columns else reversed(counts)
         with (
-            T.serial(self._number(0), self._number(outer)) as one,
-            T.serial(self._number(0), self._number(inner)) as other,
+            T.serial(self._to_index(0), self._to_index(outer)) as one,
+            T.serial(self._to_index(0), self._to_index(inner)) as other,
         ):
             yield (one, other) if by_columns else (other, one)
 
     def _read(self) -> list[tvm.ir.Var]:
         """Return the buffers that all parts read together."""
-        parts = [loops.sources(*self.first), self.windows.sources()]
-        parts += [loops.sources(*self.last)] if self.last else []
+        parts = [loops.list_tile_inputs(*self.first), self.windows.sources()]
+        parts += [loops.list_tile_inputs(*self.last)] if self.last else []
         own = [self.border.source, self.border.image, *([self.passed] if self.last else [])]
         found: list[tvm.ir.Var] = []
         for buffer in (buffer for part in parts for buffer in part):
@@ -180,10 +182,12 @@ class RollingLoops:
                 found.append(buffer)
         return found
 
-    def _written(self) -> Sequence[tvm.ir.Var]:
+    def _list_written_buffers(self) -> Sequence[tvm.ir.Var]:
         return self.last[0].outputs if self.last else [self.passed]
 
-    def _kept(self, loop: tirx.Stmt, ring: tvm.ir.Var, line: tvm.ir.Var | None) -> tirx.Stmt:
+    def _redirect_buffers(
+        self, loop: tirx.Stmt, ring: tvm.ir.Var, line: tvm.ir.Var | None
+    ) -> tirx.Stmt:
         """Return the loops with what passes between the parts in a few rows."""
         border = self.border
 
@@ -199,13 +203,13 @@ class RollingLoops:
                 return line, list(index[2:])
             return None
 
-        return _moved(loop, place)
+        return _redirect_accesses(loop, place)
 
-    def _number(self, value: int | Expr) -> Expr:
+    def _to_index(self, value: int | Expr) -> Expr:
         return self.windows.number(value)
 
 
-def _moved(
+def _redirect_accesses(
     loop: tirx.Stmt,
     place: Callable[[tvm.ir.Var, Sequence[Expr]], tuple[tvm.ir.Var, list[Expr]] | None],
 ) -> tirx.Stmt:
@@ -224,5 +228,5 @@ def _moved(
     return tvm_ffi.structural_mutate(loop, [(TensorLoad, read), (tirx.BufferStore, write)])
 
 
-def _sizes(buffer: tvm.ir.Var) -> tuple[int, ...]:
+def _read_shape(buffer: tvm.ir.Var) -> tuple[int, ...]:
     return tuple(map(int, buffer.ty.shape))

@@ -18,7 +18,7 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
 from autopipe.schedules.analysis.blocks import (
     Extent,
     axes_of,
-    enough,
+    is_large_enough,
     is_spatial,
     lengths_of,
     number_of,
@@ -26,15 +26,20 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
-    among,
-    either,
-    elements,
-    lanes,
-    substitute,
-    unfold,
+    is_among,
+    replace_variables,
+    unravel_index,
+    write_branches,
+    write_element_loops,
+    write_lane_loops,
 )
-from autopipe.schedules.analysis.row_axes import StoredValue, count_in_group, row_lengths, stores_of
-from autopipe.schedules.analysis.rows import cost, is_step
+from autopipe.schedules.analysis.row_axes import (
+    StoredValue,
+    count_in_group,
+    find_row_lengths,
+    list_stored_values,
+)
+from autopipe.schedules.analysis.rows import estimate_body_cost, is_step
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import OPERATIONS
 
@@ -47,39 +52,42 @@ def write_rows(
 ) -> tvm.tirx.Stmt:
     """Return the loop over all rows, in parallel where that pays."""
     with IRBuilder() as builder:
-        for parallel in either(_pays(blocks, known)):
-            _rows(blocks, leading, width, parallel=parallel)
+        for parallel in write_branches(_needs_threads(blocks, known)):
+            _write_row_loop(blocks, leading, width, parallel=parallel)
     return builder.get()
 
 
-def _pays(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
+def _needs_threads(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
     """Tell whether threads pay; a condition if that hangs on open sizes."""
-    steps = ([cost(one), *lengths_of(one), *lengths_of(one, spatial=False)] for one in blocks)
+    steps = (
+        [estimate_body_cost(one), *lengths_of(one), *lengths_of(one, spatial=False)]
+        for one in blocks
+    )
     work = [product_of(lengths) for lengths in steps]
-    if all(length == 1 for length in row_lengths(blocks)):
+    if all(length == 1 for length in find_row_lengths(blocks)):
         return False
-    return enough([sum(work[1:], start=work[0])], OPERATIONS, known)
+    return is_large_enough([sum(work[1:], start=work[0])], OPERATIONS, known)
 
 
-def _rows(blocks: Sequence[SBlock], leading: int, width: int, *, parallel: bool) -> None:
+def _write_row_loop(blocks: Sequence[SBlock], leading: int, width: int, *, parallel: bool) -> None:
     """Write the loop over all rows."""
-    rows = row_lengths(blocks)[:leading]
+    rows = find_row_lengths(blocks)[:leading]
     dtype = next(axis.var.ty.dtype for block in blocks for axis in block.iter_vars)
     number = partial(number_of, dtype=dtype)
     written = [region.source for block in blocks for region in block.writes]
     read = [region.source for block in blocks for region in block.reads]
-    used = [buffer for buffer in read if not among(buffer, written)], written
+    used = [buffer for buffer in read if not is_among(buffer, written)], written
     with job_loop("rows", rows, dtype, used, parallel=parallel) as at:
         for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
             if not is_spatial(block):
                 step = before if before is not None and is_step(before, block) else None
-                _reduced(block, at, width, number, step)
+                _write_reduction(block, at, width, number, step)
             elif after is None or not is_step(block, after):
                 group = count_in_group(lengths_of(block)[len(at) - 1], rows[-1]) if rows else 1
-                _each(block, at, group, width, number)
+                _write_elementwise_step(block, at, group, width, number)
 
 
-def _each(
+def _write_elementwise_step(
     block: SBlock, at: Sequence[Expr], group: int, width: int, number: Callable[[Extent], Expr]
 ) -> None:
     """Write a step that computes each element of a row.
@@ -91,35 +99,35 @@ def _each(
         if group > 1:
             member = loop.enter_context(T.serial(number(0), number(group)))
             at = [*at[:-1], at[-1] * group + member]
-        for index in _along(lengths_of(block)[len(at) :], width, number):
-            _stored(block, list(zip(axes, [*at, *index], strict=True)))
+        for index in _write_axis_loops(lengths_of(block)[len(at) :], width, number):
+            _write_store(block, list(zip(axes, [*at, *index], strict=True)))
 
 
-def _stored(block: SBlock, values: Values) -> None:
+def _write_store(block: SBlock, values: Values) -> None:
     """Write what a block stores for some values of its axes."""
     store = block.body
     T.buffer_store(
         store.buffer,
-        substitute(store.value, values),
-        [substitute(place, values) for place in store.indices],
+        replace_variables(store.value, values),
+        [replace_variables(place, values) for place in store.indices],
     )
 
 
-def _along(
+def _write_axis_loops(
     lengths: Sequence[Extent], width: int, number: Callable[[Extent], Expr]
 ) -> Iterator[list[Expr]]:
     """Write the loops over the axes of a row, the last one in vectors; yield the indices."""
-    outer, along = split_row(lengths, 1 if lengths and _divides(width, lengths[-1]) else 2)
+    outer, along = split_row(lengths, 1 if lengths and _can_fill_axis(width, lengths[-1]) else 2)
     with ExitStack() as loops:
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
         if not along:
             yield before
             return
-        for element in elements(product_of(along), width, number):
-            yield [*before, *unfold(along, element)]
+        for element in write_element_loops(product_of(along), width, number):
+            yield [*before, *unravel_index(along, element)]
 
 
-def _divides(width: int, length: Extent) -> bool:
+def _can_fill_axis(width: int, length: Extent) -> bool:
     """Tell whether vectors of a width fill an axis."""
     return isinstance(length, int) and length % width == 0
 
@@ -138,7 +146,7 @@ def split_row(
     return lengths[:first], lengths[first:]
 
 
-def _reduced(
+def _write_reduction(
     block: SBlock,
     at: Sequence[Expr],
     width: int,
@@ -149,7 +157,7 @@ def _reduced(
 
     `step` makes what is reduced, if that is not there yet.
     """
-    updates, firsts = stores_of(block.body), stores_of(block.init)
+    updates, firsts = list_stored_values(block.body), list_stored_values(block.init)
     spatial, reduced = axes_of(block)
     rows: Values = [
         (axis.var, place)
@@ -167,21 +175,23 @@ def _reduced(
     outer, along = split_row(lengths_of(block, spatial=False))
     with ExitStack() as loops:
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
-        for index, lane in lanes(product_of(along), width, number):
+        for index, lane in write_lane_loops(product_of(along), width, number):
             values = [
                 *rows,
-                *zip([a.var for a in reduced], [*before, *unfold(along, index)], strict=True),
+                *zip(
+                    [a.var for a in reduced], [*before, *unravel_index(along, index)], strict=True
+                ),
             ]
             if step is not None:
                 places = [value for _, value in values]
-                _stored(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
-            _add(updates, parts, values, lane)
+                _write_store(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
+            _accumulate_step(updates, parts, values, lane)
     for place, (target, value, indices) in enumerate(updates):
-        total = _combined(type(value), parts[place], width, number)
-        T.buffer_store(target, total, [substitute(i, rows) for i in indices])
+        total = _combine_partials(type(value), parts[place], width, number)
+        T.buffer_store(target, total, [replace_variables(i, rows) for i in indices])
 
 
-def _add(
+def _accumulate_step(
     updates: Sequence[StoredValue], partial: Sequence[Any], values: Values, lane: Expr
 ) -> None:
     """Write one step of the reductions."""
@@ -191,14 +201,14 @@ def _add(
         for total, buffer in zip(totals, partial, strict=True):
             if read.source.same_as(total):
                 return buffer[lane]
-        return substitute(read, values)
+        return replace_variables(read, values)
 
-    added = [substitute(value, values, load) for _, value, _ in updates]
+    added = [replace_variables(value, values, load) for _, value, _ in updates]
     for buffer, value in zip(partial, added, strict=True):
         T.buffer_store(buffer, value, [lane])
 
 
-def _combined(
+def _combine_partials(
     kind: Any,  # noqa: ANN401 - a class of TVM
     partial: tvm.ir.Expr,
     width: int,

@@ -30,11 +30,16 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import Values, find_nodes, occurrences, substitute
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    count_occurrences,
+    find_nodes,
+    replace_variables,
+)
 from autopipe.schedules.analysis.periods import LONGEST
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.loop_writer import as_list, job_loop
-from autopipe.schedules.tiling.chains import buffers_of, ends_with, keep
+from autopipe.schedules.tiling.chains import buffers_of, store_results, write_reduced_output
 from autopipe.schedules.tiling.row_vectors import VectorRow
 
 _PLANE: Final = 2
@@ -71,19 +76,21 @@ class RowNest:
             if self.width > 1:
                 VectorRow(self.reduction, self.last, self.width).write(sums, place, inside)
             else:
-                self._plainly(sums, place, inside)
+                self._write_plain_row(sums, place, inside)
         return builder.get()
 
-    def _plainly(self, sums: Sequence[Any], place: Sequence[Expr], inside: Sequence[int]) -> None:
+    def _write_plain_row(
+        self, sums: Sequence[Any], place: Sequence[Expr], inside: Sequence[int]
+    ) -> None:
         """Write a plain loop over a row, a period of outputs at a time."""
-        row, period = self.reduction.extents[-1], self._period()
-        with T.grid(*map(self._number, [*inside, row // period])) as found:
+        row, period = self.reduction.extents[-1], self._find_period()
+        with T.grid(*map(self._to_index, [*inside, row // period])) as found:
             loops = as_list(found)
             for part in range(period):
                 column = loops[-1] * period + part if period > 1 else loops[-1]
-                self._output(sums, [*place, *loops[:-1], column], loops)
+                self._write_output(sums, [*place, *loops[:-1], column], loops)
 
-    def _output(self, sums: Sequence[Any], at: Sequence[Expr], loops: Sequence[Any]) -> None:
+    def _write_output(self, sums: Sequence[Any], at: Sequence[Expr], loops: Sequence[Any]) -> None:
         """Write what computes one output.
 
         Results pass from step to step by buffers, which LLVM keeps in registers: with names for
@@ -92,30 +99,30 @@ class RowNest:
         known = self._known(at, loops)
         axes: Values = list(zip(self.reduction.axes, at, strict=True))
         reducer = self.reduction.reducer
-        keep(sums, 0, reducer.starts)
+        store_results(sums, 0, reducer.starts)
         for terms in product(*(range(int(step)) for step in self.reduction.steps)):
-            numbers = map(self._number, terms)
+            numbers = map(self._to_index, terms)
             values = [*axes, *zip(self.reduction.sums, numbers, strict=True)]
 
             def read(load: TensorLoad, values: Values = values) -> Expr:
-                indices = [known.simplify(substitute(i, values)) for i in load.indices]
+                indices = [known.simplify(replace_variables(i, values)) for i in load.indices]
                 return load.source[tuple(indices)]
 
             after = reducer.step([one[0] for one in sums], values, read)
-            keep(sums, 0, [known.simplify(value) for value in after])
-        ends_with(self.reduction, self.last, [one[0] for one in sums], axes)
+            store_results(sums, 0, [known.simplify(value) for value in after])
+        write_reduced_output(self.reduction, self.last, [one[0] for one in sums], axes)
 
     def _known(self, at: Sequence[Expr], loops: Sequence[Any]) -> Analyzer:
         known = Analyzer()
         inner = self.reduction.extents[len(self.reduction.extents) - len(loops) :]
         for loop, extent in zip(loops, inner, strict=True):
-            known.bind(loop, tvm.ir.Range(0, self._number(extent)))
+            known.bind(loop, tvm.ir.Range(0, self._to_index(extent)))
         for value, extent in zip(at, self.reduction.extents, strict=False):
             if isinstance(value, tvm.tirx.Var) and not any(map(value.same_as, loops)):
-                known.bind(value, tvm.ir.Range(0, self._number(extent)))
+                known.bind(value, tvm.ir.Range(0, self._to_index(extent)))
         return known
 
-    def _period(self) -> int:
+    def _find_period(self) -> int:
         """Return after how many outputs along a row the divisions of indices are alike again."""
         axis, extent = self.reduction.axes[-1], self.reduction.extents[-1]
         values = self.reduction.reducer.values
@@ -123,7 +130,7 @@ class RowNest:
         divisors = [
             int(one.b)
             for one in found
-            if isinstance(one.b, tvm.tirx.IntImm) and occurrences(one.a, axis)
+            if isinstance(one.b, tvm.tirx.IntImm) and count_occurrences(one.a, axis)
         ]
         period = math.lcm(*divisors) if divisors and min(divisors) > 0 else 1
         return period if period <= LONGEST and extent % period == 0 else 1
@@ -132,5 +139,5 @@ class RowNest:
     def _dtype(self) -> str:
         return str(self.reduction.axes[-1].ty.dtype)
 
-    def _number(self, value: int) -> Expr:
+    def _to_index(self, value: int) -> Expr:
         return number_of(value, self._dtype)

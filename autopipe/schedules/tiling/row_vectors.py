@@ -19,11 +19,11 @@ from tvm.s_tir import SBlock, ScheduleError
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import Values, substitute
+from autopipe.schedules.analysis.expressions import Values, replace_variables
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.loop_writer import as_list
-from autopipe.schedules.tiling.chains import ends_with, keep
-from autopipe.schedules.tiling.strided import apart, placed, put
+from autopipe.schedules.tiling.chains import store_results, write_reduced_output
+from autopipe.schedules.tiling.strided import deinterleave_reads, find_row_strides, locate_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +42,32 @@ class VectorRow:
         `sums` are the results of a vector. Raises ScheduleError where nothing is evenly apart.
         """
         row = self.reduction.extents[-1]
-        with T.grid(*map(self._number, [*inside, -(-row // self.width)])) as found:
+        with T.grid(*map(self._to_index, [*inside, -(-row // self.width)])) as found:
             *loops, turn = as_list(found)
-            first = T.Bind(T.min(turn * self.width, self._number(row - self.width)))
-            self._vector(sums, [*place, *loops], first)
+            first = T.Bind(T.min(turn * self.width, self._to_index(row - self.width)))
+            self._write_vector(sums, [*place, *loops], first)
 
-    def _vector(self, sums: Sequence[Any], at: Sequence[Expr], first: Expr) -> None:
+    def _write_vector(self, sums: Sequence[Any], at: Sequence[Expr], first: Expr) -> None:
         """Write what computes a vector of outputs, from `first` on along the row."""
         *outer, row = self.reduction.axes
         here: Values = list(zip(outer, at, strict=True))
         steps: list[Values] = [
-            [*here, *zip(self.reduction.sums, map(self._number, terms), strict=True)]
+            [*here, *zip(self.reduction.sums, map(self._to_index, terms), strict=True)]
             for terms in product(*(range(int(step)) for step in self.reduction.steps))
         ]
-        rooms = self._rooms([[*step, (row, self._number(0))] for step in steps], first)
-        with self._lanes() as lane:
+        rooms = self._load_strided_operands(
+            [[*step, (row, self._to_index(0))] for step in steps], first
+        )
+        with self._write_lane_loop() as lane:
             for one, start in zip(sums, self.reduction.reducer.starts, strict=True):
                 T.buffer_store(one, start, [lane])
         for number, step in enumerate(steps):
-            with self._lanes() as lane:
+            with self._write_lane_loop() as lane:
                 held = [room[number][lane] if room else None for room in rooms]
                 self._step(sums, lane, [*step, (row, first + lane)], held)
-        with self._lanes() as lane:
+        with self._write_lane_loop() as lane:
             done = [one[lane] for one in sums]
-            ends_with(self.reduction, self.last, done, [*here, (row, first + lane)])
+            write_reduced_output(self.reduction, self.last, done, [*here, (row, first + lane)])
 
     def _step(
         self, sums: Sequence[Any], lane: Expr, values: Values, held: Sequence[Expr | None]
@@ -76,16 +78,18 @@ class VectorRow:
         def read(load: TensorLoad) -> Expr:
             same = (room for one, room in operands if tvm_ffi.structural_equal(one, load))
             room = next(same)
-            return substitute(load, values) if room is None else room
+            return replace_variables(load, values) if room is None else room
 
-        keep(sums, lane, self.reduction.reducer.step([one[lane] for one in sums], values, read))
+        store_results(
+            sums, lane, self.reduction.reducer.step([one[lane] for one in sums], values, read)
+        )
 
-    def _rooms(self, steps: Sequence[Values], first: Expr) -> list[list[Any]]:
+    def _load_strided_operands(self, steps: Sequence[Values], first: Expr) -> list[list[Any]]:
         """Write what reads the operands whose elements lie apart.
 
         Returns for each operand a vector for each step, none where its elements are neighbours.
         """
-        strides = apart(self.reduction)
+        strides = find_row_strides(self.reduction)
         if strides is None:
             raise ScheduleError("what neighbours read is not evenly apart")
         found: list[list[Any]] = []
@@ -95,12 +99,12 @@ class VectorRow:
                 kind, width = str(load.source.ty.dtype), (self.width,)
                 found[-1] = [T.sblock_alloc_buffer(width, kind, scope="local") for _ in steps]
                 pairs = zip(steps, found[-1], strict=True)
-                reads = [placed(load, step, room) for step, room in pairs]
-                put(load.source, reads, first, stride, self.width)
+                reads = [locate_read(load, step, room) for step, room in pairs]
+                deinterleave_reads(load.source, reads, first, stride, self.width)
         return found
 
-    def _lanes(self) -> Any:  # noqa: ANN401 - TVM's frame
-        return T.vectorized(self._number(0), self._number(self.width))
+    def _write_lane_loop(self) -> Any:  # noqa: ANN401 - TVM's frame
+        return T.vectorized(self._to_index(0), self._to_index(self.width))
 
-    def _number(self, value: int) -> Expr:
+    def _to_index(self, value: int) -> Expr:
         return number_of(value, str(self.reduction.axes[-1].ty.dtype))

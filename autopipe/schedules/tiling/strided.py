@@ -22,14 +22,14 @@ from tvm.ir import Expr, TensorLoad
 from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.expressions import Values, occurrences, substitute
+from autopipe.schedules.analysis.expressions import Values, count_occurrences, replace_variables
 from autopipe.schedules.analysis.reduction import Reduction
 
 FARTHEST: Final = 4
 """Most elements between neighbours that are read as whole vectors."""
 
 
-def apart(reduction: Reduction) -> list[int] | None:
+def find_row_strides(reduction: Reduction) -> list[int] | None:
     """Return how far apart each operand's elements of neighbouring outputs are, in its last axis.
 
     None where that is not constant or too far, or where elements lie apart along another axis.
@@ -38,11 +38,13 @@ def apart(reduction: Reduction) -> list[int] | None:
     for load in reduction.loads:
         *outer, last = load.indices
         linear = detect_linear_equation(last, [row])
-        if any(occurrences(index, row) for index in outer) or len(linear) == 0:
+        if any(count_occurrences(index, row) for index in outer) or len(linear) == 0:
             return None
         if not isinstance(linear[0], tirx.IntImm) or not 0 <= int(linear[0]) <= FARTHEST:
             return None
-        if int(linear[0]) > 1 and any(occurrences(linear[-1], axis) for axis in reduction.axes):
+        if int(linear[0]) > 1 and any(
+            count_occurrences(linear[-1], axis) for axis in reduction.axes
+        ):
             return None
         found.append(int(linear[0]))
     return found
@@ -60,7 +62,7 @@ class ApartRead:
     """A buffer of a vector, where it is put."""
 
 
-def put(
+def deinterleave_reads(
     source: tvm.ir.Var, reads: Sequence[ApartRead], first: Expr, stride: int, width: int
 ) -> None:
     """Write what puts elements `stride` apart side by side, for `width` outputs from `first` on.
@@ -73,10 +75,10 @@ def put(
             base = row[0].offset
             group = [one for one in row if one.offset < base + stride]
             row = row[len(group) :]
-            _group(source, group, first, stride, width)
+            _shuffle_group(source, group, first, stride, width)
 
 
-def _group(
+def _shuffle_group(
     source: tvm.ir.Var, group: Sequence[ApartRead], first: Expr, stride: int, width: int
 ) -> None:
     """Write the loads and shuffles of reads that share vectors."""
@@ -96,7 +98,7 @@ def _group(
         T.buffer_store(read.room, tirx.Shuffle(parts, lanes), [tirx.Ramp(zero, 1, width)])
 
 
-def placed(load: TensorLoad, values: Values, room: tvm.ir.Var) -> ApartRead:
+def locate_read(load: TensorLoad, values: Values, room: tvm.ir.Var) -> ApartRead:
     """Return what a load reads for `values` of all axes; 0 for that of the row."""
-    *outer, last = (Analyzer().simplify(substitute(index, values)) for index in load.indices)
+    *outer, last = (Analyzer().simplify(replace_variables(index, values)) for index in load.indices)
     return ApartRead(tuple(outer), int(last), room)

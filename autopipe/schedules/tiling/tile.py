@@ -44,10 +44,10 @@ class Tile:
     """How many steps of the sum before they are read packed weights are fetched; 0: never."""
 
 
-def settings(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
+def list_tiles(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
     """Yield every tile that fits the registers."""
-    for rows, columns, width, packed in shapes(contraction, hardware):
-        most = steps_ahead(contraction, columns, hardware, packed=packed)
+    for rows, columns, width, packed in list_tile_shapes(contraction, hardware):
+        most = choose_fetch_distance(contraction, columns, hardware, packed=packed)
         # With one tile along a side there is only one order of the loops.
         both = rows < contraction.height and columns < contraction.breadth
         orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
@@ -59,7 +59,7 @@ def settings(contraction: Contraction, hardware: HardwareParams) -> Iterator[Til
                             yield Tile(rows, columns, width, packed, outer, unroll, fetched, ahead)
 
 
-def steps_ahead(
+def choose_fetch_distance(
     contraction: Contraction, columns: int, hardware: HardwareParams, *, packed: bool
 ) -> int:
     """Return how many steps before they are read weights are fetched; 0 where nothing is gained.
@@ -71,7 +71,7 @@ def steps_ahead(
     return max(1, _AHEAD // (columns * contraction.bits // 8))
 
 
-def shapes(
+def list_tile_shapes(
     contraction: Contraction, hardware: HardwareParams
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Yield (rows, columns, width, packed) of every tile that fits the registers.
@@ -82,18 +82,18 @@ def shapes(
     lanes, granule = hardware.lanes(contraction.bits), contraction.lines.granule
     for packed in contraction.lines.packed:
         padded = packed and contraction.lines.alone
-        for width in _widths(granule, lanes, padded=padded):
+        for width in _list_vector_widths(granule, lanes, padded=padded):
             most = -(-granule // width) if padded else granule // width
-            for columns in without_waste(granule, width, min(most, MAX_VECTORS)):
+            for columns in list_tile_sizes(granule, width, min(most, MAX_VECTORS)):
                 vectors = columns // width
                 room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
-                for rows in without_waste(
+                for rows in list_tile_sizes(
                     contraction.height, 1, min(contraction.height, room // vectors)
                 ):
                     yield rows, columns, width, packed
 
 
-def _widths(granule: int, lanes: int, *, padded: bool) -> list[int]:
+def _list_vector_widths(granule: int, lanes: int, *, padded: bool) -> list[int]:
     """Return the vector lengths that are worth trying, in elements: the longest one and its half.
 
     Example: 19 columns and 16 lanes give 8 and 16; 3 columns give 1 and 2, or, if the operand can
@@ -104,7 +104,7 @@ def _widths(granule: int, lanes: int, *, padded: bool) -> list[int]:
     return powers[-2:]
 
 
-def without_waste(extent: int, step: int, most: int) -> list[int]:
+def list_tile_sizes(extent: int, step: int, most: int) -> list[int]:
     """Return the multiples of `step`, up to `step * most`, that cut an extent without waste.
 
     For each number of parts only the smallest size is kept. Example: 56 in parts of at most 14 is

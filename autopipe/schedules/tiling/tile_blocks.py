@@ -12,10 +12,10 @@ from tvm.s_tir import ScheduleError
 from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.analysis.tile_products import COLUMNS, TILE_PRODUCTS, WORDS
 from autopipe.schedules.cost import FULL, threads_pay, to_ns
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.tile_places import TilePlaces
-from autopipe.schedules.tiling.tile_registers import Registers, strips
+from autopipe.schedules.tiling.tile_registers import Registers, split_into_strips
 
 SUM: Final = 4
 """Bytes of a sum."""
@@ -80,74 +80,74 @@ class Tiled:
     """Pixels of the input in a line, where the next line follows as the next pixel does."""
 
 
-def estimate(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
+def estimate_ns(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
     """Return the estimated nanoseconds of a setting."""
     cores = hardware.cores if block.threads else 1
-    return to_ns(cycles(tiled, block, cores), hardware.machine)
+    return to_ns(estimate_cycles(tiled, block, cores), hardware.machine)
 
 
 def pays_for_threads(tiled: Tiled, block: Block, hardware: HardwareParams) -> bool:
     """Tell whether a second thread pays for all blocks."""
     machine = hardware.machine
-    return threads_pay(to_ns(cycles(tiled, block, 1), machine), machine)
+    return threads_pay(to_ns(estimate_cycles(tiled, block, 1), machine), machine)
 
 
-def cycles(tiled: Tiled, block: Block, cores: int) -> float:
+def estimate_cycles(tiled: Tiled, block: Block, cores: int) -> float:
     """Return the estimated cycles on so many cores.
 
     A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
     input. Tiles are loaded meanwhile: the input from the first cache, weights from the second. The
     results of the block before are told meanwhile, too.
     """
-    cut = registers_of(tiled, block).strips
-    step = step_of(tiled)
+    cut = plan_registers(tiled, block).strips
+    step = choose_step_depth(tiled)
     group = TILE_PRODUCTS[tiled.found.operands].group
     highest = max(strip.rows for strip in cut)
     products = len(cut) * block.vectors * max(highest, step // group)
     loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
     steps = math.prod(tiled.reduced) * tiled.depth // step
-    outputs, blocks = block.lines * block.rows, math.prod(blocks_of(tiled, block))
+    outputs, blocks = block.lines * block.rows, math.prod(count_blocks(tiled, block))
     summed = steps * (max(products, loads, _LATENCY) + loads / 50)
     told = _RESULT * outputs * block.vectors
     each = max(summed, told) + _HIDDEN * min(summed, told) + _BLOCK
     return each * math.ceil(blocks / cores)
 
 
-def blocks_of(tiled: Tiled, block: Block) -> tuple[int, int]:
+def count_blocks(tiled: Tiled, block: Block) -> tuple[int, int]:
     """Return how many blocks there are one below the other, and beside each other."""
-    places = places_of(tiled, block)
+    places = build_places(tiled, block)
     return places.blocks // places.strips, places.strips
 
 
-def places_of(tiled: Tiled, block: Block) -> TilePlaces:
+def build_places(tiled: Tiled, block: Block) -> TilePlaces:
     """Return where blocks are."""
     columns = block.vectors * COLUMNS
     return TilePlaces(tiled.found.extents, block.lines, block.rows, columns, block.outer)
 
 
-def chained(tiled: Tiled, block: Block, hardware: HardwareParams) -> int:
+def choose_chain_length(tiled: Tiled, block: Block, hardware: HardwareParams) -> int:
     """Return how many blocks a core should compute one behind another.
 
     A chain takes a turn more than it has blocks, and cores should have as many turns.
 
     Example: 49 blocks on two cores are seven chains of 7, and one of them has four: 4 * 8 turns.
     """
-    blocks = places_of(tiled, block).blocks
+    blocks = build_places(tiled, block).blocks
     cores = hardware.cores if block.threads else 1
-    most = divisors(blocks, blocks)
+    most = list_divisors(blocks, blocks)
     return min(most, key=lambda chain: math.ceil(blocks // chain / cores) * (chain + 1))
 
 
-def divides_rows(tiled: Tiled, hardware: HardwareParams) -> bool:
+def needs_row_division(tiled: Tiled, hardware: HardwareParams) -> bool:
     """Tell whether cores should share rows, as `tiling/promise.py` tells of other products.
 
     Example: of 56 x 56 pixels of 64 channels, strips of 16 write quarters of the same 64 bytes, a
     line of the caches that two cores would take from each other.
     """
-    return _weights(tiled) <= min(_passing(tiled), hardware.l2 * FULL)
+    return _count_weight_bytes(tiled) <= min(_count_activation_bytes(tiled), hardware.l2 * FULL)
 
 
-def steps_ahead(tiled: Tiled, vectors: int, hardware: HardwareParams) -> int:
+def choose_fetch_distance(tiled: Tiled, vectors: int, hardware: HardwareParams) -> int:
     """Return how many steps before they are read weights are fetched; 0 where nothing is gained.
 
     In a model they come from far away, and a step of few rows is done before a tile has come. Few
@@ -156,37 +156,46 @@ def steps_ahead(tiled: Tiled, vectors: int, hardware: HardwareParams) -> int:
 
     Example: two tiles of bytes have 2 KiB a step, so those of step 10 are fetched in step 8.
     """
-    near = hardware.keeps_weights or _weights(tiled) <= max(hardware.l1, _passing(tiled) * _FEW)
+    near = hardware.keeps_weights or _count_weight_bytes(tiled) <= max(
+        hardware.l1, _count_activation_bytes(tiled) * _FEW
+    )
     if near or not tiled.found.free or not hardware.wants_prefetch:
         return 0
-    return max(1, _AHEAD // (vectors * COLUMNS * step_of(tiled) * _size(tiled)))
+    return max(
+        1, _AHEAD // (vectors * COLUMNS * choose_step_depth(tiled) * _compute_weight_size(tiled))
+    )
 
 
-def _passing(tiled: Tiled) -> int:
+def _count_activation_bytes(tiled: Tiled) -> int:
     """Return the bytes that are read and written beside weights, as many as these for a number."""
     *outer, pixels, columns = tiled.found.extents
-    return math.prod(outer) * pixels * (tiled.found.depth + columns) * _size(tiled)
+    return math.prod(outer) * pixels * (tiled.found.depth + columns) * _compute_weight_size(tiled)
 
 
-def _weights(tiled: Tiled) -> int:
+def _count_weight_bytes(tiled: Tiled) -> int:
     """Return the bytes of all weights."""
-    return tiled.found.extents[-1] * math.prod(tiled.reduced) * tiled.depth * _size(tiled)
+    return (
+        tiled.found.extents[-1]
+        * math.prod(tiled.reduced)
+        * tiled.depth
+        * _compute_weight_size(tiled)
+    )
 
 
-def _size(tiled: Tiled) -> int:
+def _compute_weight_size(tiled: Tiled) -> int:
     """Return the bytes of a weight."""
     return SUM // TILE_PRODUCTS[tiled.found.operands].group
 
 
-def registers_of(tiled: Tiled, block: Block) -> Registers:
+def plan_registers(tiled: Tiled, block: Block) -> Registers:
     """Return what registers hold for a block. Raises ScheduleError where a line has no parts."""
-    cut = strips(block.lines, block.rows, tiled.pitch if block.flat else None)
+    cut = split_into_strips(block.lines, block.rows, tiled.pitch if block.flat else None)
     if cut is None:
         raise ScheduleError(f"no tiles for {block}")
     return Registers(cut, block.vectors)
 
 
-def step_of(tiled: Tiled) -> int:
+def choose_step_depth(tiled: Tiled) -> int:
     """Return the most products that an instruction can add so that all steps are alike."""
     group = TILE_PRODUCTS[tiled.found.operands].group
-    return divisors(tiled.depth // group, WORDS)[-1] * group
+    return list_divisors(tiled.depth // group, WORDS)[-1] * group

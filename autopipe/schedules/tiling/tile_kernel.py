@@ -37,7 +37,7 @@ from tvm.ir import Expr, TensorLoad, Var
 
 from autopipe.compiler.codegen.configure_tiles import CONFIGURE, RELEASE
 from autopipe.schedules.analysis.tile_products import COLUMNS, TileProduct
-from autopipe.schedules.tiling.fetching import fetch
+from autopipe.schedules.tiling.fetching import build_prefetch
 from autopipe.schedules.tiling.tile_registers import Registers
 
 _WORD: Final = 4
@@ -97,7 +97,7 @@ class TileKernel:
     def cleared(self) -> Iterator[tirx.Stmt]:
         """Yield what sets all sums to zero."""
         for strip, vector in self._tiles():
-            yield _tile("tilezero", self.registers.sums(strip, vector))
+            yield _build_tile_op("tilezero", self.registers.sums(strip, vector))
 
     def products(
         self, given: "OperandPlace", packed: "OperandPlace", at: Sequence[Var]
@@ -105,24 +105,24 @@ class TileKernel:
         """Yield what each product of a step needs, with what loads tiles; `at` are the loops."""
         *outer, inner = at
         for axis, moves in enumerate(self.given):
-            given = given.moved(axis, _moved(outer, moves[2:]))
+            given = given.moved(axis, _compute_offset(outer, moves[2:]))
         for axis, moves in enumerate(self.weights):
-            packed = packed.moved(axis + 1, _moved(outer, moves))
+            packed = packed.moved(axis + 1, _compute_offset(outer, moves))
         given = given.moved(-1, inner * self.step)
         packed = packed.moved(-3, inner * (self.step // self.instruction.group))
         strips, kept = range(len(self.registers.strips)), self.registers.vectors > 1
-        loaded = [self._loaded(given, strip) for strip in strips] if kept else []
+        loaded = [self._load_input(given, strip) for strip in strips] if kept else []
         for vector in range(self.registers.vectors):
             register = self.registers.weights(vector)
-            loaded += self._weights(packed.moved(-2, COLUMNS * vector), register)
+            loaded += self._load_weights(packed.moved(-2, COLUMNS * vector), register)
             for strip in strips:
                 if not kept:
-                    loaded.append(self._loaded(given, strip))
+                    loaded.append(self._load_input(given, strip))
                 added = self.registers.sums(strip, vector), self.registers.given(strip), register
-                yield [*loaded, _tile(self.instruction.name, *added)]
+                yield [*loaded, _build_tile_op(self.instruction.name, *added)]
                 loaded = []
 
-    def _weights(self, place: "OperandPlace", register: int) -> Iterator[tirx.Stmt]:
+    def _load_weights(self, place: "OperandPlace", register: int) -> Iterator[tirx.Stmt]:
         """Yield what loads a tile of weights, and brings one near that is read some steps later.
 
         Packed weights lie in the order of the steps, so it is at the same address and a constant.
@@ -130,19 +130,19 @@ class TileKernel:
         does nothing.
         """
         group = [int(axis == len(place.indices) - 3) for axis in range(len(place.indices))]
-        yield _tile("tileloadd64", register, place.address(), place.apart(group))
+        yield _build_tile_op("tileloadd64", register, place.address(), place.apart(group))
         rows = self.step // self.instruction.group
         for row in range(rows if self.ahead else 0):
             later = place.moved(-3, self.ahead * rows + row)
-            yield tirx.Evaluate(fetch(later.element()))
+            yield tirx.Evaluate(build_prefetch(later.element()))
 
-    def _loaded(self, given: "OperandPlace", strip: int) -> tirx.Stmt:
+    def _load_input(self, given: "OperandPlace", strip: int) -> tirx.Stmt:
         """Return what loads a tile of the input."""
         found = self.registers.strips[strip]
         for axis, moves in enumerate(self.given):
             given = given.moved(axis, moves[0] * found.line + moves[1] * found.pixel)
         apart = given.apart([moves[1] for moves in self.given])
-        return _tile("tileloadd64", self.registers.given(strip), given.address(), apart)
+        return _build_tile_op("tileloadd64", self.registers.given(strip), given.address(), apart)
 
     def stored(self, sums: Var) -> Iterator[tirx.Stmt]:
         """Yield what writes all sums to a buffer, one tile of the input below the other."""
@@ -151,7 +151,9 @@ class TileKernel:
         for at, strip in enumerate(self.registers.strips):
             for vector in range(self.registers.vectors):
                 to = first.moved(-2, row).moved(-1, COLUMNS * vector)
-                yield _tile("tilestored64", self.registers.sums(at, vector), to.address(), bytes_)
+                yield _build_tile_op(
+                    "tilestored64", self.registers.sums(at, vector), to.address(), bytes_
+                )
             row += strip.rows
 
 
@@ -188,7 +190,7 @@ class OperandPlace:
         return tirx.const(elements * size, "int64")
 
 
-def _moved(names: Sequence[Var], moves: Sequence[int]) -> Expr | int:
+def _compute_offset(names: Sequence[Var], moves: Sequence[int]) -> Expr | int:
     """Return by how much an axis moves for steps of loops."""
     total: Expr | int = 0
     for name, move in zip(names, moves, strict=True):
@@ -196,7 +198,7 @@ def _moved(names: Sequence[Var], moves: Sequence[int]) -> Expr | int:
     return total
 
 
-def _tile(name: str, *arguments: Expr | int) -> tirx.Stmt:
+def _build_tile_op(name: str, *arguments: Expr | int) -> tirx.Stmt:
     """Return an instruction on tiles; arguments that are numbers are registers."""
     given = [tirx.IntImm("int8", one) if isinstance(one, int) else one for one in arguments]
     return tirx.Evaluate(tirx.call_llvm_intrin("void", f"llvm.x86.{name}", *given))

@@ -31,11 +31,11 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.loops.count_operations import operations
+from autopipe.compiler.loops.count_operations import count_arithmetic
 from autopipe.schedules.analysis.blocks import axes_of, number_of
-from autopipe.schedules.analysis.expressions import substitute, whole
+from autopipe.schedules.analysis.expressions import replace_variables, to_full_region
 from autopipe.schedules.analysis.tile_products import COLUMNS
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.tiling.loops import write_output
 from autopipe.schedules.tiling.tile_kernel import OperandPlace, TileKernel
 from autopipe.schedules.tiling.tile_places import PackedTiles, TilePlaces
@@ -67,14 +67,14 @@ class TilePipeline:
         others = [buffer for buffer in reads if not buffer.same_as(self._total)]
         with (
             IRBuilder() as builder,
-            begin(self._number(0), self._number(cores)) as core,
+            begin(self._to_index(0), self._to_index(cores)) as core,
             T.sblock(f"{self.packed.found.name}_tiles"),
         ):
-            T.reads(*map(whole, [self._given, self.packed.buffer, *others]))
-            T.writes(whole(self._total if self.last is None else self.last.body.buffer))
+            T.reads(*map(to_full_region, [self._given, self.packed.buffer, *others]))
+            T.writes(to_full_region(self._total if self.last is None else self.last.body.buffer))
             shape = self.kernel.height, self.kernel.width
             sums = T.sblock_alloc_buffer(shape, str(self._total.ty.dtype), scope="local")
-            with T.serial(self._number(0), self._number(self.chain + 1)) as at:
+            with T.serial(self._to_index(0), self._to_index(self.chain + 1)) as at:
                 self._turn(sums, core * self.chain, at)
         return builder.get()
 
@@ -90,34 +90,34 @@ class TilePipeline:
 
     def _turn(self, sums: Var, first: Expr, at: Var) -> None:
         """Write what a core does in a turn; `first` is its first block."""
-        given, packed = self._operands(first + at)
+        given, packed = self._locate_operands(first + at)
         T.add_to_parent(self.kernel.configured())
-        _all(self.kernel.cleared())
+        _emit_statements(self.kernel.cleared())
         with T.grid(*self.kernel.extents) as found:
             steps = [found] if isinstance(found, Var) else list(found)
             each = list(self.kernel.products(given, packed, steps))
-            parts = self._parts(len(each))
+            parts = self._choose_part_count(len(each))
             for part in range(parts):
                 some = each[part * len(each) // parts : (part + 1) * len(each) // parts]
                 with T.If(at < self.chain), T.Then():
-                    _all([one for product in some for one in product])
-                piece = _joined(self.kernel.extents, steps) * parts + part
-                self._piece(sums, first + at - 1, piece, at, parts)
+                    _emit_statements([one for product in some for one in product])
+                piece = _linearize_steps(self.kernel.extents, steps) * parts + part
+                self._write_piece(sums, first + at - 1, piece, at, parts)
         with T.If(at < self.chain), T.Then():
-            _all(self.kernel.stored(sums))
+            _emit_statements(self.kernel.stored(sums))
         T.add_to_parent(self.kernel.released())
 
-    def _operands(self, block: Expr) -> tuple[OperandPlace, OperandPlace]:
+    def _locate_operands(self, block: Expr) -> tuple[OperandPlace, OperandPlace]:
         """Return where the first elements of the input and of the weights of a block are."""
         strip, start = self.places.strip_and_start(block)
         spatial, reduced = axes_of(self.packed.sums)
         values = [(axis.var, one) for axis, one in zip(spatial, start, strict=True)]
-        values += [(axis.var, self._number(0)) for axis in reduced]
+        values += [(axis.var, self._to_index(0)) for axis in reduced]
         read = self.packed.sums.reads[1 - self.packed.found.weights]
-        first = tuple(substitute(part.min, values) for part in read.region)
+        first = tuple(replace_variables(part.min, values) for part in read.region)
         return OperandPlace(read.source, first), self.packed.first(strip, values)
 
-    def _piece(self, sums: Var, block: Expr, piece: Expr, at: Var, parts: int) -> None:
+    def _write_piece(self, sums: Var, block: Expr, piece: Expr, at: Var, parts: int) -> None:
         """Write a piece of the results of a block, behind one of the `parts` of a step."""
         line, size = self.places.rows, self._size(parts)
         pieces, first = self.places.lines * line // size, piece * size
@@ -140,14 +140,16 @@ class TilePipeline:
             values = [(axis.var, one) for axis, one in index]
             write_output([self.packed.sums.body], self.last, [element], values)
 
-    def _parts(self, products: int) -> int:
+    def _choose_part_count(self, products: int) -> int:
         """Return in how many parts the products of a step are, with a piece behind each."""
         work = 1
         if self.last is not None:
-            bare = substitute(self.last.body.value, [], lambda load: tirx.Var("one", load.ty))
-            work = max(1, operations(bare))
+            bare = replace_variables(
+                self.last.body.value, [], lambda load: tirx.Var("one", load.ty)
+            )
+            work = max(1, count_arithmetic(bare))
         most = _PIECE / (self.kernel.registers.vectors * work)
-        counts = divisors(products, products)
+        counts = list_divisors(products, products)
         return next((count for count in counts if self._size(count) <= most), products)
 
     def _size(self, parts: int) -> int:
@@ -157,19 +159,19 @@ class TilePipeline:
         """
         line, steps = self.places.rows, self.kernel.steps * parts
         rows = self.places.lines * line
-        sizes = (size for size in divisors(rows, rows) if line % size == 0 or size % line == 0)
+        sizes = (size for size in list_divisors(rows, rows) if line % size == 0 or size % line == 0)
         return next(size for size in sizes if rows // size <= steps)
 
-    def _number(self, value: int) -> Expr:
+    def _to_index(self, value: int) -> Expr:
         return number_of(value, axes_of(self.packed.sums)[0][-1].var.ty.dtype)
 
 
-def _all(statements: Iterable[tirx.Stmt]) -> None:
+def _emit_statements(statements: Iterable[tirx.Stmt]) -> None:
     for one in statements:
         T.add_to_parent(one)
 
 
-def _joined(extents: Sequence[int], loops: Sequence[Var]) -> Expr:
+def _linearize_steps(extents: Sequence[int], loops: Sequence[Var]) -> Expr:
     """Return the number of a step among those of all loops."""
     step: Expr = loops[0]
     for loop, extent in zip(loops[1:], extents[1:], strict=True):

@@ -23,7 +23,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.graph.weights import MARK
 from autopipe.schedules.analysis.blocks import axes_of, number_of
-from autopipe.schedules.analysis.expressions import Values, substitute, unfold
+from autopipe.schedules.analysis.expressions import Values, replace_variables, unravel_index
 from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.tiling.tile_kernel import OperandPlace
 
@@ -62,7 +62,7 @@ class TilePlaces:
         """Return the strip of a block, and the index of its first output along each axis."""
         bands = self._bands
         at = len(bands) if self.outer == "rows" else min(1, len(bands) - 1)
-        parts = unfold([*bands[:at], self.strips, *bands[at:]], block)
+        parts = unravel_index([*bands[:at], self.strips, *bands[at:]], block)
         strip = parts.pop(at)
         sizes = [1] * len(bands)
         sizes[-1] = self.rows
@@ -116,7 +116,7 @@ class PackedTiles:
         """Return the first weight of a strip; `values` are those of all axes of the sum."""
         read = self.sums.reads[self.found.weights]
         rest = [
-            substitute(part.min, values)
+            replace_variables(part.min, values)
             for axis, part in enumerate(read.region)
             if axis not in self.found.axes
         ]

@@ -47,7 +47,9 @@ class Registers:
     @property
     def fit(self) -> bool:
         """Tell whether there are enough."""
-        return self._left() >= (1 + self._odd() if self.vectors == 1 else len(self.strips))
+        return self._count_free_registers() >= (
+            1 + self._has_short_last_strip() if self.vectors == 1 else len(self.strips)
+        )
 
     def sums(self, strip: int, vector: int) -> int:
         """Return the register of the sums of two tiles."""
@@ -55,14 +57,14 @@ class Registers:
 
     def given(self, strip: int) -> int:
         """Return the register of a tile of the input."""
-        first, turns = len(self.strips) * self.vectors, self._turns()
-        if self._odd() and strip == len(self.strips) - 1:
+        first, turns = len(self.strips) * self.vectors, self._count_input_registers()
+        if self._has_short_last_strip() and strip == len(self.strips) - 1:
             return first + turns - 1
-        return first + strip % (turns - self._odd())
+        return first + strip % (turns - self._has_short_last_strip())
 
     def weights(self, vector: int) -> int:
         """Return the register of a tile of the weights."""
-        first = len(self.strips) * self.vectors + self._turns()
+        first = len(self.strips) * self.vectors + self._count_input_registers()
         return first + vector % (REGISTERS - first)
 
     def configuration(self, width: int) -> bytes:
@@ -72,13 +74,13 @@ class Registers:
         """
         image = bytearray(_IMAGE)
         image[0] = _PALETTE
-        for register, height, bytes_ in self._shapes(width):
+        for register, height, bytes_ in self._list_register_shapes(width):
             at = _WIDTHS + 2 * register
             image[at : at + 2] = bytes_.to_bytes(2, "little")
             image[_HEIGHTS + register] = height
         return bytes(image)
 
-    def _shapes(self, width: int) -> Iterator[tuple[int, int, int]]:
+    def _list_register_shapes(self, width: int) -> Iterator[tuple[int, int, int]]:
         for (at, strip), vector in product(enumerate(self.strips), range(self.vectors)):
             yield self.sums(at, vector), strip.rows, ROW_BYTES
         for at, strip in enumerate(self.strips):
@@ -86,20 +88,20 @@ class Registers:
         for vector in range(self.vectors):
             yield self.weights(vector), width // 4, ROW_BYTES
 
-    def _odd(self) -> bool:
+    def _has_short_last_strip(self) -> bool:
         """Tell whether the last tile of the input is lower, so that it needs a register alone."""
         return self.strips[-1].rows != self.strips[0].rows
 
-    def _left(self) -> int:
+    def _count_free_registers(self) -> int:
         """Return how many registers hold no sums, but for one that holds weights."""
         return REGISTERS - len(self.strips) * self.vectors - 1
 
-    def _turns(self) -> int:
+    def _count_input_registers(self) -> int:
         """Return how many registers hold tiles of the input."""
-        return min(len(self.strips), self._left())
+        return min(len(self.strips), self._count_free_registers())
 
 
-def strips(lines: int, pixels: int, pitch: int | None) -> tuple[Strip, ...] | None:
+def split_into_strips(lines: int, pixels: int, pitch: int | None) -> tuple[Strip, ...] | None:
     """Return the tiles of a number of lines; None where several lines have no equal parts that fit.
 
     Flat ones run on from line to line, which are `pitch` pixels apart. They have 16 rows, but for

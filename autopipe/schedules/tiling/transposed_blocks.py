@@ -21,13 +21,13 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least
 from autopipe.schedules.analysis.blocks import (
     Extent,
     element_bits,
-    enough,
     extent_of,
+    is_large_enough,
     number_of,
     parts_of,
     product_of,
 )
-from autopipe.schedules.analysis.expressions import either, substitute
+from autopipe.schedules.analysis.expressions import replace_variables, write_branches
 from autopipe.schedules.analysis.strides import StridedLoops, StridedRead
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
@@ -52,7 +52,7 @@ class TransposeTile:
     """Whether threads share the tiles."""
 
 
-def crossed_loop(loops: StridedLoops) -> int | None:
+def find_crossed_loop(loops: StridedLoops) -> int | None:
     """Return the loop along which a transposed tensor is contiguous; None if there is none."""
     for read in loops.reads:
         if _is_transposed(read) and 1 in read.strides[:-1]:
@@ -82,21 +82,21 @@ class TransposedBlocks:
         self._views: list[tuple[Any, Any]] = []
         for tensor in [block.body.buffer, *(read.load.source for read in loops.reads)]:
             if not any(tensor.same_as(one) for one, _ in self._views):
-                self._views.append((tensor, self._flatten(tensor)))
+                self._views.append((tensor, self._flatten_tensor(tensor)))
 
     def write(self) -> tirx.Stmt:
         """Return the body of the function."""
         threads: bool | Expr = self._tile.threads
         if self._tile.threads and self._known is not None:
-            threads = enough(self._loops.extents, ELEMENTS, self._known)
+            threads = is_large_enough(self._loops.extents, ELEMENTS, self._known)
         with IRBuilder() as builder:
-            for parallel in either(threads):
-                for fits in either(self._fits()):
+            for parallel in write_branches(threads):
+                for fits in write_branches(self._has_whole_blocks()):
                     (self._write_blocks if fits else self._write_elements)(parallel)
         named = [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._views]
         return tirx.SeqStmt([*named, builder.get()])
 
-    def _fits(self) -> bool | Expr:
+    def _has_whole_blocks(self) -> bool | Expr:
         """Tell whether both sides have a whole block; a condition if that depends on the sizes."""
         if self._tile.width == 1:
             return False
@@ -111,20 +111,20 @@ class TransposedBlocks:
                 checks.append(extent >= side)
         return tirx.all(*checks) if checks else True
 
-    def _flatten(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
+    def _flatten_tensor(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
         """Return a tensor as one row; elements that are only moved are integers of their size."""
         size, dtype = product_of(map(extent_of, tensor.shape)), str(tensor.dtype)
         if self._copies:
             dtype = f"int{element_bits(dtype)}"
         return tirx.decl_buffer((size,), dtype, f"{tensor.name}_row", tensor.data, layout=None)
 
-    def _view(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
+    def _find_view(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
         return next(view for one, view in self._views if one.same_as(tensor))
 
-    def _number(self, value: Extent) -> Expr:
+    def _to_index(self, value: Extent) -> Expr:
         return number_of(value, self._index)
 
-    def _jobs(
+    def _write_job_loop(
         self, extents: Sequence[Extent], *, parallel: bool
     ) -> AbstractContextManager[list[Expr]]:
         """Write a loop over several axes, which threads share; yield the index along each."""
@@ -141,13 +141,13 @@ class TransposedBlocks:
             parts_of(rows, tile.width * tile.down),
             parts_of(columns, tile.columns * tile.across),
         ]
-        with self._jobs(extents, parallel=parallel) as (*outer, row, column):
-            grid = T.grid(self._number(tile.across), self._number(tile.down))
+        with self._write_job_loop(extents, parallel=parallel) as (*outer, row, column):
+            grid = T.grid(self._to_index(tile.across), self._to_index(tile.down))
             with grid as (q, p):
                 at = self._place_others(others, outer)
                 first = column * tile.across + q
-                at[self._crossed] = T.Bind(self._start(first, tile.columns, columns))
-                at[-1] = T.Bind(self._start(row * tile.down + p, tile.width, rows))
+                at[self._crossed] = T.Bind(self._find_block_start(first, tile.columns, columns))
+                at[-1] = T.Bind(self._find_block_start(row * tile.down + p, tile.width, rows))
                 self._write_block(at)
 
     def _write_elements(self, parallel: bool) -> None:  # noqa: FBT001
@@ -160,19 +160,21 @@ class TransposedBlocks:
         others = loops.outside(inner, outer)
         length = self._tile.down
         extents = [*(loops.extents[loop] for loop in others), parts_of(sides[outer], length)]
-        with self._jobs(extents, parallel=parallel) as (*index, part):
+        with self._write_job_loop(extents, parallel=parallel) as (*index, part):
             at = self._place_others(others, index)
             start = part * length
-            count = tirx.min(self._number(length), self._number(sides[outer]) - start)
+            count = tirx.min(self._to_index(length), self._to_index(sides[outer]) - start)
             loop = T.unroll if lengths.get(inner, math.inf) <= SHORT else T.serial
             with (
-                T.serial(self._number(0), count) as step,
-                loop(self._number(0), self._number(sides[inner])) as at[inner],
+                T.serial(self._to_index(0), count) as step,
+                loop(self._to_index(0), self._to_index(sides[inner])) as at[inner],
             ):
                 at[outer] = start + step
-                place = _place(self._number(0), loops.written, at)
+                place = _compute_offset(self._to_index(0), loops.written, at)
                 T.buffer_store(
-                    self._view(self._block.body.buffer), self._value([], place, at), [place]
+                    self._find_view(self._block.body.buffer),
+                    self._compute_element([], place, at),
+                    [place],
                 )
 
     def _place_others(self, others: Sequence[int], index: Sequence[Expr]) -> list[Any]:
@@ -182,29 +184,31 @@ class TransposedBlocks:
             at[loop] = value
         return at
 
-    def _start(self, block: Expr, size: int, extent: Extent) -> Expr:
+    def _find_block_start(self, block: Expr, size: int, extent: Extent) -> Expr:
         """Return where a block begins: the last one ends where the side does."""
-        return tirx.min(block * size, self._number(extent - size))
+        return tirx.min(block * size, self._to_index(extent - size))
 
     def _write_block(self, at: Sequence[Expr]) -> None:
         """Write one block."""
-        store, width = self._view(self._block.body.buffer), self._tile.width
-        start = _place(self._number(0), self._loops.written, at)
+        store, width = self._find_view(self._block.body.buffer), self._tile.width
+        start = _compute_offset(self._to_index(0), self._loops.written, at)
         apart = self._loops.written[self._crossed]
-        transposed = [read for read in self._loops.reads if self._crosses(read)]
+        transposed = [read for read in self._loops.reads if self._is_crossed_read(read)]
         if self._copies:
-            for h, vector in enumerate(self._columns(transposed[0], at)):
+            for h, vector in enumerate(self._load_columns(transposed[0], at)):
                 T.buffer_store(store, vector, [tirx.Ramp(start + h * apart, 1, width)])
             return
-        held = self._hold(transposed, at)
+        held = self._transpose_reads(transposed, at)
         for h in range(self._tile.columns):
-            with T.vectorized(self._number(0), self._number(width)) as lane:
+            with T.vectorized(self._to_index(0), self._to_index(width)) as lane:
                 here = [*at[:-1], at[-1] + lane]
                 here[self._crossed] = at[self._crossed] + h
-                value = self._value(held, h * width + lane, here)
+                value = self._compute_element(held, h * width + lane, here)
                 T.buffer_store(store, value, [start + h * apart + lane])
 
-    def _hold(self, transposed: Sequence[StridedRead], at: Sequence[Expr]) -> list[_Held]:
+    def _transpose_reads(
+        self, transposed: Sequence[StridedRead], at: Sequence[Expr]
+    ) -> list[_Held]:
         """Transpose what is read, and keep it where later passes make registers of it."""
         held: list[_Held] = []
         for read in transposed:
@@ -213,12 +217,12 @@ class TransposedBlocks:
             size, dtype = self._tile.columns * self._tile.width, str(read.load.source.dtype)
             room = T.sblock_alloc_buffer((size,), dtype, scope="local")
             held.append((read.load, room))
-            for h, vector in enumerate(self._columns(read, at)):
-                place = self._number(h * self._tile.width)
+            for h, vector in enumerate(self._load_columns(read, at)):
+                place = self._to_index(h * self._tile.width)
                 T.buffer_store(room, vector, [tirx.Ramp(place, 1, self._tile.width)])
         return held
 
-    def _value(self, held: Sequence[_Held], lane: Expr, at: Sequence[Expr]) -> Expr:
+    def _compute_element(self, held: Sequence[_Held], lane: Expr, at: Sequence[Expr]) -> Expr:
         """Return an element of the output; `lane` is its place in a transposed block."""
 
         def load(one: TensorLoad) -> Expr:
@@ -226,42 +230,46 @@ class TransposedBlocks:
                 if structural_equal(known, one):
                     return room[lane]
             read = next(read for read in self._loops.reads if read.load.same_as(one))
-            return self._view(one.source)[_place(self._number(read.base), read.strides, at)]
+            return self._find_view(one.source)[
+                _compute_offset(self._to_index(read.base), read.strides, at)
+            ]
 
-        return substitute(self._block.body.value, [], load)
+        return replace_variables(self._block.body.value, [], load)
 
-    def _crosses(self, read: StridedRead) -> bool:
+    def _is_crossed_read(self, read: StridedRead) -> bool:
         return _is_transposed(read) and read.strides[self._crossed] == 1
 
-    def _columns(self, read: StridedRead, at: Sequence[Expr]) -> list[Expr]:
+    def _load_columns(self, read: StridedRead, at: Sequence[Expr]) -> list[Expr]:
         """Read a block in rows and return its columns, as vectors."""
         group, width = self._tile.columns, self._tile.width
-        view, apart = self._view(read.load.source), read.strides[-1]
-        start = T.Bind(_place(self._number(read.base), read.strides, at))
+        view, apart = self._find_view(read.load.source), read.strides[-1]
+        start = T.Bind(_compute_offset(self._to_index(read.base), read.strides, at))
         vectors = []
         for h in range(group):
             parts = [
                 view[tirx.Ramp(start + (g * group + h) * apart, 1, group)]
                 for g in range(width // group)
             ]
-            vectors.append(T.Bind(_concatenate(parts)))
+            vectors.append(T.Bind(_concatenate_vectors(parts)))
         for _ in range(group.bit_length() - 1):
             half = group // 2
             vectors = [
-                T.Bind(_interleave(vectors[h], vectors[h + half], group, width, upper=upper))
+                T.Bind(
+                    _interleave_vectors(vectors[h], vectors[h + half], group, width, upper=upper)
+                )
                 for h in range(half)
                 for upper in (False, True)
             ]
         return vectors
 
 
-def _place(base: Expr, strides: Sequence[Extent], at: Sequence[Expr]) -> Expr:
+def _compute_offset(base: Expr, strides: Sequence[Extent], at: Sequence[Expr]) -> Expr:
     for stride, index in zip(strides, at, strict=True):
         base = base + index * stride
     return base
 
 
-def _concatenate(parts: Sequence[Expr]) -> Expr:
+def _concatenate_vectors(parts: Sequence[Expr]) -> Expr:
     """Return one vector of several."""
     if len(parts) == 1:
         return parts[0]
@@ -269,7 +277,7 @@ def _concatenate(parts: Sequence[Expr]) -> Expr:
     return tirx.Shuffle(list(parts), [tirx.const(i, "int32") for i in range(lanes)])
 
 
-def _interleave(one: Expr, other: Expr, group: int, width: int, *, upper: bool) -> Expr:
+def _interleave_vectors(one: Expr, other: Expr, group: int, width: int, *, upper: bool) -> Expr:
     """Return two vectors lane by lane, the lower halves of their groups or the upper ones."""
     lanes = []
     for start in range(0, width, group):

@@ -15,8 +15,20 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
-from autopipe.schedules.analysis.blocks import Extent, enough, lengths_of, number_of, product_of
-from autopipe.schedules.analysis.expressions import either, elements, loads_of, substitute, unfold
+from autopipe.schedules.analysis.blocks import (
+    Extent,
+    is_large_enough,
+    lengths_of,
+    number_of,
+    product_of,
+)
+from autopipe.schedules.analysis.expressions import (
+    loads_of,
+    replace_variables,
+    unravel_index,
+    write_branches,
+    write_element_loops,
+)
 from autopipe.schedules.analysis.movement import Movement
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import ELEMENTS, JOBS
@@ -36,7 +48,7 @@ class VectorRows:
     def write(self) -> tirx.Stmt:
         """Return the loops. Raises ScheduleError where a condition divides a dynamic axis."""
         with IRBuilder() as builder:
-            for parallel in either(enough(self._lengths, ELEMENTS, self.known)):
+            for parallel in write_branches(is_large_enough(self._lengths, ELEMENTS, self.known)):
                 self._write_rows(parallel=parallel)
         return builder.get()
 
@@ -46,19 +58,21 @@ class VectorRows:
 
     def _write_rows(self, *, parallel: bool) -> None:
         """Write vectors along the last axes, inside of loops over the first ones."""
-        lengths, first = self._lengths, len(self._lengths) - self._tail()
+        lengths, first = self._lengths, len(self._lengths) - self._count_fused_axes()
         parts: tuple[Extent, ...] = self.movement.parts
         if parts and not isinstance(lengths[-1], int):
             raise ScheduleError("a condition divides a dynamic axis")
-        with self._outer_loops(lengths[:first], parallel=parallel) as outer:
+        with self._write_outer_loops(lengths[:first], parallel=parallel) as outer:
             start: Extent = 0
             for part in parts or (product_of(lengths[first:]),):
-                for element in elements(part, self.width, self._number):
-                    self._store([*outer, *unfold(lengths[first:], start + element)])
+                for element in write_element_loops(part, self.width, self._to_index):
+                    self._write_store([*outer, *unravel_index(lengths[first:], start + element)])
                 start += part
 
     @contextmanager
-    def _outer_loops(self, lengths: Sequence[Extent], *, parallel: bool) -> Iterator[list[Expr]]:
+    def _write_outer_loops(
+        self, lengths: Sequence[Extent], *, parallel: bool
+    ) -> Iterator[list[Expr]]:
         """Write loops over the first axes, which threads share until they are enough."""
         shared = 0
         while shared < len(lengths) and math.prod(self.movement.extents[:shared]) < JOBS:
@@ -68,17 +82,17 @@ class VectorRows:
         jobs = job_loop(name, lengths[:shared], self._dtype, used, parallel=parallel)
         with ExitStack() as loops:
             index = loops.enter_context(jobs)
-            inner = [T.serial(self._number(0), self._number(n)) for n in lengths[shared:]]
+            inner = [T.serial(self._to_index(0), self._to_index(n)) for n in lengths[shared:]]
             yield [*index, *map(loops.enter_context, inner)]
 
-    def _store(self, index: Sequence[Expr]) -> None:
+    def _write_store(self, index: Sequence[Expr]) -> None:
         """Write the statement for one place."""
         store, axes = self.block.body, [axis.var for axis in self.block.iter_vars]
         values = list(zip(axes, index, strict=True))
-        at = [substitute(place, values) for place in store.indices]
-        T.buffer_store(store.buffer, substitute(store.value, values), at)
+        at = [replace_variables(place, values) for place in store.indices]
+        T.buffer_store(store.buffer, replace_variables(store.value, values), at)
 
-    def _tail(self) -> int:
+    def _count_fused_axes(self) -> int:
         """Return how many last axes are written as one: only the first of them may be dynamic."""
         tail, movement = 1, self.movement
         while not movement.parts and tail < movement.tail and isinstance(self._lengths[-tail], int):
@@ -89,5 +103,5 @@ class VectorRows:
     def _dtype(self) -> str:
         return str(self.block.iter_vars[0].var.ty.dtype)
 
-    def _number(self, value: Extent) -> Expr:
+    def _to_index(self, value: Extent) -> Expr:
         return number_of(value, self._dtype)

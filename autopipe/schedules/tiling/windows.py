@@ -34,21 +34,21 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
-    enough,
+    is_large_enough,
     lengths_of,
     number_of,
     parts_of,
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
-    among,
-    distinct,
-    each_once,
-    either,
-    elements,
+    count_occurrences,
+    is_among,
     loads_of,
-    occurrences,
-    substitute,
+    remove_duplicates,
+    remove_repeated_loads,
+    replace_variables,
+    write_branches,
+    write_element_loops,
 )
 from autopipe.schedules.analysis.windows import Windows
 from autopipe.schedules.loop_writer import job_loop
@@ -93,17 +93,17 @@ class OpenWindows:
             raise ScheduleError("the last axis is open")
         length = lengths[-PAIR]
         steps = lengths_of(self.block, spatial=False)
-        work = enough((*lengths, *steps), least_work, self.known)
+        work = is_large_enough((*lengths, *steps), least_work, self.known)
         with IRBuilder() as builder:
-            for parallel in either(work):
+            for parallel in write_branches(work):
                 if isinstance(length, int) or is_at_least(length, self.rows, self.known):
-                    self._loops(self.rows, parallel=parallel)
+                    self._write_loops(self.rows, parallel=parallel)
                     continue
-                for fits in either(length >= self.rows):
-                    self._loops(self.rows if fits else 1, parallel=parallel)
+                for fits in write_branches(length >= self.rows):
+                    self._write_loops(self.rows if fits else 1, parallel=parallel)
         return builder.get()
 
-    def _loops(self, rows: int, *, parallel: bool) -> None:
+    def _write_loops(self, rows: int, *, parallel: bool) -> None:
         """Write the loops over tiles of `rows` outputs."""
         *outer, length, breadth = lengths_of(self.block)
         counts = [*outer, parts_of(breadth, self.columns), parts_of(length, rows)]
@@ -137,7 +137,7 @@ class OpenWindows:
         made = [self.block.body.buffer, *([self.before.body.buffer] if self.before else [])]
         blocks = [block for block in (self.before, self.block, self.last) if block is not None]
         read = [load.source for block in blocks for load in loads_of(block.body.value)]
-        return distinct([source for source in read if not among(source, made)])
+        return remove_duplicates([source for source in read if not is_among(source, made)])
 
     def number(self, value: Extent) -> Expr:
         """Return a number of the dtype of the indices."""
@@ -170,7 +170,7 @@ class OutputTile:
 
     def clear(self) -> None:
         """Write the first values of the sums."""
-        for row, column in self._elements(self.rows):
+        for row, column in self._write_element_loops(self.rows):
             T.buffer_store(self.sums, self.nest.block.init.value, [row, column])
 
     def reduce(self) -> None:
@@ -191,23 +191,23 @@ class OutputTile:
             loop = T.unroll if sums * windows.taps_across <= UNROLLED else T.serial
             for axis in windows.across:
                 steps[axis] = loops.enter_context(loop(number(0), number(lengths[axis])))
-            for row, column in self._elements(self.rows):
-                value = self._updated(line, steps, row, column)
+            for row, column in self._write_element_loops(self.rows):
+                value = self._update_sum(line, steps, row, column)
                 T.buffer_store(self.sums, value, [row, column])
 
     def finish(self) -> None:
         """Write the outputs."""
         stores = [self.nest.block.body]
-        for row, column in self._elements(self.rows):
-            done, values = [self.sums[row, column]], self._values({}, row, column)
+        for row, column in self._write_element_loops(self.rows):
+            done, values = [self.sums[row, column]], self._list_axis_values({}, row, column)
             write_output(stores, self.nest.last, done, values)
 
     def _line(self) -> Any:  # noqa: ANN401 - tvm
         """Return a buffer for a row of the input, or None where it serves one output only."""
-        windows, data = self.nest.windows, self._data()
+        windows, data = self.nest.windows, self._find_input_load()
         row = self.nest.variables(spatial=True)[-PAIR]
         touched = (self.rows - 1) * windows.stride + windows.reach
-        if sum(occurrences(index, row) for index in data.indices) != 1 or touched <= 1:
+        if sum(count_occurrences(index, row) for index in data.indices) != 1 or touched <= 1:
             return None
         if touched > self.rows * windows.taps_across:  # some elements are in no window
             return None
@@ -219,44 +219,48 @@ class OutputTile:
         zero = self.nest.number(0)
         steps = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
         row = self.nest.variables(spatial=True)[-PAIR]
-        data = self._data()
-        for place, column in self._elements(int(line.ty.shape[0])):
-            values = self._values(steps, zero, column)
+        data = self._find_input_load()
+        for place, column in self._write_element_loops(int(line.ty.shape[0])):
+            values = self._list_axis_values(steps, zero, column)
             index = [
-                substitute(part, values) + (place if occurrences(part, row) else 0)
+                replace_variables(part, values) + (place if count_occurrences(part, row) else 0)
                 for part in data.indices
             ]
-            T.buffer_store(line, self._element(data, index), [place, column])
+            T.buffer_store(line, self._load_element(data, index), [place, column])
 
-    def _updated(self, line: Any, steps: dict[int, Expr], row: Expr, column: Expr) -> Expr:  # noqa: ANN401 - tvm
+    def _update_sum(self, line: Any, steps: dict[int, Expr], row: Expr, column: Expr) -> Expr:  # noqa: ANN401 - tvm
         """Return a sum with one more element of its window."""
-        total, data = self.nest.block.body, self._data()
-        values = self._values(steps, row, column)
+        total, data = self.nest.block.body, self._find_input_load()
+        values = self._list_axis_values(steps, row, column)
 
         def load(read: TensorLoad) -> Expr:
             if read.source.same_as(total.buffer):
                 return self.sums[row, column]
             if not tvm_ffi.structural_equal(read, data):
-                return substitute(read, values)
+                return replace_variables(read, values)
             if line is not None:
-                return line[self._along(steps, row), column]
-            return self._element(data, [substitute(part, values) for part in data.indices])
+                return line[self._find_line_position(steps, row), column]
+            return self._load_element(
+                data, [replace_variables(part, values) for part in data.indices]
+            )
 
-        return substitute(total.value, values, load)
+        return replace_variables(total.value, values, load)
 
-    def _along(self, steps: dict[int, Expr], row: Expr) -> Expr:
+    def _find_line_position(self, steps: dict[int, Expr], row: Expr) -> Expr:
         """Return which element of a row of the input a step of a window reads."""
         zero = self.nest.number(0)
         at_start = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
         variable = self.nest.variables(spatial=True)[-PAIR]
-        part = next(part for part in self._data().indices if occurrences(part, variable))
+        part = next(
+            part for part in self._find_input_load().indices if count_occurrences(part, variable)
+        )
         here, first = (
-            substitute(part, self._values(at, place, zero))
+            replace_variables(part, self._list_axis_values(at, place, zero))
             for at, place in ((steps, row), (at_start, zero))
         )
         return Analyzer().simplify(here - first)
 
-    def _data(self) -> TensorLoad:
+    def _find_input_load(self) -> TensorLoad:
         """Return the load of the input. Raises ScheduleError if there are several."""
         nest = self.nest
         loads = [
@@ -269,12 +273,12 @@ class OutputTile:
         elif nest.windows.weights is not None:
             weights = nest.block.reads[nest.windows.weights].source
             loads = [load for load in loads if not load.source.same_as(weights)]
-        loads = each_once(loads)
+        loads = remove_repeated_loads(loads)
         if len(loads) != 1:
             raise ScheduleError("the windows read several tensors")
         return loads[0]
 
-    def _element(self, data: TensorLoad, index: Sequence[Expr]) -> Expr:
+    def _load_element(self, data: TensorLoad, index: Sequence[Expr]) -> Expr:
         """Return an element of the input, computed in place where a block prepares it."""
         prepared = self.nest.before
         if prepared is None:
@@ -282,9 +286,9 @@ class OutputTile:
         axes = [axis.var for axis in prepared.iter_vars]
         if not all(at.same_as(axis) for at, axis in zip(prepared.body.indices, axes, strict=True)):
             raise ScheduleError("the input is moved")
-        return substitute(prepared.body.value, list(zip(axes, index, strict=True)))
+        return replace_variables(prepared.body.value, list(zip(axes, index, strict=True)))
 
-    def _values(self, steps: dict[int, Expr], row: Expr, column: Expr) -> Values:
+    def _list_axis_values(self, steps: dict[int, Expr], row: Expr, column: Expr) -> Values:
         """Return the values of the axes of the reduction."""
         spatial, window = (self.nest.variables(spatial=kind) for kind in (True, False))
         place = [*self.before, self.row + row, self.column + column]
@@ -293,9 +297,11 @@ class OutputTile:
             *((window[axis], step) for axis, step in steps.items()),
         ]
 
-    def _elements(self, rows: int) -> Iterator[tuple[Expr, Expr]]:
+    def _write_element_loops(self, rows: int) -> Iterator[tuple[Expr, Expr]]:
         """Write the unrolled loops over rows and columns; yield their variables."""
         number = self.nest.number
         with T.unroll(number(0), number(rows)) as row:
-            for column in elements(self.nest.columns, self.nest.width, number, unroll=True):
+            for column in write_element_loops(
+                self.nest.columns, self.nest.width, number, unroll=True
+            ):
                 yield row, column

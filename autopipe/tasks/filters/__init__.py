@@ -50,18 +50,18 @@ def apply_filters(tasks: Sequence[Task], section: Tasks) -> list[Task]:
     return found
 
 
-def tally(tasks: Sequence[Task]) -> dict[str, int]:
+def count_dropped(tasks: Sequence[Task]) -> dict[str, int]:
     """Return how many tasks each filter dropped, by its name, the greediest first."""
     dropped = (task.dropped.partition(": ")[0] for task in tasks if task.dropped is not None)
     return dict(Counter(dropped).most_common())
 
 
-def nothing_left(tasks: Sequence[Task]) -> str:
+def explain_no_tasks(tasks: Sequence[Task]) -> str:
     """Say which filter dropped how many tasks, and what keeps them."""
     remedies = {kind.name: kind.remedy for kind in FILTERS}
     parts = [
         f"{name} drops {count} ({remedies[name]} keeps them)"
-        for name, count in tally(tasks).items()
+        for name, count in count_dropped(tasks).items()
     ]
     if not parts:
         return "tasks: the model has none; accept that with tasks.allow_empty: true"

@@ -31,7 +31,7 @@ class Dynamic(Filter, frozen=True):
             if same:
                 return f"open sizes; at likely ones it is task {same[0]}"
             return "open sizes; no task at likely ones is the same"
-        for what, tensor in _tensors(task):
+        for what, tensor in _list_tensors(task):
             if -1 in tensor.shape:
                 return f"dimension {tensor.shape.index(-1)} of {what} is symbolic"
         return f"symbolic sizes as arguments: {task.sizes}" if task.sizes else None
@@ -45,7 +45,7 @@ def _computes_shapes(task: Task) -> bool:
     )
 
 
-def _tensors(task: Task) -> Iterator[tuple[str, Tensor]]:
+def _list_tensors(task: Task) -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor with its name; an op may hide one that no argument shows."""
     for what, tensors in (("input", task.inputs), ("output", task.outputs)):
         for position, tensor in enumerate(tensors):

@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 from autopipe.config.match import Match
 from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
-from autopipe.tasks.matching import matches
+from autopipe.tasks.matching import is_match
 from autopipe.tasks.task import Task
 
 
@@ -25,6 +25,6 @@ class Excluded(Filter, frozen=True):
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
         for position, pattern in enumerate(self.patterns):
-            if matches(pattern, task, task.share):
+            if is_match(pattern, task, task.share):
                 return f"tasks.exclude.{position}, {pattern}, matches it"
         return None

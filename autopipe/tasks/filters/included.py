@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 from autopipe.config.match import Match
 from autopipe.config.tasks import Tasks
 from autopipe.tasks.filters.definition import Filter
-from autopipe.tasks.matching import matches
+from autopipe.tasks.matching import is_match
 from autopipe.tasks.task import Task
 
 
@@ -24,6 +24,6 @@ class Included(Filter, frozen=True):
         return None if Match() in tasks.include else cls(patterns=tasks.include)
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
-        if any(matches(pattern, task, task.share) for pattern in self.patterns):
+        if any(is_match(pattern, task, task.share) for pattern in self.patterns):
             return None
         return "tasks.include does not match it"

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from autopipe.artifacts.tuning import FinalsReport, FinalTime, Replaced
-from autopipe.benchmarking.interval import Interval, paired
+from autopipe.benchmarking.interval import Interval, estimate_paired_ratio
 from autopipe.measure.in_model import Place
 from autopipe.tasks.task import Task
 from autopipe.tuning.evidence import Proposal, TaskEvidence
@@ -32,7 +32,7 @@ from autopipe.tuning.finals.model_runs import (
     TooLate,
     build_model,
 )
-from autopipe.tuning.winner import SURE, beats_in_model, compare_in_model, pick_in_model
+from autopipe.tuning.winner import SURE, compare_in_model, is_faster_in_model, pick_in_model
 
 _MOST: Final = 31
 """Rounds that are made at most."""
@@ -105,17 +105,19 @@ class Finals:
     def decide(self) -> Decided:
         """Compare incumbents and challengers. Raises TooLate, and Failed if the model fails."""
         held = self._held
-        tried = partial(self._play, [held], 1.0, 1, 1)
+        tried = partial(self._time_ranks, [held], 1.0, 1, 1)
         entered = list(self._entered.values())
         self._compiled = build_model(self._models, entered, self._pace, self._place(held), tried)
         rivals = self._pick_challengers()
-        first = self._play([held, {**held, **rivals}] if rivals else [held], 0.6 if rivals else 1.0)
+        first = self._time_ranks(
+            [held, {**held, **rivals}] if rivals else [held], 0.6 if rivals else 1.0
+        )
         self._append_rounds(held, first[0])
         if rivals:
             self._append_rounds(rivals, first[1])
         likely = self._pick_likely(rivals)
-        kept = self._race(likely, first) if likely else self._time_incumbents(first[0])
-        return self._report(rivals, kept)
+        kept = self._compare_packages(likely, first) if likely else self._time_incumbents(first[0])
+        return self._build_report(rivals, kept)
 
     @property
     def _held(self) -> Ranks:
@@ -124,7 +126,7 @@ class Finals:
     def _append_rounds(self, ranks: Ranks, kernels: Kernels) -> None:
         for name, rank in ranks.items():
             entry = self._entered[name]
-            times = _calls(entry.state.task, kernels)
+            times = _compute_call_times(entry.state.task, kernels)
             self._evidence[name].append(TaskEvidence(entry.proposals[rank], "in_model", times))
 
     def _pick_challengers(self) -> Ranks:
@@ -142,7 +144,7 @@ class Finals:
             for rank in range(most)
         ]
         try:
-            rounds = self._play(everywhere, _PART, _FEW, _SCREENING)
+            rounds = self._time_ranks(everywhere, _PART, _FEW, _SCREENING)
         except TooLate:
             return second
         return {name: self._pick_fastest(name, rounds[: counts[name]]) for name in second}
@@ -151,7 +153,10 @@ class Finals:
         """Return the rank with the least median besides the incumbent."""
         entry = self._entered[name]
         ranks = [rank for rank in range(len(rounds)) if rank != entry.held]
-        return min(ranks, key=lambda rank: median(_calls(entry.state.task, rounds[rank]) or (0.0,)))
+        return min(
+            ranks,
+            key=lambda rank: median(_compute_call_times(entry.state.task, rounds[rank]) or (0.0,)),
+        )
 
     def _pick_likely(self, rivals: Ranks) -> Ranks:
         """Return the challengers that are likely to be faster, and pass their check."""
@@ -159,25 +164,25 @@ class Finals:
             name: entry.proposals[rank]
             for name, rank in rivals.items()
             if (entry := self._entered[name])
-            and beats_in_model(self._evidence[name], entry.proposals[rank], entry.incumbent)
+            and is_faster_in_model(self._evidence[name], entry.proposals[rank], entry.incumbent)
         }
         passed = set(self._limits.passed(likely)) if likely else set()
         return {name: rivals[name] for name in likely if name in passed}
 
-    def _race(self, likely: Ranks, first: Sequence[Kernels]) -> _FinalKernels:
+    def _compare_packages(self, likely: Ranks, first: Sequence[Kernels]) -> _FinalKernels:
         """Run packages with the challengers and with the incumbents in turn.
 
         Raises TooLate where no time is left to tell.
         """
         held, new = self._held, {**self._held, **likely}
         self._pace.kept = 0.0
-        kernels: Sequence[Kernels] = (first[0], self._merge(first, likely))
+        kernels: Sequence[Kernels] = (first[0], self._merge_times(first, likely))
         try:
             raced = self._time_packages(held, new)
             wholes = [median(raced.old), median(raced.new)]
         except TooLate:
-            kernels = self._play([held, new], 1.0)
-            raced = _RacedPackages(*map(_totals, kernels))
+            kernels = self._time_ranks([held, new], 1.0)
+            raced = _RacedPackages(*map(_sum_kernel_times, kernels))
             wholes = [self._models.unwatched()] * 2
         for name, rank in likely.items():
             entry = self._entered[name]
@@ -185,11 +190,11 @@ class Finals:
                 TaskEvidence(entry.incumbent, "package", tuple(raced.old)),
                 TaskEvidence(entry.proposals[rank], "package", tuple(raced.new)),
             ]
-        changed = any(self._winner(name, rank) == rank for name, rank in likely.items())
-        gain = paired(raced.new, raced.old, SURE)
+        changed = any(self._choose_winner_rank(name, rank) == rank for name, rank in likely.items())
+        gain = estimate_paired_ratio(raced.new, raced.old, SURE)
         return _FinalKernels(kernels[changed], gain, wholes[changed])
 
-    def _merge(self, first: Sequence[Kernels], likely: Ranks) -> Kernels:
+    def _merge_times(self, first: Sequence[Kernels], likely: Ranks) -> Kernels:
         """Return the times of the likely challengers, and of the incumbents of all other tasks."""
         functions = {name for task in likely for name in self._entered[task].state.task.functions}
         return [
@@ -197,7 +202,7 @@ class Finals:
             for old, new in zip(*first, strict=True)
         ]
 
-    def _winner(self, name: str, rank: int) -> int:
+    def _choose_winner_rank(self, name: str, rank: int) -> int:
         """Return the rank of the winner of a task, which has a challenger of this rank."""
         entry = self._entered[name]
         won = pick_in_model(self._evidence[name], entry.incumbent, entry.proposals[rank])
@@ -225,7 +230,7 @@ class Finals:
             return _FinalKernels(kernels, None, self._models.unwatched())
         return _FinalKernels(kernels, None, median(rounds))
 
-    def _play(
+    def _time_ranks(
         self, ranks: Sequence[Ranks], part: float, fewest: int = FEWEST, most: int = _MOST
     ) -> Sequence[Kernels]:
         """Return the times with each of these ranks by workload, in a part of the time left.
@@ -244,21 +249,24 @@ class Finals:
             for name in entry.state.task.functions
         }
 
-    def _report(self, rivals: Ranks, kept: _FinalKernels) -> Decided:
-        every = ((task.workload, _calls(task, kept.kernels)) for task in self._tasks)
+    def _build_report(self, rivals: Ranks, kept: _FinalKernels) -> Decided:
+        every = ((task.workload, _compute_call_times(task, kept.kernels)) for task in self._tasks)
         times = {name: seconds for name, seconds in every if seconds}
         middle = {name: median(seconds) for name, seconds in times.items()}
-        ranks = {**self._held, **{name: self._winner(name, rank) for name, rank in rivals.items()}}
-        ratios = {name: self._compare(name, rank) for name, rank in rivals.items()}
+        ranks = {
+            **self._held,
+            **{name: self._choose_winner_rank(name, rank) for name, rank in rivals.items()},
+        }
+        ratios = {name: self._compare_challenger(name, rank) for name, rank in rivals.items()}
         told = {
             name: FinalTime(
                 seconds=middle[name], finalists=len(entry.proposals),
-                replaced=_replaced(entry.proposals[0]) if ranks[name] else None,
+                replaced=_describe_proposal(entry.proposals[0]) if ranks[name] else None,
                 ratio=ratio.told() if (ratio := ratios.get(name)) else None,
             )
             for name, entry in self._entered.items() if name in middle and self._evidence[name]
         }  # fmt: skip
-        kernels = median(_totals(kept.kernels))
+        kernels = median(_sum_kernel_times(kept.kernels))
         report = FinalsReport(
             rounds=len(kept.kernels), sure=SURE,
             tasks=sum(ratio is not None for ratio in ratios.values()),
@@ -269,19 +277,19 @@ class Finals:
         )  # fmt: skip
         return Decided(self._evidence, times, report, told)
 
-    def _compare(self, name: str, rank: int) -> Interval | None:
+    def _compare_challenger(self, name: str, rank: int) -> Interval | None:
         entry = self._entered[name]
         challenger = entry.proposals[rank]
         return compare_in_model(self._evidence[name], challenger, entry.incumbent, SURE)
 
 
-def _calls(task: Task, rounds: Kernels) -> tuple[float, ...]:
+def _compute_call_times(task: Task, rounds: Kernels) -> tuple[float, ...]:
     """Return the seconds of one call of a task in each round; () if the model has none of it."""
     found = [sum(time.get(name, 0.0) for name in task.functions) for time in rounds]
     return tuple(total / task.calls for total in found) if all(found) else ()
 
 
-def _totals(rounds: Kernels) -> list[float]:
+def _sum_kernel_times(rounds: Kernels) -> list[float]:
     """Return what all kernels take in each round."""
     return [sum(time.values()) for time in rounds]
 
@@ -290,5 +298,5 @@ def _is_sure(ratio: Interval | None) -> bool:
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high
 
 
-def _replaced(proposal: Proposal) -> Replaced:
+def _describe_proposal(proposal: Proposal) -> Replaced:
     return Replaced(**proposal.by._asdict(), schedule=proposal.schedule)

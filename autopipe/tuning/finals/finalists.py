@@ -12,12 +12,12 @@ from typing import Final
 import tvm
 
 from autopipe.compiler import module_io
-from autopipe.compiler.labels.op_info import described
+from autopipe.compiler.labels.op_info import annotate_workload
 from autopipe.processes.contained import Failed
 from autopipe.safety.failures import Failures
 from autopipe.safety.maker import Maker, Refused
-from autopipe.schedules.engines.fallback import falls
-from autopipe.schedules.policy import Policy, allows
+from autopipe.schedules.engines.fallback import iterate_fallbacks
+from autopipe.schedules.policy import Policy, is_allowed
 from autopipe.tasks.task import Task
 from autopipe.tuning.check_schedules import Checks, find_passing
 from autopipe.tuning.evidence import Proposal
@@ -73,13 +73,15 @@ def _enter_finalists(
         if id(state) in times:
             heavy = times[id(state)] >= _WEIGHT * total and state.task.workload not in done
             count = most if heavy else 1
-            made = _make_finalists(state, _rank(state, checks.journal), checks.maker, count)
+            made = _make_finalists(
+                state, _rank_candidates(state, checks.journal), checks.maker, count
+            )
             if made.proposals:
                 found.append(made)
     return found
 
 
-def _rank(state: TaskState, journal: Journal) -> Iterator[Proposal]:
+def _rank_candidates(state: TaskState, journal: Journal) -> Iterator[Proposal]:
     """Yield the winner, the untuned schedule, the other repeats, the rest.
 
     The untuned schedule is there whatever its time.
@@ -121,12 +123,14 @@ def plan_others(
 ) -> Mapping[str, tvm.IRModule]:
     """Return the schedules of tasks without finalists, by name: those of a build."""
     texts = {task.name: known.read_workload(task) for task in tasks}
-    loops = {t.name: described(module_io.from_json(texts[t.name]), t.info) for t in tasks}
+    loops = {t.name: annotate_workload(module_io.parse_json(texts[t.name]), t.info) for t in tasks}
     found = {}
     with Maker(loops, failures) as maker:
         for task in tasks:
             _, rule = policy.rule(task, task.share)
             chain = policy.chain(rule)
-            offer = next(falls(chain, partial(maker.plans, task.name), partial(allows, rule)))
+            offer = next(
+                iterate_fallbacks(chain, partial(maker.plans, task.name), partial(is_allowed, rule))
+            )
             found[task.name] = offer.planned.module if offer.planned else loops[task.name]
     return found

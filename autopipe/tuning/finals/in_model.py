@@ -18,7 +18,7 @@ from autopipe.tuning.finals.compare import Decided, Finals
 from autopipe.tuning.finals.finalists import Finalists, plan_others, select_finalists
 from autopipe.tuning.finals.model_runs import Limits, TooLate
 from autopipe.tuning.finals.repeat import exclude_one_thread
-from autopipe.tuning.finals.sized_models import SizedModel, models
+from autopipe.tuning.finals.sized_models import SizedModel, load_sized_models
 from autopipe.tuning.setup import MeasuringBench, ModelTasks, TuningPlan
 from autopipe.tuning.task_state import TaskState
 
@@ -52,13 +52,13 @@ class ModelComparison:
             decided = self._compare_in(model, done, states, seconds)
             if decided is not None:
                 found.append(decided)
-                self._append(decided, [s for s in states if s.task.workload not in done])
+                self._append_evidence(decided, [s for s in states if s.task.workload not in done])
                 done |= {task.workload for task in model.tasks}
         self._keep_threads([state for state in states if state.task.workload not in done])
         check_winners(states, self.checks)
         return tuple(found)
 
-    def _append(self, decided: Decided, states: Sequence[TaskState]) -> None:
+    def _append_evidence(self, decided: Decided, states: Sequence[TaskState]) -> None:
         for state in states:
             evidence = decided.evidence.get(state.task.workload, ())
             self.checks.journal.append(state, *evidence)
@@ -69,7 +69,7 @@ class ModelComparison:
         if self.deadline.left() < _SHORTEST:
             self.deadline.left_out[COMPARISONS] += 1
             return ()
-        return list(models(self.tasks.lowered, self.tasks.every))
+        return list(load_sized_models(self.tasks.lowered, self.tasks.every))
 
     def _compare_in(
         self, model: SizedModel, done: Collection[str], states: Sequence[TaskState], seconds: float

@@ -63,7 +63,7 @@ def invite_guests(
     """
     invited: dict[str, dict[Proposal, None]] = defaultdict(dict)
     for family in found:
-        for proposal in _candidates(family, journal, maker):
+        for proposal in _list_candidates(family, journal, maker):
             for state in family.members:
                 invited[state.task.workload][proposal] = None
     return {workload: list(proposals) for workload, proposals in invited.items()}
@@ -76,7 +76,7 @@ def pick_settings(found: Sequence[Family], journal: Journal) -> dict[str, dict[s
     """
     won: dict[str, dict[str, OpenSetting]] = defaultdict(dict)
     for family in found:
-        timed = [(state, _times(state, journal)) for state in family.members]
+        timed = [(state, _find_repeat_times(state, journal)) for state in family.members]
         timed = [(state, times) for state, times in timed if times]
         if not timed:
             continue
@@ -96,30 +96,30 @@ def pick_settings(found: Sequence[Family], journal: Journal) -> dict[str, dict[s
     return dict(won)
 
 
-def _times(state: TaskState, journal: Journal) -> Mapping[Proposal, float]:
+def _find_repeat_times(state: TaskState, journal: Journal) -> Mapping[Proposal, float]:
     """Return the seconds of each schedule among the repeats of a task."""
     return {one.proposal: one.median for one in journal.repeats(state)}
 
 
-def _candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Proposal]:
+def _list_candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Proposal]:
     """Yield the fastest settings of all members, the winners first, that fit every member."""
-    ranked = (_serving(state, journal) for state in family.members)
+    ranked = (_list_dynamic_schedules(state, journal) for state in family.members)
     mixed = (one for place in zip_longest(*ranked) for one in place if one is not None)
     fit = (
         proposal
         for proposal in dict.fromkeys(mixed)
-        if all(_fits(state, proposal, journal, maker) for state in family.members)
+        if all(_is_applicable(state, proposal, journal, maker) for state in family.members)
     )
     yield from islice(fit, _GUESTS)
 
 
-def _serving(state: TaskState, journal: Journal) -> list[Proposal]:
+def _list_dynamic_schedules(state: TaskState, journal: Journal) -> list[Proposal]:
     """Return the two fastest schedules of a task that serve every size."""
     ranked = dict.fromkeys(one.proposal for one in journal.ranked(state))
     return list(islice((one for one in ranked if serves_dynamic(one.schedule)), 2))
 
 
-def _fits(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays) -> bool:
+def _is_applicable(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays) -> bool:
     """Tell whether a schedule that was found for another size makes one of this task."""
     if not state.admits(proposal.by) or journal.has_verdict(state, proposal, "failed"):
         return False

@@ -96,7 +96,7 @@ def repeat_fastest(  # noqa: PLR0913 - all but the tasks by name
         # it is tuned for other sizes, too, which may be large
         if keeps_threads or state.task.workload in sized:
             return None
-        return on_one_thread(state, fastest, checks.maker.replay)
+        return make_one_thread_schedule(state, fastest, checks.maker.replay)
 
     if keeps_threads:
         exclude_one_thread(trials.states, trials.journal)
@@ -134,12 +134,14 @@ def measure_repeats(
         if not parts or journal.recall_repeats(state, parts):
             continue
         begun = monotonic()
-        if deadline.left() <= longest or not _measure(state, parts, trials, runner):
+        if deadline.left() <= longest or not _measure_rounds(state, parts, trials, runner):
             deadline.left_out[REPEATS] += 1
         longest = max(longest, monotonic() - begun)
 
 
-def _measure(state: TaskState, parts: Sequence[Proposal], trials: Trials, runner: Rounds) -> bool:
+def _measure_rounds(
+    state: TaskState, parts: Sequence[Proposal], trials: Trials, runner: Rounds
+) -> bool:
     """Time schedules in turn; return whether there was time for it."""
     if parts:
         candidates = [trials.candidate(state, part) for part in parts]
@@ -167,16 +169,16 @@ def _select_parts(state: TaskState, journal: Journal, extras: Extras) -> list[Pr
     return some
 
 
-def on_one_thread(state: TaskState, fastest: Proposal, replay: Replay) -> str | None:
+def make_one_thread_schedule(state: TaskState, fastest: Proposal, replay: Replay) -> str | None:
     """Return the fastest schedule of a task with all loops on one thread.
 
     None where it takes long, has one thread anyway, or is a trace.
     """
     if state.best > _SMALL:
         return None
-    schedule = one_thread.setting(fastest.schedule)
+    schedule = one_thread.make_setting(fastest.schedule)
     try:
         made = replay(state.task.name, *fastest) if schedule is not None else None
     except (Refused, Failed):
         return None
-    return schedule if made is not None and one_thread.without_threads(made) else None
+    return schedule if made is not None and one_thread.remove_threads(made) else None

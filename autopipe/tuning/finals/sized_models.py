@@ -8,8 +8,8 @@ import tvm
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.compiler import module_io
-from autopipe.compiler.graph.calls import call_counts
-from autopipe.compiler.tasks import label_of, labelled
+from autopipe.compiler.graph.calls import count_calls
+from autopipe.compiler.tasks import append_label, parse_label
 from autopipe.tasks.task import Task
 
 
@@ -24,12 +24,12 @@ class SizedModel:
     """Of each dimension; {} of a model without open sizes."""
 
 
-def models(lowered: Path, tasks: Sequence[Task]) -> Iterator[SizedModel]:
+def load_sized_models(lowered: Path, tasks: Sequence[Task]) -> Iterator[SizedModel]:
     """Yield the model at each likely size; the model itself, if no size is open."""
     sized = SizedModules.within(lowered).modules
     for one in sized:
         module = module_io.load_module(lowered / one.file)
-        yield SizedModel(module, _within(module, one.label, tasks), one.sizes)
+        yield SizedModel(module, _select_tasks(module, one.label, tasks), one.sizes)
     if not sized:
         yield SizedModel(module_io.load_module(lowered / WHOLE), tasks, {})
 
@@ -41,22 +41,22 @@ def can_run(lowered: Path, tasks: Sequence[Task]) -> bool:
     """
     labels = [one.label for one in SizedModules.within(lowered).modules] or [""]
     return not any(
-        (task.sizes or task.likely) and label_of(name) in labels
+        (task.sizes or task.likely) and parse_label(name) in labels
         for task in tasks
         for name in task.functions
     )
 
 
-def _within(module: tvm.IRModule, label: str, tasks: Sequence[Task]) -> list[Task]:
+def _select_tasks(module: tvm.IRModule, label: str, tasks: Sequence[Task]) -> list[Task]:
     """Return the tasks of the module with that label.
 
     Example: `fused_add` is `fused_add@32` and `fused_add@64` where the same task is called at two
     sizes, twice at each. In the module for 32 it is `fused_add`, called twice and not four times.
     """
-    counts = call_counts(module)
+    counts = count_calls(module)
     found = []
     for task in tasks:
-        names = tuple(name for name in counts if labelled(name, label) in task.functions)
+        names = tuple(name for name in counts if append_label(name, label) in task.functions)
         if names:
             calls = sum(counts[name] for name in names)
             found.append(task.model_copy(update={"functions": names, "calls": calls}))

@@ -10,14 +10,14 @@ import tvm
 
 from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError
-from autopipe.farm.facts import fingerprint, versions
-from autopipe.farm.farm import Farm, absent, kind_of
+from autopipe.farm.facts import fingerprint_device, list_versions
+from autopipe.farm.farm import Farm, describe_absence, find_common_worker
 from autopipe.farm.wire import Do, RemoteCandidate, WorkAnswer, WorkOrder
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import SECONDS
 from autopipe.safety.job import Piece
-from autopipe.tuning.runners.farm_checker import FarmChecker, accept
+from autopipe.tuning.runners.farm_checker import FarmChecker, check_answer
 from autopipe.tuning.runners.runner import Wanted
 
 _CHECK: Final = 2 * SECONDS
@@ -33,8 +33,8 @@ class FarmRunner:
         self._limits = wanted.measure
         self.tell: Callable[[int, Measurement], None] | None = None
         self._texts: dict[int, tuple[tvm.IRModule, str]] = {}
-        worker = kind_of(farm, versions(wanted.facts))
-        farm.expect(fingerprint(worker.facts))
+        worker = find_common_worker(farm, list_versions(wanted.facts))
+        farm.expect(fingerprint_device(worker.facts))
         self.device: Mapping[str, object] = worker.facts["device"]
         self.checker = FarmChecker(self.check)
         self._blank = WorkOrder(
@@ -66,25 +66,27 @@ class FarmRunner:
         patience = max(self._limits.build_timeout, self._limits.run_timeout)
         places = {}
         for place, candidate in enumerate(candidates):
-            order = replace(self._blank, candidates=(self._remote(candidate),), best=best)
-            places[self._farm.submit(order, patience, self._teller(place))] = place
-        return self._measured(places)
+            order = replace(
+                self._blank, candidates=(self._to_remote_candidate(candidate),), best=best
+            )
+            places[self._farm.submit(order, patience, self._make_callback(place))] = place
+        return self._yield_measurements(places)
 
-    def _teller(self, place: int) -> Callable[[WorkAnswer | str], None]:
+    def _make_callback(self, place: int) -> Callable[[WorkAnswer | str], None]:
         """Return who is told of an answer before anybody waits for it."""
         tell = self.tell
 
         def told(answer: WorkAnswer | str) -> None:
             if tell is not None and not (isinstance(answer, WorkAnswer) and answer.refused):
-                tell(place, *_measurements(answer, 1))
+                tell(place, *_read_measurements(answer, 1))
 
         return told
 
-    def _measured(self, places: dict[int, int]) -> Generator[tuple[int, Measurement]]:
+    def _yield_measurements(self, places: dict[int, int]) -> Generator[tuple[int, Measurement]]:
         try:
             while places:
                 for number, answer in self._farm.answered(places).items():
-                    (found,) = _measurements(answer, 1)
+                    (found,) = _read_measurements(answer, 1)
                     yield places.pop(number), found
         finally:
             self._farm.cancel(places)
@@ -94,38 +96,45 @@ class FarmRunner:
         limits = self._limits
         patience = (limits.build_timeout + limits.run_timeout * count) * len(candidates)
         order = replace(
-            self._blank, do="rounds", candidates=tuple(map(self._remote, candidates)), count=count
+            self._blank,
+            do="rounds",
+            candidates=tuple(map(self._to_remote_candidate, candidates)),
+            count=count,
         )
-        (answer,) = self._answers([self._farm.submit(order, patience)])
-        return _measurements(answer, len(candidates))
+        (answer,) = self._wait_for_answers([self._farm.submit(order, patience)])
+        return _read_measurements(answer, len(candidates))
 
     def check(self, pieces: Sequence[Piece], do: Do) -> list[WorkAnswer | str]:
         """Have workers check schedules, each by one; a text says why none could."""
-        orders = [replace(self._blank, do=do, candidates=(self._scheduled(one),)) for one in pieces]
-        return self._answers([self._farm.submit(order, _CHECK) for order in orders])
+        orders = [
+            replace(self._blank, do=do, candidates=(self._to_remote_piece(one),)) for one in pieces
+        ]
+        return self._wait_for_answers([self._farm.submit(order, _CHECK) for order in orders])
 
-    def _answers(self, numbers: Sequence[int]) -> list[WorkAnswer | str]:
+    def _wait_for_answers(self, numbers: Sequence[int]) -> list[WorkAnswer | str]:
         """Wait for the answers to orders. Raises TargetError where workers refuse them."""
         answers: dict[int, WorkAnswer | str] = {}
         while missing := [number for number in numbers if number not in answers]:
             answers |= self._farm.answered(missing)
-        return [accept(answers[number]) for number in numbers]
+        return [check_answer(answers[number]) for number in numbers]
 
-    def _scheduled(self, piece: Piece) -> RemoteCandidate:
-        return RemoteCandidate(self._text(piece.workload), piece.implementation, piece.schedule)
+    def _to_remote_piece(self, piece: Piece) -> RemoteCandidate:
+        return RemoteCandidate(
+            self._serialize_module(piece.workload), piece.implementation, piece.schedule
+        )
 
     def close(self) -> None:
         """Give up what is open."""
         self._farm.close()
 
-    def _remote(self, candidate: Repeatable) -> RemoteCandidate:
+    def _to_remote_candidate(self, candidate: Repeatable) -> RemoteCandidate:
         assert candidate.workload is not None  # noqa: S101 -- `Trials` says it of each
-        text = self._text(candidate.workload)
+        text = self._serialize_module(candidate.workload)
         return RemoteCandidate(
             text, candidate.implementation, candidate.schedule, candidate.surroundings
         )
 
-    def _text(self, module: tvm.IRModule) -> str:
+    def _serialize_module(self, module: tvm.IRModule) -> str:
         """Return a module as JSON; it is kept, so that no other one gets its id."""
         if id(module) not in self._texts:
             self._texts[id(module)] = module, tvm.ir.save_json(module)
@@ -144,28 +153,30 @@ def open_runner(wanted: Wanted) -> FarmRunner:
     assert wanted.measure.label is not None  # noqa: S101 -- the pipeline file has said it
     farm = Farm(wanted.reach, wanted.measure.label, warn)
     try:
-        _wait(farm, wanted)
+        _wait_for_workers(farm, wanted)
         return FarmRunner(farm, wanted)
     except BaseException:
         farm.close()
         raise
 
 
-def _wait(farm: Farm, wanted: Wanted) -> None:
+def _wait_for_workers(farm: Farm, wanted: Wanted) -> None:
     until = time.monotonic() + wanted.reach.wait_timeout
     told = False
     while not farm.own:
         if time.monotonic() >= until:
-            raise SetupError(f"{absent(farm)} within {wanted.reach.wait_timeout:g} s")
+            raise SetupError(f"{describe_absence(farm)} within {wanted.reach.wait_timeout:g} s")
         if not told:
             told = True
-            wanted.emit(Progress(stage="tune", message=f"{absent(farm)}: waiting for one"))
+            wanted.emit(
+                Progress(stage="tune", message=f"{describe_absence(farm)}: waiting for one")
+            )
         farm.pump(1.0)
 
 
-def _measurements(answer: WorkAnswer | str, count: int) -> list[Measurement]:
+def _read_measurements(answer: WorkAnswer | str, count: int) -> list[Measurement]:
     """Return what an answer says of so many candidates. Raises TargetError where it refuses."""
-    answer = accept(answer)
+    answer = check_answer(answer)
     if isinstance(answer, str):
         return [Measurement(error=f"no worker could do it: {answer}")] * count
     return [replace(found, by=answer.by) for found in answer.measurements]

@@ -32,7 +32,7 @@ class FarmChecker:
         return checked is not None and checked.get("plain_runs") is True
 
 
-def accept(answer: WorkAnswer | str) -> WorkAnswer | str:
+def check_answer(answer: WorkAnswer | str) -> WorkAnswer | str:
     """Return an answer. Raises TargetError where the worker refuses the whole pipeline."""
     if isinstance(answer, WorkAnswer) and answer.refused is not None:
         raise TargetError(f"the workers refuse this pipeline: {answer.refused}")

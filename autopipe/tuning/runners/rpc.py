@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from autopipe.config.tuning import Measure
 from autopipe.environment.facet import Facet
-from autopipe.environment.toolchain import machine_of
+from autopipe.environment.toolchain import find_architecture
 from autopipe.errors import SetupError
 from autopipe.measure.device_session import LinkedKernel
 from autopipe.measure.devices import (
@@ -20,12 +20,12 @@ from autopipe.measure.devices import (
     OpenSession,
     SessionEnded,
 )
-from autopipe.measure.linked import link
-from autopipe.measure.measurement import Candidate, Measurement, Repeatable, judged
+from autopipe.measure.linked import link_candidate
+from autopipe.measure.measurement import Candidate, Measurement, Repeatable, to_measurement
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import How
 from autopipe.safety.on_device import DeviceChecker
-from autopipe.store.passing import passing_folder
+from autopipe.store.passing import open_temporary_folder
 from autopipe.tuning.runners.runner import Wanted
 
 _TRIES: Final = 2
@@ -41,7 +41,7 @@ class RpcRunner:
         """Ask for a device, and whether it computes what it should. Raises SetupError."""
         self._wanted, self._devices = wanted, devices
         devices.known()
-        self._found = devices.trying(self._look)
+        self._found = devices.trying(self._read_device_facts)
         threads, cores = self._found["threads"], wanted.conditions.hardware.cores
         if threads != cores:
             raise SetupError(
@@ -49,7 +49,7 @@ class RpcRunner:
                 f" is {cores}: start it with TVM_NUM_THREADS={cores}"
             )
         triple = wanted.facts[Facet.TARGET].get("mtriple")
-        machine = machine_of(str(triple) if triple else None)
+        machine = find_architecture(str(triple) if triple else None)
         said = {name: value for name, value in self._found.items() if value is not None}
         self.device: Mapping[str, object] = {"machine": machine, "rpc": devices.key, **said}
         self.checker = DeviceChecker(wanted.conditions, devices, wanted.linker)
@@ -64,37 +64,39 @@ class RpcRunner:
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Yield place and measurement of each candidate, in order; builds are some ahead."""
-        with passing_folder() as folder, ExitStack() as open_ones:
+        with open_temporary_folder() as folder, ExitStack() as open_ones:
             children: list[Child] = []
             for place in range(len(candidates)):
                 if monotonic() > until:
                     return
-                for candidate in candidates[len(children) : place + 1 + _builders()]:
+                for candidate in candidates[len(children) : place + 1 + _count_cores()]:
                     path = folder / f"{len(children)}.so"
-                    children.append(open_ones.enter_context(self._building(candidate, path)))
-                found = self._built(children[place])
+                    children.append(open_ones.enter_context(self._start_build(candidate, path)))
+                found = self._finish_build(children[place])
                 if isinstance(found, LinkedKernel):
-                    found = self._timed(found, best)
+                    found = self._time_kernel(found, best)
                 best = min(best, found.median) if rivals else best
                 yield place, found
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
         """Time one after the other, and so on for so many rounds, all of them on one device."""
-        with passing_folder() as folder, ExitStack() as open_ones:
+        with open_temporary_folder() as folder, ExitStack() as open_ones:
             children = [
-                open_ones.enter_context(self._building(candidate, folder / f"{place}.so"))
+                open_ones.enter_context(self._start_build(candidate, folder / f"{place}.so"))
                 for place, candidate in enumerate(candidates)
             ]
-            built = [self._built(child) for child in children]
+            built = [self._finish_build(child) for child in children]
             kernels = [kernel for kernel in built if isinstance(kernel, LinkedKernel)]
-            timed = iter(self._in_turn(kernels, count) if kernels else ())
+            timed = iter(self._time_in_turn(kernels, count) if kernels else ())
             return [found if isinstance(found, Measurement) else next(timed) for found in built]
 
     def close(self) -> None:
         """End nothing: a session ends with its candidate."""
 
     @contextmanager
-    def _session(self, kernels: Sequence[LinkedKernel], runs: int = 1) -> Generator[OpenSession]:
+    def _open_session(
+        self, kernels: Sequence[LinkedKernel], runs: int = 1
+    ) -> Generator[OpenSession]:
         """Hold a device that is like the first one. Raises DeviceLost, and SetupError."""
         with self._devices.opened(kernels, runs) as session:
             other = {name for name in self._found if session.device.get(name) != self._found[name]}
@@ -107,43 +109,43 @@ class RpcRunner:
                 session.load(place)
             yield session
 
-    def _look(self) -> dict[str, object]:
+    def _read_device_facts(self) -> dict[str, object]:
         with self._devices.opened([]) as session:
             return dict(session.device)
 
-    def _timed(self, kernel: LinkedKernel, best: float) -> Measurement:
+    def _time_kernel(self, kernel: LinkedKernel, best: float) -> Measurement:
         """Return the measurement of a kernel, which may be its failure. Raises SetupError."""
 
         def once() -> Measurement:
-            with self._session([kernel]) as session:
-                return _once(session, 0, self._wanted.measure, best)
+            with self._open_session([kernel]) as session:
+                return _time_once(session, 0, self._wanted.measure, best)
 
         try:
-            return self._tried(once)
+            return self._run_with_retries(once)
         except (KernelFailed, SessionEnded) as error:
             return Measurement(error=str(error))
 
-    def _in_turn(self, kernels: Sequence[LinkedKernel], count: int) -> list[Measurement]:
+    def _time_in_turn(self, kernels: Sequence[LinkedKernel], count: int) -> list[Measurement]:
         """Return the times of kernels in rounds, or for all of them why there are none."""
         limits = self._wanted.measure.model_copy(update={"repeat": 1})
 
         def once() -> list[Measurement]:
-            with self._session(kernels, count) as session:
+            with self._open_session(kernels, count) as session:
                 timed = [
-                    [_once(session, place, limits, math.inf) for place in range(len(kernels))]
+                    [_time_once(session, place, limits, math.inf) for place in range(len(kernels))]
                     for _ in range(count)
                 ]
             return [
-                judged(tuple(found.median for found in times), cut=False)
+                to_measurement(tuple(found.median for found in times), cut=False)
                 for times in zip(*timed, strict=True)
             ]
 
         try:
-            return self._tried(once)
+            return self._run_with_retries(once)
         except (KernelFailed, SessionEnded) as error:
             return [Measurement(error=str(error))] * len(kernels)
 
-    def _tried(self, once: Any) -> Any:  # noqa: ANN401 - whatever `once` returns
+    def _run_with_retries(self, once: Any) -> Any:  # noqa: ANN401 - whatever `once` returns
         """Return what work returns; a session that ends while a kernel runs is tried once more."""
         for attempt in range(1, _TRIES + 1):
             try:
@@ -153,20 +155,20 @@ class RpcRunner:
                     raise
         raise AssertionError
 
-    def _building(self, candidate: Candidate, path: Path) -> Child:
+    def _start_build(self, candidate: Candidate, path: Path) -> Child:
         """Begin to build a candidate in a child."""
         target, linker = self._wanted.conditions.target, self._wanted.linker
         limits = self._wanted.measure
 
         def built(_: object) -> dict[str, object]:
-            kernel = link(candidate, target, path, linker)
+            kernel = link_candidate(candidate, target, path, linker)
             return {"path": kernel.path, "ports": kernel.ports}
 
         child = Child(lambda: built, seconds=limits.build_timeout, memory=limits.memory << 20)
         child.tell()
         return child
 
-    def _built(self, child: Child) -> LinkedKernel | Measurement:
+    def _finish_build(self, child: Child) -> LinkedKernel | Measurement:
         """Return what a child has built, or why it has not; end it."""
         try:
             found = child.answer()
@@ -187,7 +189,7 @@ def open_runner(wanted: Wanted) -> RpcRunner:
     return RpcRunner(wanted, Devices.of(wanted.reach, str(wanted.measure.key)))
 
 
-def _once(session: OpenSession, place: int, limits: Measure, best: float) -> Measurement:
+def _time_once(session: OpenSession, place: int, limits: Measure, best: float) -> Measurement:
     try:
         found = session.time(place, limits, best)
     except DeviceLost as error:
@@ -195,5 +197,5 @@ def _once(session: OpenSession, place: int, limits: Measure, best: float) -> Mea
     return Measurement(tuple(found["seconds"]), found["error"], found["cut"])
 
 
-def _builders() -> int:
+def _count_cores() -> int:
     return len(os.sched_getaffinity(0))

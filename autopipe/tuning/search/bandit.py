@@ -91,7 +91,7 @@ class Bandit:
         arm.trials += len(times)
         arm.best = min(arm.best, *times, math.inf)
         gain = max(0.0, 1 - arm.best / before) if before < math.inf else 0.0
-        for stats in (arm.stats, self.shared_stats.setdefault(_like(by), ArmStats())):
+        for stats in (arm.stats, self.shared_stats.setdefault(_choose_stats_key(by), ArmStats())):
             stats.count(gain, seconds)
         if arm.best == math.inf and arm.stats.batches >= _HOPELESS:
             arm.out = "no candidate could be measured"
@@ -101,17 +101,21 @@ class Bandit:
         best = min(self.reached.values(), default=math.inf)
         ready = {
             by: arm
-            for by, arm in self._admitted().items()
-            if arm.out is None and self._near(by, best)
+            for by, arm in self._select_admitted().items()
+            if arm.out is None and self._is_near_best(by, best)
         }
-        return max(self._due(ready), key=lambda by: self._score(by, best), default=None)
+        return max(
+            self._select_due_arms(ready),
+            key=lambda by: self._score_contender(by, best),
+            default=None,
+        )
 
-    def _score(self, by: Contender, best: float) -> tuple[float, bool, float, int]:
+    def _score_contender(self, by: Contender, best: float) -> tuple[float, bool, float, int]:
         """Return what another batch is expected to bring a second; equals go by promise."""
         arm = self.arms[by]
         reached = self.reached.get(by.implementation, math.inf)
         promise = (not _is_library(by), -reached, -self.rule.engines.index(by.engine))
-        stats = arm.stats if arm.stats.batches else self.shared_stats.get(_like(by))
+        stats = arm.stats if arm.stats.batches else self.shared_stats.get(_choose_stats_key(by))
         if stats is None or not stats.batches:  # nothing is known of its like
             return math.inf, *promise
         own = arm.best if arm.stats.batches else min(reached, _BEHIND * best)
@@ -124,22 +128,22 @@ class Bandit:
         reasons = [arm.out for arm in self.arms.values() if arm.out is not None]
         return reasons[-1] if reasons else "the policy gives it no engine"
 
-    def _admitted(self) -> dict[Contender, Arm]:
+    def _select_admitted(self) -> dict[Contender, Arm]:
         """Return the arms that the rule admits: of one engine alone, if it selects the first."""
         if self.rule.select == "best":
             return self.arms
         for engine in self.rule.engines:
-            own = _of(self.arms, {engine})
+            own = _select_by_engine(self.arms, {engine})
             if any(arm.out is None or arm.best < math.inf for arm in own.values()):
                 return own
         return {}
 
-    def _near(self, by: Contender, best: float) -> bool:
+    def _is_near_best(self, by: Contender, best: float) -> bool:
         reached = self.reached.get(by.implementation, math.inf)
         unknown = reached == math.inf and not self.arms[by].stats.batches
         return reached <= _BEHIND * best or unknown
 
-    def _due(self, ready: dict[Contender, Arm]) -> dict[Contender, Arm]:
+    def _select_due_arms(self, ready: dict[Contender, Arm]) -> dict[Contender, Arm]:
         """Return those of the engine that is furthest below its share, or of all that have none."""
         shares = self.rule.shares
         total = sum(arm.trials for arm in self.arms.values())
@@ -147,24 +151,26 @@ class Bandit:
         if not shares or len(engines) == 1:
             return ready
         used = dict.fromkeys(engines, 0)
-        for by, arm in _of(self.arms, engines).items():
+        for by, arm in _select_by_engine(self.arms, engines).items():
             used[by.engine] += arm.trials
         lacking = {e: used[e] / shares[e] for e in engines if e in shares}
         first = min(lacking, key=lambda engine: (lacking[engine], engine), default=None)
         free = engines - shares.keys()
         if first is not None and (not free or lacking[first] <= total):
-            return _of(ready, {first})
-        return _of(ready, free)
+            return _select_by_engine(ready, {first})
+        return _select_by_engine(ready, free)
 
 
 def _is_library(by: Contender) -> bool:
-    return libraries.named(by.implementation) is not None
+    return libraries.find_library(by.implementation) is not None
 
 
-def _like(by: Contender) -> str:
+def _choose_stats_key(by: Contender) -> str:
     """Return what a contender is judged by where it was not asked yet."""
     return by.implementation if _is_library(by) else by.engine
 
 
-def _of(arms: Mapping[Contender, Arm], engines: Collection[str]) -> dict[Contender, Arm]:
+def _select_by_engine(
+    arms: Mapping[Contender, Arm], engines: Collection[str]
+) -> dict[Contender, Arm]:
     return {by: arm for by, arm in arms.items() if by.engine in engines}

@@ -24,7 +24,7 @@ class ConcurrentRuns:
 
     def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
         """Return all that was ever measured of a contender's schedules on this platform."""
-        return _measured(self._since(state, by, 0))
+        return _to_measured_schedules(self._read_new_rows(state, by, 0))
 
     def news(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
         """Return what other runs have measured since this was asked last.
@@ -33,19 +33,21 @@ class ConcurrentRuns:
         """
         session = self._journal.session.name
         since = self._told.get((state.task.workload, by), 0)
-        rows = [row for row in self._since(state, by, since) if row.record.session != session]
-        measured = _measured(rows)
+        rows = [
+            row for row in self._read_new_rows(state, by, since) if row.record.session != session
+        ]
+        measured = _to_measured_schedules(rows)
         for schedule in measured:
             state.best = min(state.best, schedule.seconds)
             state.bandit.observe(by, schedule.seconds)
         return measured
 
-    def _since(self, state: TaskState, by: Contender, last: int) -> list[StoredRecord]:
+    def _read_new_rows(self, state: TaskState, by: Contender, last: int) -> list[StoredRecord]:
         every = self._journal.rows(state, last)
         own = state.task.workload, by
         self._told[own] = max((row.id for row in every), default=self._told.get(own, 0))
         return [row for row in every if Proposal.of(row.record).by == by]
 
 
-def _measured(rows: Sequence[StoredRecord]) -> list[MeasuredSchedule]:
+def _to_measured_schedules(rows: Sequence[StoredRecord]) -> list[MeasuredSchedule]:
     return [MeasuredSchedule(row.record.schedule, row.record.median) for row in rows]

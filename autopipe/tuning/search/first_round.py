@@ -22,7 +22,7 @@ def run_first_round(trials: Trials, checks: Checks) -> None:
 
 def measure_starts(trials: Trials) -> None:
     """Time the starts of all tasks that are not known, as far as the budget goes."""
-    trials.each(_unknown(trials))
+    trials.each(_list_unmeasured(trials))
     for state in trials.states:
         if state.starts:
             state.history.append(state.best)
@@ -48,7 +48,7 @@ def measure_shares(states: Sequence[TaskState], journal: Journal) -> dict[int, f
     return {t.index: known * times[t.index] / total if t.index in times else t.share for t in tasks}
 
 
-def _unknown(trials: Trials) -> list[tuple[TaskState, Proposal]]:
+def _list_unmeasured(trials: Trials) -> list[tuple[TaskState, Proposal]]:
     """Return what is left to measure, the heaviest task first."""
     found = []
     for state in sorted(trials.states, key=lambda state: -state.task.share):

@@ -22,13 +22,13 @@ def leave_out_libraries(
 ) -> None:
     """Leave out each library that takes less off the time of all tasks than its size costs."""
     for library in LIBRARIES:
-        gain = gain_of(library.name, states, journal)
+        gain = compute_library_gain(library.name, states, journal)
         if gain is None:
             continue
-        size = _size(library) / _MIB
+        size = _compute_library_size(library) / _MIB
         least = price * size
         if gain < least:
-            _exclude(library.name, states, journal)
+            _exclude_library(library.name, states, journal)
             text = (
                 f"{library.name} is left out: {gain:.1%} of the time is less than {least:.1%},"
                 f" the price of its {size:.0f} MiB (tuning.library_price)"
@@ -36,7 +36,7 @@ def leave_out_libraries(
             emit(Progress(stage="tune", message=text))
 
 
-def gain_of(name: str, states: Sequence[TaskState], journal: Journal) -> float | None:
+def compute_library_gain(name: str, states: Sequence[TaskState], journal: Journal) -> float | None:
     """Return the part of the time of all tasks that a library takes off.
 
     None if no task is fastest with it, or if nothing else is known for one, so that it is shipped
@@ -57,12 +57,12 @@ def gain_of(name: str, states: Sequence[TaskState], journal: Journal) -> float |
     return saved / total if used else None
 
 
-def _exclude(name: str, states: Sequence[TaskState], journal: Journal) -> None:
+def _exclude_library(name: str, states: Sequence[TaskState], journal: Journal) -> None:
     for state in states:
         journal.exclude(
             state, lambda proposal: proposal.by.implementation == name, f"{name} costs too much"
         )
 
 
-def _size(library: Library) -> int:
+def _compute_library_size(library: Library) -> int:
     return sum(path.stat().st_size for path in library.located().values())

@@ -48,7 +48,7 @@ class Proposer(Protocol):
         """Take the results of the last proposal."""
 
 
-def batch_size(trials: int, tasks: int, most: int) -> int:
+def choose_batch_size(trials: int, tasks: int, most: int) -> int:
     """Return how many candidates a task has measured at a time: few where the budget is small."""
     share = trials // max(1, tasks)
     return max(1, min(most, max(share // _ROUNDS, min(_FIRST, share))))
@@ -82,45 +82,48 @@ class TuningLoop:
         asked: deque[_Asked] = deque()
         steps: deque[_Step] = deque()
         while asked or steps or any(state.stopped is None for state in states):
-            over = self._over((*asked, *steps))
-            idle = self._idle((*asked, *steps))
+            over = self._explain_end((*asked, *steps))
+            idle = self._list_idle_tasks((*asked, *steps))
             if over and not (asked or steps):
                 return over
-            if idle and not over and not self._full(asked, steps):
+            if idle and not over and not self._is_full(asked, steps):
                 self._ask(self.scheduler(idle), asked, steps)
-            elif asked and not (steps and self._busy(steps)):
-                self._begin(asked.popleft(), steps)
+            elif asked and not (steps and self._is_saturated(steps)):
+                self._start_batch(asked.popleft(), steps)
             else:
-                self._finish(steps.popleft())
+                self._finish_batch(steps.popleft())
         judged = f"; {aside} of {len(states)} are not worth a search (tasks.judge)"
         return f"no task has anything left to try{judged if aside else ''}"
 
-    def _idle(self, flying: Iterable["_Asked | _Step"]) -> list[TaskState]:
+    def _list_idle_tasks(self, flying: Iterable["_Asked | _Step"]) -> list[TaskState]:
         """Return the tasks of which nothing is proposed or measured, if one of them may go on."""
         busy = {id(each.state) for each in flying}
         idle = [state for state in self.trials.states if id(state) not in busy]
         return idle if any(state.stopped is None for state in idle) else []
 
-    def _over(self, flying: Iterable["_Asked | _Step"]) -> str | None:
+    def _explain_end(self, flying: Iterable["_Asked | _Step"]) -> str | None:
         """Return why nothing more is begun, if so."""
-        if self.trials.left() <= _count(flying):
+        if self.trials.left() <= _count_trials(flying):
             return "all trials are spent"
         return LATE if self.trials.late() else None
 
-    def _full(self, asked: Collection["_Asked"], steps: Collection["_Step"]) -> bool:
+    def _is_full(self, asked: Collection["_Asked"], steps: Collection["_Step"]) -> bool:
         """Tell whether nothing more is to be proposed for now.
 
         On one machine a batch is proposed, then measured, and then comes the next.
         """
         if self.trials.width == 1:
             return bool(asked or steps)
-        flying, most = _count(asked) + _count(steps), self.trials.budget.trials // _PART
+        flying, most = (
+            _count_trials(asked) + _count_trials(steps),
+            self.trials.budget.trials // _PART,
+        )
         blind = flying > 0 and flying >= most
-        return blind or len(asked) >= self.proposer.width or self._busy(steps)
+        return blind or len(asked) >= self.proposer.width or self._is_saturated(steps)
 
-    def _busy(self, steps: Iterable["_Step"]) -> bool:
+    def _is_saturated(self, steps: Iterable["_Step"]) -> bool:
         """Tell whether enough is measured at a time."""
-        return _count(steps) >= _AHEAD * self.trials.width
+        return _count_trials(steps) >= _AHEAD * self.trials.width
 
     def _ask(self, state: TaskState, asked: "deque[_Asked]", steps: Collection["_Step"]) -> None:
         """Have a task begin to propose one batch."""
@@ -130,12 +133,12 @@ class TuningLoop:
             return
         arm = state.bandit.arms[by]
         most = self.batch if arm.stats.batches else min(_FIRST, self.batch)
-        left = self.trials.left() - _count(asked) - _count(steps)
+        left = self.trials.left() - _count_trials(asked) - _count_trials(steps)
         count = min(most, self.trials.allowance(state), left)
         asked.append(_Asked(state, by, count, monotonic()))
         self.proposer.begin(state, by, count)
 
-    def _begin(self, given: "_Asked", steps: "deque[_Step]") -> None:
+    def _start_batch(self, given: "_Asked", steps: "deque[_Step]") -> None:
         """Begin to measure what a task has proposed."""
         state, by = given.state, given.by
         arm = state.bandit.arms[by]
@@ -144,7 +147,7 @@ class TuningLoop:
         except OutOfTime:
             return  # which ends the loop
         except (NotWorth, Failed) as error:
-            self._leave(state, by, error)
+            self._drop_contender(state, by, error)
             return
         if schedules:
             proposals = [Proposal(by, schedule) for schedule in schedules]
@@ -152,9 +155,9 @@ class TuningLoop:
             steps.append(_Step(state, by, underway, state.best, given.start))
             return
         arm.out = "no design space" if schedules is None else "all schedules are tried"
-        self._ended(state)
+        self._note_progress(state)
 
-    def _finish(self, step: "_Step") -> None:
+    def _finish_batch(self, step: "_Step") -> None:
         """Have a batch written down and learned."""
         state, by = step.state, step.by
         results = self.trials.finish(step.underway)
@@ -166,18 +169,18 @@ class TuningLoop:
         except OutOfTime:
             return  # which ends the loop
         except (NotWorth, Failed) as error:
-            self._leave(state, by, error)
+            self._drop_contender(state, by, error)
             return
-        self._ended(state)
+        self._note_progress(state)
 
-    def _leave(self, state: TaskState, by: Contender, error: NotWorth | Failed) -> None:
+    def _drop_contender(self, state: TaskState, by: Contender, error: NotWorth | Failed) -> None:
         """Leave a contender out."""
         state.bandit.arms[by].out = str(error)
         if isinstance(error, Failed):
             self.failed(state, by, error)
-        self._ended(state)
+        self._note_progress(state)
 
-    def _ended(self, state: TaskState) -> None:
+    def _note_progress(self, state: TaskState) -> None:
         """Note how far a task has come with a batch."""
         state.history.append(state.best)
         state.stopped = state.stopped or self.trials.verdict(state)
@@ -214,6 +217,6 @@ class _Step:
         return len(self.underway.proposals)
 
 
-def _count(flying: Iterable[_Asked | _Step]) -> int:
+def _count_trials(flying: Iterable[_Asked | _Step]) -> int:
     """Return how many trials these are."""
     return sum(each.count for each in flying)

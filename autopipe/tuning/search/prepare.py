@@ -7,8 +7,8 @@ from itertools import takewhile
 from autopipe.config.schedules import Rule
 from autopipe.records.store import Tally
 from autopipe.safety.maker import Maker
-from autopipe.schedules.engines.fallback import UNSCHEDULED, Fallback, falls
-from autopipe.schedules.policy import Contender, Policy, allows
+from autopipe.schedules.engines.fallback import UNSCHEDULED, Fallback, iterate_fallbacks
+from autopipe.schedules.policy import Contender, Policy, is_allowed
 from autopipe.tasks.task import Task
 from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.evidence import Proposal
@@ -43,10 +43,10 @@ def prepare_tasks(
         tally = tallies.get(task.workload, Tally(0, 0))
         state = TaskState(
             task, tasks.texts[task.name], tasks.modules[task.name],
-            _starts(rule, task, policy, checks.maker) if starts is None else starts, bandit,
-            shares[task.index], tally.trials, tally.failed,
+            _plan_candidates(rule, task, policy, checks.maker) if starts is None else starts,
+            bandit, shares[task.index], tally.trials, tally.failed,
         )  # fmt: skip
-        _recall(state, journal)
+        _restore_trials(state, journal)
         states.append(state)
     return states
 
@@ -58,29 +58,29 @@ def _list_arms(rule: Rule, task: Task, maker: Maker) -> dict[Contender, Arm]:
         Contender(engine, name): Arm()
         for engine in rule.engines
         for name in every
-        if allows(rule, engine, name)
+        if is_allowed(rule, engine, name)
     }
 
 
-def _starts(rule: Rule, task: Task, policy: Policy, maker: Maker) -> dict[Contender, str]:
+def _plan_candidates(rule: Rule, task: Task, policy: Policy, maker: Maker) -> dict[Contender, str]:
     """Return the schedules of the first fallback that has any, by contender."""
     plans = partial(maker.plans, task.name)
-    found = falls(policy.chain(rule), plans, partial(allows, rule))
+    found = iterate_fallbacks(policy.chain(rule), plans, partial(is_allowed, rule))
     return {
         Contender(offer.engine, offer.planned.implementation): offer.planned.schedule
-        for offer in _first(found)
+        for offer in _take_first_engine(found)
         if offer.planned is not None
     }
 
 
-def _first(found: Iterator[Fallback]) -> Iterator[Fallback]:
+def _take_first_engine(found: Iterator[Fallback]) -> Iterator[Fallback]:
     first = next(found)
     if first.engine != UNSCHEDULED:
         yield first
         yield from takewhile(lambda offer: offer.engine == first.engine, found)
 
 
-def _recall(state: TaskState, journal: Journal) -> None:
+def _restore_trials(state: TaskState, journal: Journal) -> None:
     """Take over what was measured before, in this session or another."""
     arms = state.bandit.arms
     rows = journal.rows(state)

@@ -11,14 +11,14 @@ from autopipe.safety.failures import KnownFailure
 from autopipe.safety.job import Piece
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.engine import Problem
-from autopipe.schedules.engines.registry import engines
+from autopipe.schedules.engines.registry import load_engine_makers
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.progress import ProgressReporter
 from autopipe.tuning.search.concurrent_runs import ConcurrentRuns
-from autopipe.tuning.search.loop import TuningLoop, batch_size
+from autopipe.tuning.search.loop import TuningLoop, choose_batch_size
 from autopipe.tuning.search.scheduler import SCHEDULERS
-from autopipe.tuning.search.searcher import Searcher, key
+from autopipe.tuning.search.searcher import Searcher, make_search_key
 from autopipe.tuning.search.worth import SearchWorth
 from autopipe.tuning.setup import TuningPlan
 from autopipe.tuning.task_state import TaskState
@@ -44,19 +44,21 @@ def run_search(
     A search that failed in an earlier run is tried once, or not at all.
     """
     states, failures = trials.states, checks.failures
-    batch = batch_size(plan.tuning.budget.trials, len(states), plan.tuning.batch)
+    batch = choose_batch_size(plan.tuning.budget.trials, len(states), plan.tuning.batch)
     asked = _SearchRequest(
         plan, batch, _count_processes(trials.width, plan), checks, trials.conditions
     )
     problems = {
-        key(state, by): asked.problem(state, by) for state in states for by in state.bandit.arms
+        make_search_key(state, by): asked.problem(state, by)
+        for state in states
+        for by in state.bandit.arms
     }
     suspects, others = _find_suspects(states, asked), ConcurrentRuns(checks.journal)
     searcher = Searcher(
-        engines((by.engine for _, by in problems), trials.conditions), problems,
+        load_engine_makers((by.engine for _, by in problems), trials.conditions), problems,
         others.known, plan.judge.min_space if plan.judge else 1,
-        [key(*suspect) for suspect in suspects], left=trials.seconds_left, many=asked.many,
-        news=others.news,
+        [make_search_key(*suspect) for suspect in suspects], left=trials.seconds_left,
+        many=asked.many, news=others.news,
     )  # fmt: skip
 
     def failed(state: TaskState, by: Contender, error: Failed) -> None:

@@ -23,7 +23,7 @@ Scheduler = Callable[[Sequence[TaskState]], TaskState]
 """Chooses one of the tasks that are not stopped; there is at least one."""
 
 
-def gradient(states: Sequence[TaskState]) -> TaskState:
+def choose_by_gradient(states: Sequence[TaskState]) -> TaskState:
     """Choose the task whose next batch shortens the model most.
 
     Section 6 of "Ansor" (OSDI 2020). First comes what has no schedule yet, the heaviest before.
@@ -33,29 +33,32 @@ def gradient(states: Sequence[TaskState]) -> TaskState:
     fresh = [state for state in going if state.best == math.inf]
     if fresh:
         return max(fresh, key=lambda state: (-len(state.history), state.task.share))
-    chosen = max(going, key=lambda state: _gain(state, states))
-    unknown = [state for state in going if not _searched(state)]
-    if unknown and _searched(chosen) >= _AHEAD:
+    chosen = max(going, key=lambda state: _estimate_gain(state, states))
+    unknown = [state for state in going if not _count_searched(state)]
+    if unknown and _count_searched(chosen) >= _AHEAD:
         return max(unknown, key=lambda state: state.share)
     return chosen
 
 
-def round_robin(states: Sequence[TaskState]) -> TaskState:
+def choose_round_robin(states: Sequence[TaskState]) -> TaskState:
     """Choose the task that had the fewest batches."""
     going = [state for state in states if state.stopped is None]
     return min(going, key=lambda state: len(state.history))
 
 
-SCHEDULERS: Final[Mapping[str, Scheduler]] = {"gradient": gradient, "round_robin": round_robin}
+SCHEDULERS: Final[Mapping[str, Scheduler]] = {
+    "gradient": choose_by_gradient,
+    "round_robin": choose_round_robin,
+}
 """The task schedulers, by the name that YAML gives them."""
 
 
-def _searched(state: TaskState) -> int:
+def _count_searched(state: TaskState) -> int:
     """Return how many batches engines have searched for a task."""
     return sum(arm.stats.batches for arm in state.bandit.arms.values())
 
 
-def _gain(state: TaskState, states: Sequence[TaskState]) -> float:
+def _estimate_gain(state: TaskState, states: Sequence[TaskState]) -> float:
     """Return the seconds that one more batch is expected to take off one inference."""
     best, batches = state.best, len(state.history)
     if best == math.inf:
@@ -63,11 +66,11 @@ def _gain(state: TaskState, states: Sequence[TaskState]) -> float:
     window = min(_WINDOW, batches - 1)
     before = state.history[-1 - window]
     past = (before - best) / window if window and before < math.inf else 0.0
-    coming = best - min(best - best / batches, _SIMILAR * _reached(state, states))
+    coming = best - min(best - best / batches, _SIMILAR * _estimate_from_similar(state, states))
     return state.task.calls * (_BACKWARD * past + (1 - _BACKWARD) * coming)
 
 
-def _reached(state: TaskState, states: Sequence[TaskState]) -> float:
+def _estimate_from_similar(state: TaskState, states: Sequence[TaskState]) -> float:
     """Return the seconds the task would take at the speed of the best task with the same ops."""
     flops = state.task.flops
     similar = [s for s in states if s.task.info.names == state.task.info.names and s.task.flops > 0]

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How
-from autopipe.processes.link import Link, ready
+from autopipe.processes.link import Link, wait_for_readable
 from autopipe.schedules.engines.engine import Engine, MeasuredSchedule, Problem, Search
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.search.worth import size
+from autopipe.tuning.search.worth import count_schedules
 
 Engines = Mapping[str, Callable[[], Engine]]
 """What makes each engine, by name; called in the child, when the first search of one begins."""
@@ -67,28 +67,32 @@ class SearchProcess:
         """Take an answer that is there, and ask for what is next."""
         while self._busy is not None or self._waiting:
             late = monotonic() >= self._until
-            if self._busy is not None and not late and not ready([self._child.link], 0.0):
+            if (
+                self._busy is not None
+                and not late
+                and not wait_for_readable([self._child.link], 0.0)
+            ):
                 return
             try:
                 if self._busy is None:
-                    self._begin()
+                    self._send_request()
                 else:
-                    self._end(self._child.answer(late=late))
+                    self._store_answer(self._child.answer(late=late))
             except Failed as error:
-                self._end(error)
+                self._store_answer(error)
 
     def close(self) -> None:
         """End it."""
         self._child.close()
 
-    def _begin(self) -> None:
+    def _send_request(self) -> None:
         """Ask for what is next."""
         self._busy, request = self._waiting.popleft()
         self._child.seconds = min(self._child.seconds, max(0.0, self._time()))
         self._until = monotonic() + self._child.seconds
         self._child.tell(request)
 
-    def _end(self, answer: object) -> None:
+    def _store_answer(self, answer: object) -> None:
         """Note an answer; of a process that has ended, nothing more can be asked."""
         assert self._busy is not None  # noqa: S101 -- something was asked for
         self._answers[self._busy] = answer
@@ -116,27 +120,27 @@ class _Host:
         """Propose; a search that is given known times begins with them, any other gets new ones."""
         found = math.inf
         if asked["known"] is not None:
-            search = self._begun(own, asked["known"])
+            search = self._start_search(own, asked["known"])
             if search is None:
                 return {"schedules": None}
-            found = size(search)
+            found = count_schedules(search)
             if found < asked["least"]:
                 return {"schedules": [], "size": found}
             self._searches[own] = search
         search = self._searches[own]
         if asked["news"] and hasattr(search, "hear"):
-            search.hear(_known(asked["news"]))
+            search.hear(_parse_known(asked["news"]))
         return {"schedules": search.propose(asked["count"]), "size": found}
 
-    def _begun(self, own: Key, known: Sequence[Mapping[str, Any]]) -> Search | None:
-        problem, engine = replace(self._problems[own], known=_known(known)), own[1].engine
+    def _start_search(self, own: Key, known: Sequence[Mapping[str, Any]]) -> Search | None:
+        problem, engine = replace(self._problems[own], known=_parse_known(known)), own[1].engine
         if engine not in self._engines:
             self._engines[engine] = self._makers[engine]()
         return self._engines[engine].search(problem)
 
     def learn(self, own: Key, measured: Sequence[Mapping[str, Any]]) -> None:
-        self._searches[own].learn(_known(measured))
+        self._searches[own].learn(_parse_known(measured))
 
 
-def _known(entries: Sequence[Mapping[str, Any]]) -> list[MeasuredSchedule]:
+def _parse_known(entries: Sequence[Mapping[str, Any]]) -> list[MeasuredSchedule]:
     return [MeasuredSchedule(**entry) for entry in entries]

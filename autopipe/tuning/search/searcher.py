@@ -12,23 +12,23 @@ from typing import Any, Final
 
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import How
-from autopipe.processes.link import ready
+from autopipe.processes.link import wait_for_readable
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.search.search_process import GONE, Engines, Key, SearchProcess
-from autopipe.tuning.search.worth import demand
+from autopipe.tuning.search.worth import check_space_size
 from autopipe.tuning.task_state import TaskState
 
 _LOOK: Final = 0.2
 """Seconds between two looks at whether a process is late."""
 
 
-def key(state: TaskState, by: Contender) -> Key:
+def make_search_key(state: TaskState, by: Contender) -> Key:
     """Return what the search of a contender for a task goes by."""
     return state.task.name, by
 
 
-def _none(_: TaskState, __: Contender) -> Sequence[MeasuredSchedule]:
+def _report_no_news(_: TaskState, __: Contender) -> Sequence[MeasuredSchedule]:
     return ()
 
 
@@ -49,7 +49,7 @@ class Searcher:
         *,
         left: Callable[[], float] = lambda: math.inf,
         many: int = 1,
-        news: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]] = _none,
+        news: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]] = _report_no_news,
     ) -> None:
         """Take what may be searched; `known` returns what was measured when a search begins.
 
@@ -81,7 +81,7 @@ class Searcher:
     def begin(self, state: TaskState, by: Contender, count: int) -> None:
         """Have a search begin to propose while others do; `propose` then returns what it found."""
         if self.width > 1:
-            self._asked[key(state, by)] = self._ask(state, by, count)
+            self._asked[make_search_key(state, by)] = self._ask(state, by, count)
 
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if the engine has none ever.
@@ -89,13 +89,13 @@ class Searcher:
         A search that raises, crashes or hangs begins once more. Raises Failed the second time,
         NotWorth if its design space is too small, and OutOfTime.
         """
-        own = key(state, by)
+        own = make_search_key(state, by)
         while True:
             try:
-                self._heard(own)
-                return self._proposed(state, by, count)
+                self._wait_for_learning(own)
+                return self._receive_schedules(state, by, count)
             except Failed as error:
-                self._forgive(own, error)
+                self._restart_search(own, error)
 
     def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
         """Tell a search how its last proposals did; one that is gone has nothing to learn.
@@ -103,16 +103,16 @@ class Searcher:
         Raises Failed if it fails for the second time, and OutOfTime. Where several search at a
         time, that is found out when it is asked for the next proposal.
         """
-        own = key(state, by)
+        own = make_search_key(state, by)
         if not self._is_open(own):
             return
         told = [asdict(known) for known in measured]
         self._told[own] = self._home[own[0]].ask([own, "learn", told])
         if self.width == 1:
             try:
-                self._heard(own)
+                self._wait_for_learning(own)
             except Failed as error:
-                self._forgive(own, error)
+                self._restart_search(own, error)
 
     def close(self) -> None:
         """End the children."""
@@ -120,34 +120,34 @@ class Searcher:
             process.close()
 
     def _ask(self, state: TaskState, by: Contender, count: int) -> tuple[int, bool]:
-        own = key(state, by)
+        own = make_search_key(state, by)
         fresh = not self._is_open(own)
         known = [asdict(known) for known in self._known(state, by)] if fresh else None
         news = [] if fresh else [asdict(heard) for heard in self._news(state, by)]
         request = {"known": known, "news": news, "least": self._least, "count": count}
         return self._home[own[0]].ask([own, "propose", request]), fresh
 
-    def _proposed(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
-        own = key(state, by)
+    def _receive_schedules(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
+        own = make_search_key(state, by)
         number, fresh = self._asked.pop(own, (0, False))
         if not number:
             number, fresh = self._ask(state, by, count)
-        found = self._answer(own, number)
+        found = self._wait_for_answer(own, number)
         if fresh and found["schedules"] is not None:
-            demand(found["size"], self._least)
+            check_space_size(found["size"], self._least)
             self._open[own] = self._home[own[0]].life
         schedules: list[str] | None = found["schedules"]
         return schedules
 
-    def _heard(self, own: Key) -> None:
+    def _wait_for_learning(self, own: Key) -> None:
         """Wait until a search has learned what it was told. Raises Failed."""
         if own in self._told:
-            self._answer(own, self._told.pop(own))
+            self._wait_for_answer(own, self._told.pop(own))
 
     def _is_open(self, own: Key) -> bool:
         return self._open.get(own) == self._home[own[0]].life
 
-    def _forgive(self, own: Key, error: Failed) -> None:
+    def _restart_search(self, own: Key, error: Failed) -> None:
         """Have a search begin again from what is known, but only once."""
         self._open.pop(own, None)
         self._asked.pop(own, None)
@@ -157,10 +157,10 @@ class Searcher:
             raise error
         self._failed.add(own)
 
-    def _answer(self, own: Key, number: int) -> Any:  # noqa: ANN401 - JSON
+    def _wait_for_answer(self, own: Key, number: int) -> Any:  # noqa: ANN401 - JSON
         """Wait for an answer, while all processes go on. Raises Failed, and OutOfTime."""
         while (found := self._home[own[0]].taken(number)) is None:
-            ready([process.link for process in self._processes if process.link], _LOOK)
+            wait_for_readable([process.link for process in self._processes if process.link], _LOOK)
             for process in self._processes:
                 process.go_on()
         if not isinstance(found, Failed):

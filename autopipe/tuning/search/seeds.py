@@ -16,8 +16,8 @@ from autopipe.compiler import module_io
 from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.merge import planted
-from autopipe.records.seed import Seed, keys
+from autopipe.records.merge import list_seeds
+from autopipe.records.seed import Seed, list_seed_keys
 from autopipe.safety.maker import Maker
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.knobs.space import Space
@@ -25,7 +25,7 @@ from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import AnyServed, serve
 from autopipe.schedules.templates.template import dump
-from autopipe.traces.values import integer
+from autopipe.traces.values import allow_integer
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
@@ -37,7 +37,7 @@ _MOST: Final = 3
 _LOOKED_AT: Final = 4 * _MOST
 """Seeds of a contender that are looked at: those of another release may not apply."""
 
-_LENGTH: Final = integer(1, 1 << 16)
+_LENGTH: Final = allow_integer(1, 1 << 16)
 """Outputs in a tile."""
 
 AUTOTVM: Final = Contender("autotvm", DIRECT)
@@ -45,22 +45,25 @@ AUTOTVM: Final = Contender("autotvm", DIRECT)
 
 def measure_seeds(trials: Trials, maker: Maker) -> None:
     """Measure what was fast elsewhere, so that the searches begin there."""
-    trials.each(seeds(trials, maker))
+    trials.each(find_seeds(trials, maker))
 
 
-def seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]:
+def find_seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]:
     """Return what is worth a trial of the tasks that are searched, as far as it applies here."""
     found: list[tuple[TaskState, Proposal]] = []
     for state in trials.states:
         if state.stopped is None:
-            own = [*_near(state, trials.journal, maker), *_logged(state, trials)]
+            own = [
+                *_find_platform_seeds(state, trials.journal, maker),
+                *_find_logged_seeds(state, trials),
+            ]
             tried = trials.journal.tried(state) if own else set()
             fresh = [proposal for proposal in dict.fromkeys(own) if proposal not in tried]
             found += [(state, proposal) for proposal in fresh[: max(0, trials.allowance(state))]]
     return found
 
 
-def nearest(module: tvm.IRModule, seed: Seed, conditions: Conditions) -> str | None:
+def find_nearest_setting(module: tvm.IRModule, seed: Seed, conditions: Conditions) -> str | None:
     """Return the setting of our template that comes closest to what a log says, or None.
 
     The tiles of AutoTVM's x86 templates mean the same: `tile_oc` or the inner `tile_x` are outputs
@@ -68,21 +71,21 @@ def nearest(module: tvm.IRModule, seed: Seed, conditions: Conditions) -> str | N
     order of the loops around a tile differs, so what was best there is only near the best here.
     """
     served = serve(module, conditions.hardware)
-    wanted = _wanted(json.loads(seed.document), seed.key)
-    if served is None or wanted is None or not {"rows", "columns"} <= _knobs(served).keys():
+    wanted = _parse_tiles(json.loads(seed.document), seed.key)
+    if served is None or wanted is None or not {"rows", "columns"} <= _read_knobs(served).keys():
         return None
-    if wanted.pop("channels") not in {0, _last(served)}:
+    if wanted.pop("channels") not in {0, _count_columns(served)}:
         wanted["rows"], wanted["columns"] = wanted["columns"], wanted["rows"]
     space = Space.of(served, conditions.hardware, 0)
 
     def far(knobs: Any) -> tuple[float, int]:  # noqa: ANN401 - the template's own
-        others = sum(getattr(knobs, name) != value for name, value in _knobs(served).items())
-        return _apart(knobs, wanted), others
+        others = sum(getattr(knobs, name) != value for name, value in _read_knobs(served).items())
+        return _compute_distance(knobs, wanted), others
 
     return dump(served.template, min(space.settings, key=far))
 
 
-def _near(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal]:
+def _find_platform_seeds(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal]:
     """Yield what was fast on other platforms, for the contenders of a task."""
     likeness = WorkloadInfo.of(state.task).likeness
     found = journal.store.near(state.task.workload, likeness, journal.platform)
@@ -90,11 +93,11 @@ def _near(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal
     for by in state.bandit.arms:
         looked_at = islice((proposal for proposal in every if proposal.by == by), _LOOKED_AT)
         yield from islice(
-            (proposal for proposal in looked_at if _applies(state, proposal, maker)), _MOST
+            (proposal for proposal in looked_at if _can_replay(state, proposal, maker)), _MOST
         )
 
 
-def _applies(state: TaskState, proposal: Proposal, maker: Maker) -> bool:
+def _can_replay(state: TaskState, proposal: Proposal, maker: Maker) -> bool:
     try:
         maker.replay(state.task.name, *proposal)
     except StageError as error:
@@ -103,18 +106,18 @@ def _applies(state: TaskState, proposal: Proposal, maker: Maker) -> bool:
     return True
 
 
-def _logged(state: TaskState, trials: Trials) -> list[Proposal]:
+def _find_logged_seeds(state: TaskState, trials: Trials) -> list[Proposal]:
     """Return what AutoTVM's logs say, in the words of our template."""
     if AUTOTVM not in state.bandit.arms:
         return []
     store = trials.journal.store
-    found = [proposal for key in keys(state.task) for proposal in planted(store, key)]
+    found = [proposal for key in list_seed_keys(state.task) for proposal in list_seeds(store, key)]
     if not found:
         return []
-    module = module_io.from_json(state.text)
+    module = module_io.parse_json(state.text)
 
     def answer(place: int) -> str | None:
-        return nearest(module, found[place], trials.conditions)
+        return find_nearest_setting(module, found[place], trials.conditions)
 
     with Child(lambda: answer) as child:
         try:
@@ -124,9 +127,9 @@ def _logged(state: TaskState, trials: Trials) -> list[Proposal]:
     return [Proposal(AUTOTVM, document) for document in documents if document is not None]
 
 
-def _wanted(document: Mapping[str, Any], key: str) -> dict[str, float] | None:
+def _parse_tiles(document: Mapping[str, Any], key: str) -> dict[str, float] | None:
     """Return rows, columns and what lies along the columns, 0 if that does not matter."""
-    knobs = {name: value for name, value in document["knobs"].items() if _tiles(value)}
+    knobs = {name: value for name, value in document["knobs"].items() if _is_tile_split(value)}
     try:
         if document["template"] == "dense_pack.x86":
             return {"rows": knobs["tile_y"][-1], "columns": knobs["tile_x"][-1], "channels": 0}
@@ -138,22 +141,22 @@ def _wanted(document: Mapping[str, Any], key: str) -> dict[str, float] | None:
         return None
 
 
-def _tiles(value: object) -> bool:
+def _is_tile_split(value: object) -> bool:
     """Tell whether a knob is how a loop was split, in lengths that a loop can have."""
     return isinstance(value, list) and bool(value) and _LENGTH(value[-1])
 
 
-def _last(served: AnyServed) -> int:
+def _count_columns(served: AnyServed) -> int:
     """Return how many outputs lie along the columns."""
     match = served.match
     return int(match.breadth if hasattr(match, "breadth") else match.extents[-1])
 
 
-def _knobs(served: AnyServed) -> Mapping[str, Any]:
+def _read_knobs(served: AnyServed) -> Mapping[str, Any]:
     return {name: getattr(served.knobs, name) for name in served.knobs.__slots__}
 
 
-def _apart(knobs: Any, wanted: Mapping[str, float]) -> float:  # noqa: ANN401 - the template's own
+def _compute_distance(knobs: Any, wanted: Mapping[str, float]) -> float:  # noqa: ANN401 - the template's own
     """Return how far a setting is from what is wanted, in doublings."""
     return sum(
         abs(math.log2(getattr(knobs, name) / max(1, value))) for name, value in wanted.items()

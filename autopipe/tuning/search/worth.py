@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from autopipe.compiler.tasks import label_of
+from autopipe.compiler.tasks import parse_label
 from autopipe.config.tasks import Judge
 from autopipe.errors import StageError
 from autopipe.schedules.engines.engine import Search
@@ -49,7 +49,7 @@ class SearchWorth:
         cls, states: Sequence[TaskState], judge: Judge | None, bounds: Sequence[float]
     ) -> "SearchWorth":
         """Return the rule for tasks of which each has been measured with what needs no search."""
-        return cls(states, bounds, _runs(states), judge.min_gain if judge else 0.0)
+        return cls(states, bounds, _estimate_run_seconds(states), judge.min_gain if judge else 0.0)
 
     def gains(self, seconds: Sequence[float] | None = None) -> list[float]:
         """Return the part of the model's time that can be gained in each task.
@@ -68,7 +68,7 @@ class SearchWorth:
     def set_aside(self) -> None:
         """Stop the tasks with the least to gain, unless `min_gain` can be gained in all of them."""
         gains = self.gains()
-        for group in _group(self.states).values():
+        for group in _group_by_size(self.states).values():
             left = self.min_gain - sum(gains[at] for at in group if at in self.aside)
             going = [at for at in group if self.states[at].stopped is None and gains[at] >= 0]
             for at in sorted(going, key=lambda at: (gains[at], at)):
@@ -81,14 +81,14 @@ class SearchWorth:
                 self.aside.add(at)
 
 
-def _runs(states: Sequence[TaskState]) -> list[float]:
+def _estimate_run_seconds(states: Sequence[TaskState]) -> list[float]:
     """Return the seconds of a run of the model that each task is part of.
 
     With several likely sizes each is a model of its own: a batch of 64 would hide all that a batch
     of 1 does.
     """
     runs = [math.inf] * len(states)
-    for sizes, group in _group(states).items():
+    for sizes, group in _group_by_size(states).items():
         timed = [states[at] for at in group if states[at].best < math.inf]
         known = sum(state.share for state in timed)
         every = sum(states[at].share for at in group) if sizes else 1.0
@@ -98,31 +98,31 @@ def _runs(states: Sequence[TaskState]) -> list[float]:
     return runs
 
 
-def _group(states: Sequence[TaskState]) -> Mapping[str, Sequence[int]]:
+def _group_by_size(states: Sequence[TaskState]) -> Mapping[str, Sequence[int]]:
     """Return the places of the tasks by the likely sizes of the model that they are part of."""
     groups: dict[str, list[int]] = {}
-    for at, sizes in enumerate(_sizes(states)):
+    for at, sizes in enumerate(_list_size_labels(states)):
         groups.setdefault(sizes, []).append(at)
     return groups
 
 
-def _sizes(states: Sequence[TaskState]) -> list[str]:
+def _list_size_labels(states: Sequence[TaskState]) -> list[str]:
     """Return for each task the likely sizes that it is part of, such as `8x128`.
 
     Empty where there is one model. Sizes that a model computes make no other one: its tasks without
     such sizes have names without any.
     """
-    found = [label_of(state.task.name) for state in states]
+    found = [parse_label(state.task.name) for state in states]
     one = any(state.share and not at for state, at in zip(states, found, strict=True))
     return [""] * len(states) if one else found
 
 
-def size(search: Search) -> float:
+def count_schedules(search: Search) -> float:
     """Return how many schedules a search has to choose from; infinite if it does not say."""
     return getattr(search, "size", math.inf)
 
 
-def demand(found: float, least: int) -> None:
+def check_space_size(found: float, least: int) -> None:
     """Raise NotWorth if a design space has fewer schedules than that."""
     if found < least:
         raise NotWorth(f"a design space of {found:.0f} < {least} schedules")

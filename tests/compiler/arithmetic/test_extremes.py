@@ -6,8 +6,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
-from autopipe.compiler.module_io import from_json
-from autopipe.compiler.passes.legalize import legalize
+from autopipe.compiler.module_io import parse_json
+from autopipe.compiler.passes.legalize import legalize_ops
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import match_function
 from tests.schedules.computed import compiled
@@ -35,7 +35,7 @@ def function(name, dtype="float32"):
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(make_call(x)))
     with TARGET:
-        module = legalize(builder.get())
+        module = legalize_ops(builder.get())
     (made,) = (f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     return tvm.IRModule({"main": made.with_attr("global_symbol", "main")}), shape
 
@@ -81,6 +81,6 @@ def test_equal_reductions_are_one_function_and_are_read_again():
         both = [builder.emit(op.max(x, [1])) for _ in range(2)]
         builder.emit_func_output(builder.emit(op.add(*both)))
     with TARGET:
-        module = legalize(builder.get())
+        module = legalize_ops(builder.get())
     assert sorted(var.name_hint for var in module.get_global_vars()) == ["add", "main", "max"]
-    tvm.ir.assert_structural_equal(from_json(tvm.ir.save_json(module)), module)
+    tvm.ir.assert_structural_equal(parse_json(tvm.ir.save_json(module)), module)

@@ -13,7 +13,7 @@ from autopipe.compiler.arithmetic import (  # noqa: F401 - they register how int
     wrapping_integers,
 )
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from tests.support.seeds import fuzz_seeds
 
 DTYPES = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -119,7 +119,7 @@ def difference(seed, dtype, *, vectors):
     right = expected(steps, x)
     out = tvm.runtime.tensor(np.zeros_like(right))
     given = [tvm.runtime.tensor(x)] * (len(function.params) - 1)  # twice if both operands are x
-    compile_kernel(module, host(1))["main"](*given, out)
+    compile_kernel(module, make_host_target(1))["main"](*given, out)
     if np.array_equal(out.numpy(), right):
         return ""
     at = int(np.argmin(out.numpy() == right))

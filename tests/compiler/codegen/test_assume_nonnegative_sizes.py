@@ -8,7 +8,7 @@ import tvm
 from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.codegen.compile_kernels import DYNAMIC, compile_kernel
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 
 
 @T.prim_func(s_tir=True)
@@ -28,7 +28,7 @@ COLUMNS = tvm.IRModule({"main": columns})
 
 def lets(pipeline):
     """Return how many variables the division of a kernel that is ready for LLVM binds."""
-    target = host(1)
+    target = make_host_target(1)
     kernels, last, _ = tvm.tirx.get_tir_pipeline(pipeline)
     bound = tvm.tirx.transform.BindTarget(target.with_host(target))(COLUMNS)
     with target:
@@ -45,6 +45,6 @@ def test_a_division_by_an_open_size_is_no_nest_of_choices():
 def test_results_are_what_they_were(times, high, wide):
     x = np.arange(high * wide, dtype="int32").reshape(high, wide)
     found = tvm.runtime.tensor(np.full(times * high * wide, -1, "int32"))
-    compile_kernel(COLUMNS, host(1))["main"](tvm.runtime.tensor(x), times, found)
+    compile_kernel(COLUMNS, make_host_target(1))["main"](tvm.runtime.tensor(x), times, found)
     expected = [x.T + n for n in range(times)]
     np.testing.assert_array_equal(found.numpy(), np.ravel(expected))

@@ -12,7 +12,7 @@ from tvm.s_tir import Schedule
 
 from autopipe.compiler.codegen.choose_once_per_vector import choose_once_per_vector
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from tests.support.table import each_row
 
 LANES = 16
@@ -53,7 +53,9 @@ def test_what_has_no_such_choice_stays():
 
 @each_row("border, total", [(64, 128), (40, 128), (16, 96)])
 def test_the_numbers_stay(border, total):
-    library = compile_kernel(tvm.IRModule({"main": concatenation(border, total)}), host(1))
+    library = compile_kernel(
+        tvm.IRModule({"main": concatenation(border, total)}), make_host_target(1)
+    )
     x, w = (np.arange(n, dtype="float32") + n for n in (border, total - border))
     result = tvm.runtime.empty((total,))
     library["main"](*map(tvm.runtime.tensor, (x, w)), result)

@@ -13,7 +13,7 @@ from autopipe.compiler.codegen.configure_tiles import (
     SYSTEM_CALL,
     configure_tiles,
 )
-from autopipe.compiler.target.cpu import available
+from autopipe.compiler.target.cpu import list_host_features
 from autopipe.schedules.engines import static
 from tests.schedules.templates.test_dot_product import VNNI, conditions, matmul, module_of
 
@@ -106,7 +106,7 @@ def test_two_configurations_stay_where_they_are():
     assert lines[1] != lines[3]
 
 
-@pytest.mark.skipif(not available() >= TILES, reason="no tiles here")
+@pytest.mark.skipif(not list_host_features() >= TILES, reason="no tiles here")
 def test_a_process_that_asked_for_nothing_runs_a_library_with_tiles(tmp_path):
     path = tmp_path / "tiles.so"
     export_library(kernel("sapphirerapids"), path)

@@ -7,13 +7,13 @@ from tvm.relax.transform import LegalizeOps
 from tvm_ffi import Shape
 
 from autopipe.compiler.codegen.compile_kernels import compile_model
-from autopipe.compiler.graph.calls import bindings, callees
+from autopipe.compiler.graph.calls import list_bindings, list_callees
 from autopipe.compiler.named_pass import run_passes
 from autopipe.compiler.pass_lists import MACHINE_DYNAMIC
 from autopipe.compiler.passes.replace_copies_by_views import replace_copies_by_views
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 
-TARGET = host(1)
+TARGET = make_host_target(1)
 
 
 def legalized():
@@ -35,9 +35,9 @@ def legalized():
 
 def test_copies_inside_a_model_become_views_and_results_stay_copies():
     module = legalized()
-    assert sum("reshape" in name for name in callees(module["main"])) == 3
+    assert sum("reshape" in name for name in list_callees(module["main"])) == 3
     changed = replace_copies_by_views(module)
-    assert [name for name in callees(changed["main"]) if "reshape" in name] == ["reshape2"]
+    assert [name for name in list_callees(changed["main"]) if "reshape" in name] == ["reshape2"]
     kernels = {str(var.name_hint) for var, _ in changed.functions_items()}
     assert kernels == {"main", "relu", "minimum", "reshape2"}
 
@@ -46,7 +46,9 @@ def test_no_shape_is_made_twice_and_the_results_are_right():
     with TARGET:
         module = replace_copies_by_views(legalized())
         lowered = run_passes(module, MACHINE_DYNAMIC, None)
-    made = [str(one.value) for one in bindings(lowered["main"]) if "make_shape" in str(one.value)]
+    made = [
+        str(one.value) for one in list_bindings(lowered["main"]) if "make_shape" in str(one.value)
+    ]
     assert len(made) == len(set(made)) > 1
     machine = relax.VirtualMachine(compile_model(module, TARGET), tvm.cpu())
     for rows in (1, 5):

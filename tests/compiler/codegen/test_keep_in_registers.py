@@ -7,7 +7,7 @@ from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.codegen.compile_kernels import DYNAMIC, STATIC, compile_kernel
 from autopipe.compiler.codegen.keep_in_registers import MOST
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 
 ROWS, STEPS = 3, 40
 
@@ -38,7 +38,9 @@ def sums(columns, scope):
 
 def allocates(module):
     """Tell whether a compiled kernel asks TVM's allocator for memory."""
-    return "TVMBackendAllocWorkspace" in compile_kernel(module, host(1)).inspect_source("ll")
+    return "TVMBackendAllocWorkspace" in compile_kernel(module, make_host_target(1)).inspect_source(
+        "ll"
+    )
 
 
 @pytest.mark.parametrize("columns", [32, 512])
@@ -47,7 +49,7 @@ def test_sums_are_on_no_heap_and_right(columns):
     assert not allocates(module)
     x = np.random.default_rng(0).standard_normal((ROWS, STEPS, columns), dtype="float32")
     found = tvm.runtime.tensor(np.full((ROWS, columns), np.nan, "float32"))
-    compile_kernel(module, host(1))["main"](tvm.runtime.tensor(x), found)
+    compile_kernel(module, make_host_target(1))["main"](tvm.runtime.tensor(x), found)
     np.testing.assert_allclose(found.numpy(), np.maximum(x.sum(axis=1), 0), rtol=1e-4, atol=1e-5)
 
 
@@ -62,7 +64,7 @@ def test_so_it_is_where_sizes_are_open():
     made = {}
     for name in ("default", STATIC, DYNAMIC):
         kernels, last, _ = tvm.tirx.get_tir_pipeline(name)
-        target = host(1)
+        target = make_host_target(1)
         bound = tvm.tirx.transform.BindTarget(target.with_host(target))(module)
         with target:
             made[name] = "AllocWorkspace" in last()(kernels(bound)).script()

@@ -8,7 +8,7 @@ from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.codegen.multiply_by_reciprocals import multiply_by_reciprocals
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from tests.support.table import each_row
 
 
@@ -64,7 +64,7 @@ def by_a_tiny_number(given: T.handle, made: T.handle) -> None:
 
 def changed(function, *, fast=True):
     module = tvm.IRModule({"main": function})
-    main = (elementary.mark(module) if fast else module)["main"]
+    main = (elementary.mark_inexact(module) if fast else module)["main"]
     return not tvm_ffi.structural_equal(multiply_by_reciprocals(main), main)
 
 
@@ -81,14 +81,14 @@ def test_other_divisions_stay(function):
 def test_a_number_is_not_divided_by():
     assert changed(by_a_number)
     assert not changed(by_a_number, fast=False)
-    marked = elementary.mark(tvm.IRModule({"main": by_a_number}))["main"]
+    marked = elementary.mark_inexact(tvm.IRModule({"main": by_a_number}))["main"]
     assert " / " not in str(multiply_by_reciprocals(marked))
 
 
 def test_the_kernel_is_right_to_two_roundings():
-    module = elementary.expand(elementary.mark(tvm.IRModule({"main": shares})))
+    module = elementary.expand_functions(elementary.mark_inexact(tvm.IRModule({"main": shares})))
     x = np.random.default_rng(0).standard_normal((4, 64), dtype="float32")
     y = tvm.runtime.tensor(np.zeros_like(x))
-    compile_kernel(module, host(1))["main"](tvm.runtime.tensor(x), y)
+    compile_kernel(module, make_host_target(1))["main"](tvm.runtime.tensor(x), y)
     wide = x.astype("float64")
     np.testing.assert_allclose(y.numpy(), np.exp(wide) / (wide[:, :1] + wide[:, -1:]), 4e-7)

@@ -8,7 +8,7 @@ from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.codegen.propagate_nan import propagate_nan
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from tests.support.table import each_row
 
 ROWS, COLUMNS = 4, 16
@@ -26,7 +26,7 @@ def compiled(result, *operands, vectors=False):
         (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
         schedule.vectorize(schedule.get_loops(block)[1])
         module = schedule.mod
-    return compile_kernel(module, host(1))["main"]
+    return compile_kernel(module, make_host_target(1))["main"]
 
 
 def run(kernel, shape, dtype, *arrays):

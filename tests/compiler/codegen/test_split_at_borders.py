@@ -9,10 +9,10 @@ import tvm
 import tvm_ffi
 from tvm import te, tirx
 
-from autopipe.api.compute import declared
+from autopipe.api.compute import to_declared_module
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.codegen.split_at_borders import split_at_borders
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from autopipe.schedules.engines import loops
 from tests.compiler.omitted_pass import omit_host_pass
 from tests.schedules.tasks import CONDITIONS
@@ -147,7 +147,7 @@ def assert_same(function):
         with pytest.MonkeyPatch.context() as patched:
             for name in omitted:
                 omit_host_pass(patched, name)
-            library = compile_kernel(tvm.IRModule({"main": function}), host(1))
+            library = compile_kernel(tvm.IRModule({"main": function}), make_host_target(1))
         result = tvm.runtime.tensor(np.zeros(shapes[-1], "float32"))
         library["main"](*map(tvm.runtime.tensor, given), result)
         results.append(result.numpy())
@@ -181,7 +181,7 @@ def random_function(seed):
         read = tirx.if_then_else(tirx.all(*guards), read, ZERO) if guards else read
         return random.choice((te.sum, te.max))(read, axis=steps)
 
-    module = declared([x, te.compute((rows, columns), value, name="y")])
+    module = to_declared_module([x, te.compute((rows, columns), value, name="y")])
     shared = loops.plan_parallel(module, CONDITIONS) if seed % 2 else None
     return (shared.module if shared else module)["main"]
 

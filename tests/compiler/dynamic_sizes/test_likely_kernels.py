@@ -4,7 +4,7 @@ from tvm import relax, te, tirx, topi
 from tvm.relax import transform
 
 from autopipe.compiler.dynamic_sizes import kernel_sizes
-from autopipe.compiler.tasks import extract_tasks, workload
+from autopipe.compiler.tasks import extract_tasks, make_workload
 from autopipe.config.dimension import Dimension
 
 
@@ -14,7 +14,7 @@ def modules(likely):
     dimensions = {"rows": Dimension(max=8, likely=likely)}
     known = kernel_sizes.OpenSizes.of(dimensions)
     made = {str(count): _lowered(tirx.IntImm("int64", count)) for count in likely}
-    return {**made, "": kernel_sizes.noted(_lowered(rows), known)}
+    return {**made, "": kernel_sizes.annotate_sizes(_lowered(rows), known)}
 
 
 def _lowered(rows):
@@ -49,9 +49,9 @@ def test_what_is_read_at_the_only_place_is_the_same_kernel():
     """TVM reads `bias[0, j]` for every number of rows, and `bias[i, j]` for one row."""
     every, tasks, workloads = extracted((1,))
     assert (every.likely, every.also_likely) == (tasks["1"].workload, ())
-    bound = kernel_sizes.likely_instance(workloads[every.workload])
+    bound = kernel_sizes.bind_likely_sizes(workloads[every.workload])
     assert bound
-    assert workload(bound["main"]).identity != every.likely
+    assert make_workload(bound["main"]).identity != every.likely
 
 
 def test_a_task_without_open_sizes_is_none_at_likely_ones():

@@ -114,8 +114,8 @@ def test_nan_is_found_and_kept_where_numbers_are_compared(tmp_path):
     from tvm import relax
 
     from autopipe.compiler.codegen.compile_kernels import compile_model
-    from autopipe.compiler.passes.legalize import legalize
-    from autopipe.compiler.target.target import host
+    from autopipe.compiler.passes.legalize import legalize_ops
+    from autopipe.compiler.target.target import make_host_target
 
     stored = [ints("axes", 1), ints("three", 3)]
     nodes = [
@@ -133,9 +133,9 @@ def test_nan_is_found_and_kept_where_numbers_are_compared(tmp_path):
     x = np.random.default_rng(0).standard_normal((4, 9)).astype("float32")
     x[0, 5] = x[0, 7] = x[1, 0] = np.nan
     x[2] = -np.inf
-    with host(1):
-        module = legalize(load_model(save(made, tmp_path), {}, None, None).module)
-    kernels = relax.VirtualMachine(compile_model(module, host(1)), tvm.cpu())
+    with make_host_target(1):
+        module = legalize_ops(load_model(save(made, tmp_path), {}, None, None).module)
+    kernels = relax.VirtualMachine(compile_model(module, make_host_target(1)), tvm.cpu())
     found = [each.numpy() for each in kernels["main"](tvm.runtime.tensor(x))]
     ranks = np.argsort(np.where(np.isnan(x), -1e9, -x), axis=1, kind="stable")[:, :3]
     expected = [

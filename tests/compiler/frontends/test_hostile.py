@@ -69,7 +69,7 @@ def test_a_string_is_no_code_anywhere(tmp_path, place):
 
 @pytest.mark.parametrize("text", ["n", "n * 2", "batch // 2 + 1", "n1"])
 def test_sizes_are_names_and_sums(text):
-    assert strings.size(text)
+    assert strings.is_size(text)
 
 
 @pytest.mark.fault("J1")
@@ -79,7 +79,7 @@ def test_sizes_are_names_and_sums(text):
      "lambda", "n\n", "n; m", "(n)", "n if m else 2", "", "ñ()", "n,", "'n'", "f''", "{n}"],
 )  # fmt: skip
 def test_sizes_are_nothing_else(text):
-    assert not strings.size(text)
+    assert not strings.is_size(text)
 
 
 @pytest.mark.skipif(not seccomp.works(), reason="this kernel has no seccomp")
@@ -96,7 +96,7 @@ def test_without_the_gate_code_reaches_nothing(tmp_path, monkeypatch, code):
     mark = tmp_path / "mark"
     source = main("y = R.add(x, x)", arguments='x: R.Tensor(("CODE", 3), "float32")')
     with contextlib.suppress(ModelError):
-        parse.parse(source.replace("CODE", code.format(mark)).encode())
+        parse.parse_source(source.replace("CODE", code.format(mark)).encode())
     assert not mark.exists()
 
 
@@ -107,7 +107,7 @@ def test_without_the_gate_no_connection_is_opened(monkeypatch):
     code = "__import__('socket').socket() and 2"
     source = main("y = R.add(x, x)", arguments=f'x: R.Tensor(("{code}", 3), "float32")')
     with pytest.raises(ModelError, match="Operation not permitted"):
-        parse.parse(source.encode())
+        parse.parse_source(source.encode())
 
 
 @pytest.mark.fault("J4")
@@ -235,9 +235,9 @@ def test_tensors_between_are_bounded_where_they_are_alive(tmp_path):
         bounds.Computation("one", ("x",), {"a": 60}), bounds.Computation("two", ("a",), {"b": 30}),
         bounds.Computation("three", ("b",), {"c": 60}),
     ]  # fmt: skip
-    bounds.check(steps, given={"x": 10}, stored=0, returned={"c"}, bounds=limits)
+    bounds.check_memory(steps, given={"x": 10}, stored=0, returned={"c"}, bounds=limits)
     with pytest.raises(ModelError, match="two: the tensors that are alive"):
-        bounds.check(
+        bounds.check_memory(
             [*steps[:2], bounds.Computation("three", ("a", "b"), {"c": 60})],
             given={"x": 10}, stored=0, returned={"a", "c"},
             bounds=dataclasses.replace(limits, alive=80),
@@ -246,7 +246,7 @@ def test_tensors_between_are_bounded_where_they_are_alive(tmp_path):
 
 def test_a_large_batch_passes():
     steps = [bounds.Computation(f"layer {i}", (f"v{i}",), {f"v{i + 1}": 2**29}) for i in range(50)]
-    bounds.check(steps, given={"v0": 2**26}, stored=2**27, returned={"v50"})
+    bounds.check_memory(steps, given={"v0": 2**26}, stored=2**27, returned={"v50"})
 
 
 def test_sizes_in_words_still_pass(tmp_path):

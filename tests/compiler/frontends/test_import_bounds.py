@@ -162,7 +162,7 @@ from pathlib import Path
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.onnx.load import load_model
 small = dataclasses.replace(bounds.BOUNDS, imported=2**24, imported_share=0)
-bounds.of_import.__defaults__ = (small,)
+bounds.compute_import_limit.__defaults__ = (small,)
 load_model(Path({str(path)!r}), {{}}, None, None)
 """
     done = subprocess.run(

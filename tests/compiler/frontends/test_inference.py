@@ -6,9 +6,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading.inference import infer_strictly, infer_types
-from autopipe.compiler.frontends.onnx.reading.shapes import of_value
+from autopipe.compiler.frontends.onnx.reading.shapes import read_value_shape
 from autopipe.errors import ModelError
-from autopipe.processes.sandbox import contained
+from autopipe.processes.sandbox import run_in_sandbox
 from tests.compiler.frontends.models import FLOAT, compiled, ints, model, node, save, value
 from tests.support.table import each_row
 
@@ -18,7 +18,7 @@ BOOL, INT, BYTE = TensorProto.BOOL, TensorProto.INT64, TensorProto.INT8
 def shape_of(made):
     """Return the shape that is inferred for the output of a model; None where it is open."""
     (output,) = infer_strictly(made).graph.output
-    return of_value(output)
+    return read_value_shape(output)
 
 
 def filled(*nodes, stored=()):
@@ -128,7 +128,7 @@ def test_long_lists_are_no_messages(tmp_path):
     nodes = [node("Concat", [f"l{at}", f"l{at}"], f"l{at + 1}", axis=0) for at in range(22)]
     nodes += [node("Add", ["l22", "x"])]
     made = model(nodes, [value("x", [1], INT)], [value("y", None, INT)], stored)
-    assert contained(lambda: str(shape_of(made)), memory=2**28, seconds=60) == f"({2**23},)"
+    assert run_in_sandbox(lambda: str(shape_of(made)), memory=2**28, seconds=60) == f"({2**23},)"
 
 
 def test_a_long_stored_list_stays_stored():

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load_model
-from autopipe.compiler.library.loaded_model import aligned
+from autopipe.compiler.library.loaded_model import allocate_aligned
 from autopipe.compiler.passes.inline_scalars import inline_scalars
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import compiled, ints, model, node, run, save, value
@@ -119,7 +119,7 @@ def test_an_input_may_have_no_elements(tmp_path, nodes, expected):
     axis = numpy_helper.from_array(one([1]), "axis")
     made = model(nodes, inputs, [value("r", expected.shape)], [axis])
     imported = load_model(save(made, tmp_path), {}, None, None)
-    feeds = {"x": aligned((2, 0, 4), "float32"), "z": PLANES}
+    feeds = {"x": allocate_aligned((2, 0, 4), "float32"), "z": PLANES}
     np.testing.assert_array_equal(compiled(imported, feeds)[0], expected.astype("float32"))
 
 

@@ -15,8 +15,8 @@ from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.library import build
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
-from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.target.target import host
+from autopipe.compiler.module_io import list_prim_funcs
+from autopipe.compiler.target.target import make_host_target
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input
 from autopipe.errors import ConfigError, ModelError
@@ -164,11 +164,11 @@ OUTPUTS = (*"abcdefghijklmnopqstuv", "aa", "ab", "w6", "x4", "y3", "z3")
 
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
     path = saved(tmp_path, [each for _, nodes in FULL for each in nodes], WEIGHTS, OUTPUTS)
-    model, target = imported(path), host(1)
+    model, target = imported(path), make_host_target(1)
     optimized = lowering.optimize(model.module, 2, {}, target, print)
     lowered = lowering.lower(optimized.module, target)
-    plain = {name: tvm.IRModule({"main": function}) for name, function in prim_funcs(lowered)}
-    built = build.build(lowered, plain, target)
+    plain = {name: tvm.IRModule({"main": function}) for name, function in list_prim_funcs(lowered)}
+    built = build.build_library(lowered, plain, target)
     values = list(model.weights.values())
     for work in (optimized.transform, built.packing):
         values = evaluate_weights(work, values, target, lambda module: module)
@@ -176,7 +176,7 @@ def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
     random = np.random.default_rng(0)
     for sizes in SIZES:
         x = random.standard_normal([sizes.get(each, each) for each in SHAPE], "f")
-        counts = kernel_sizes.steps(DIMENSIONS, sizes).values()
+        counts = kernel_sizes.count_multiples(DIMENSIONS, sizes).values()
         given = [tvm.runtime.tensor(np.asarray(each)) for each in (x, *values)]
         results = main(given[0], tvm.runtime.ShapeTuple(list(counts)), *given[1:])
         expected = run(path, {"x": x})

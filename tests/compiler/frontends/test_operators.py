@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx import operators
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, ONNX, Operator
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
-from autopipe.compiler.frontends.onnx.reading.check_operators import MAX_OPSET, since_version
+from autopipe.compiler.frontends.onnx.reading.check_operators import MAX_OPSET, find_since_version
 from autopipe.compiler.frontends.onnx.reading.gate import vet_model
 from autopipe.compiler.frontends.onnx.rewriting import cleanup
 from autopipe.errors import ModelError
@@ -41,7 +41,7 @@ def test_every_operator_of_onnx_has_a_record():
 
 def test_the_newest_definition_of_each_operator_is_followed():
     ours = [operator for operator in IMPORTABLE if operator.domain == ONNX]
-    newest = {operator.name: since_version(operator.name, MAX_OPSET) for operator in ours}
+    newest = {operator.name: find_since_version(operator.name, MAX_OPSET) for operator in ours}
     assert {operator.name: operator.since for operator in ours} == newest
 
 
@@ -76,7 +76,7 @@ def refusal_without_inputs(operator, inputs=()):
     names = filter(None, inputs)
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in names]
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
-    opset = MAX_OPSET if since_version(operator.name, MAX_OPSET) == operator.since else 9
+    opset = MAX_OPSET if find_since_version(operator.name, MAX_OPSET) == operator.since else 9
     imports = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
     graph = helper.make_graph([node], "graph", given, [result])
     whole = helper.make_model(graph, opset_imports=imports)

@@ -11,9 +11,9 @@ from tvm import tirx
 
 from autopipe.artifacts.signature import Port
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
-from autopipe.compiler.frontends.onnx.facts.outputs import range_of
+from autopipe.compiler.frontends.onnx.facts.outputs import find_size_range
 from autopipe.compiler.frontends.onnx.load import load_model
-from autopipe.config.dimension import Dimension, size_of
+from autopipe.config.dimension import Dimension, evaluate_size
 from autopipe.config.model import Input
 from tests.compiler.frontends.models import FLOAT, ints, model, node, run, save, value
 
@@ -76,7 +76,8 @@ def test_onnxruntime_finds_every_size_as_stated_and_the_ends_of_its_range(path, 
     for chosen in product(*({one.first, one.last} for one in DIMENSIONS.values())):
         sizes = dict(zip(DIMENSIONS, chosen, strict=True))
         shapes = {
-            name: [size_of(extent, sizes) for extent in shape] for name, shape in SHAPES.items()
+            name: [evaluate_size(extent, sizes) for extent in shape]
+            for name, shape in SHAPES.items()
         }
         feeds = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
         for output, array in zip(imported.outputs, run(path, feeds), strict=True):
@@ -93,11 +94,11 @@ def test_a_size_that_nothing_bounds_has_no_range():
     """As many elements as no tensor has are no promise."""
     many, other = tirx.Var("many", "int64"), tirx.Var("other", "int64")
     extents = Extents({"many": many}, {"many": Dimension(max=2**20, likely=(1,))})
-    assert range_of(many * many, extents) == (1, 2**40)
-    assert range_of(many * many + 1, extents) is None
-    assert range_of(other + 1, extents) is None
-    assert range_of(tirx.min(other, many), extents) == (0, 2**20)
-    assert range_of(many - 5, extents) == (0, 2**20 - 5)
+    assert find_size_range(many * many, extents) == (1, 2**40)
+    assert find_size_range(many * many + 1, extents) is None
+    assert find_size_range(other + 1, extents) is None
+    assert find_size_range(tirx.min(other, many), extents) == (0, 2**20)
+    assert find_size_range(many - 5, extents) == (0, 2**20 - 5)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from autopipe.compiler.frontends.draw import normal
-from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize_weights
+from autopipe.compiler.frontends.draw import draw_normal
+from autopipe.compiler.frontends.onnx.facts.synthesize import (
+    has_constant_kernels,
+    synthesize_weights,
+)
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import gate, source
 from autopipe.compiler.frontends.onnx.reading.weights import attach_weights
 from autopipe.config.model import Model, Weights
-from autopipe.config.paths import model_path
+from autopipe.config.paths import find_model_path
 from tests.compiler.frontends.models import dense, ints, model, node, run, save, tensor, value
 
 LIGHT = "pkg:onnx/backend/test/data/light/light_{}.onnx"
@@ -27,7 +30,7 @@ def drawn(made, tmp_path, given, seed=0):
 
 
 def test_numbers_are_normal_enough():
-    numbers = normal("key", 200_000)
+    numbers = draw_normal("key", 200_000)
     assert abs(numbers.mean()) < 0.01
     assert abs(numbers.std() - 1) < 0.01
     assert 0.66 < (abs(numbers) < 1).mean() < 0.70
@@ -35,7 +38,7 @@ def test_numbers_are_normal_enough():
 
 def test_numbers_are_the_same_on_every_machine():
     """The digest of raw bits, exactly: a change here changes every synthetic weight."""
-    digest = hashlib.sha256(normal("key", 70_000).tobytes()).hexdigest()
+    digest = hashlib.sha256(draw_normal("key", 70_000).tobytes()).hexdigest()
     assert digest.startswith("4dbf9e5d095f1521")
 
 
@@ -129,7 +132,7 @@ def test_constant_kernels_are_noticed(tmp_path):
     bias = np.arange(4, dtype=np.float32)
     for kernel, constant in ((np.full((3, 4), 0.02, "f"), True), (np.eye(3, 4, dtype="f"), False)):
         weights = {"weight": kernel, "bias": bias}
-        assert all_constant(found.model.graph, weights, found.shapes) is constant
+        assert has_constant_kernels(found.model.graph, weights, found.shapes) is constant
 
 
 FAST = ["squeezenet", "shufflenet", "inception_v1", "densenet121"]
@@ -138,7 +141,7 @@ SLOW = ["resnet50", "inception_v2", "zfnet512", "bvlc_alexnet", "vgg19"]
 
 @pytest.mark.parametrize("name", FAST + [pytest.param(n, marks=pytest.mark.slow) for n in SLOW])
 def test_activations_stay_of_order_one_through_deep_networks(tmp_path, name):
-    path = model_path(Model(path=LIGHT.format(name)), tmp_path)
+    path = find_model_path(Model(path=LIGHT.format(name)), tmp_path)
     imported = load_model(path, {}, Weights(), None)
     assert imported.write_reference is not None
     imported.write_reference(tmp_path)

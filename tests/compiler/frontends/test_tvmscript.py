@@ -3,7 +3,7 @@ import pytest
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.tvmscript import gate
-from autopipe.compiler.frontends.tvmscript.roles import roles
+from autopipe.compiler.frontends.tvmscript.roles import find_roles
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ConfigError, ModelError
 from autopipe.formats import FORMATS
@@ -100,7 +100,7 @@ def test_a_kernel_behind_a_relu_is_drawn_for_half_the_square(tmp_path):
         attributes='{"num_input": 1}',
     )
     found = load(source, tmp_path, weights=DRAWN)
-    known = roles(found.module, list(found.weights))
+    known = find_roles(found.module, list(found.weights))
     assert [(known[name].kind, known[name].fan_in) for name in "wv"] == [("kernel", 64)] * 2
     assert known["v"].data.square == 0.5
     assert found.weights["v"].std() == pytest.approx((2 / 64) ** 0.5, rel=0.1)

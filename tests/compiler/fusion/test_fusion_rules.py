@@ -1,7 +1,7 @@
 """Rules on small graphs: what is joined, what is cut, what is said."""
 
 from autopipe.compiler.fusion.chains import FusionStep
-from autopipe.compiler.fusion.fusion_rules import FusionRules, apply
+from autopipe.compiler.fusion.fusion_rules import FusionRules, apply_rules
 from autopipe.compiler.fusion.grouping import Grouping
 
 SIMPLE = ("add", "relu", "scale")
@@ -21,7 +21,7 @@ def applied(steps, fused=(), **rules):
     """Return the groups of more than one step, and what was said."""
     said: list[str] = []
     grouping = Grouping(steps, [group.split() for group in fused])
-    apply(
+    apply_rules(
         FusionRules(**{k: [r.split() for r in v] for k, v in rules.items()}),
         steps,
         grouping,

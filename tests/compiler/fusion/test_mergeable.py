@@ -6,9 +6,9 @@ from tvm import relax, te, tirx
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
-from autopipe.compiler.fusion.keep_apart import mergeable
-from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.target.target import host
+from autopipe.compiler.fusion.keep_apart import fuse_mergeable
+from autopipe.compiler.module_io import list_prim_funcs
+from autopipe.compiler.target.target import make_host_target
 
 FUSE = transform.FuseOps()
 
@@ -28,7 +28,7 @@ def legalized():
             places = builder.emit(relax.op.arange(0, new, 1, "int64"))
             found = builder.emit_output(relax.op.add(places, first))
         builder.emit_func_output(found)
-    with host(1):
+    with make_host_target(1):
         steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
         return tvm.transform.Sequential(steps)(builder.get())
 
@@ -37,8 +37,8 @@ def test_what_can_not_be_merged_stays_apart():
     module = legalized()
     with pytest.raises(tvm.error.InternalError):
         transform.FuseTIR()(FUSE(module))  # what this is for: TVM can not by itself
-    merged = transform.FuseTIR()(mergeable(module, FUSE))
-    names = [name for name, _ in prim_funcs(merged)]
+    merged = transform.FuseTIR()(fuse_mergeable(module, FUSE))
+    names = [name for name, _ in list_prim_funcs(merged)]
     assert any("add" in name and name.startswith("fused") for name in names), names
 
 
@@ -58,10 +58,10 @@ def test_two_forms_of_an_extent_are_not_taken_for_each_other():
             made = builder.emit_te(doubled, both, n, m)
             found = builder.emit_output(relax.op.nn.relu(made))
         builder.emit_func_output(found)
-    with host(1):
+    with make_host_target(1):
         steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
         module = tvm.transform.Sequential(steps)(builder.get())
-    for _, function in prim_funcs(transform.FuseTIR()(mergeable(module, FUSE))):
+    for _, function in list_prim_funcs(transform.FuseTIR()(fuse_mergeable(module, FUSE))):
         Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
 
 
@@ -78,5 +78,5 @@ def test_groups_of_fixed_sizes_are_not_looked_at():
         asked.append(module)
         return module
 
-    mergeable(builder.get(), fuse)
+    fuse_mergeable(builder.get(), fuse)
     assert len(asked) == 1

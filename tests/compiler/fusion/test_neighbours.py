@@ -39,7 +39,7 @@ SHAPES = ((1, 4, 6, 6), (8, 4, 1, 1), (8, 1, 3, 3), (4, 8, 1, 1))
 
 def convolutions(module):
     """How many convolutions each function has that has any."""
-    names = [name for name, _ in module_io.prim_funcs(module)]
+    names = [name for name, _ in module_io.list_prim_funcs(module)]
     return sorted(name.count("conv2d") for name in names if "conv2d" in name)
 
 

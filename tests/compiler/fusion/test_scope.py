@@ -11,9 +11,9 @@ from autopipe.compiler import lowering, module_io, tasks
 from autopipe.compiler.fusion import graph_steps, regroup, scope
 from autopipe.compiler.fusion.fusion_rules import FusionRules
 from autopipe.compiler.fusion.scope import Scope
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import find_callee, list_bindings
 from autopipe.compiler.labels import op_info
-from autopipe.compiler.passes.legalize import legalize
+from autopipe.compiler.passes.legalize import legalize_ops
 from autopipe.errors import ConfigError
 from autopipe.schedules.engines import default
 from autopipe.tasks.op_info import Parameter
@@ -121,19 +121,19 @@ def test_it_is_the_workload_that_fusion_by_hand_gives():
             out = builder.emit_output(relax.Call(fused, outer))
         builder.emit_func_output(out)
     merged = relax.transform.FuseTIR()(builder.get())
-    by_hand = tasks.workload(merged["fused"].with_attr("layout_free_buffers", [1, 2]))
+    by_hand = tasks.make_workload(merged["fused"].with_attr("layout_free_buffers", [1, 2]))
     (task,) = tasks.extract_tasks(lowered(module, join=[RFC]))[0]
     assert task.workload == by_hand.identity
 
 
 def test_weights_of_a_joined_function_are_free_in_layout():
-    ((_, function),) = module_io.prim_funcs(lowered(convolutions(), join=[RFC]))
+    ((_, function),) = module_io.list_prim_funcs(lowered(convolutions(), join=[RFC]))
     assert [int(i) for i in function.attrs["layout_free_buffers"]] == [1, 2]
 
 
 def test_op_information_tells_how_the_joined_ops_feed_each_other():
-    ((_, function),) = module_io.prim_funcs(lowered(convolutions(), join=[RFC]))
-    info = op_info.carried(function)
+    ((_, function),) = module_io.list_prim_funcs(lowered(convolutions(), join=[RFC]))
+    info = op_info.read_op_info(function)
     assert [op.arguments[0].model_dump() for op in info.ops] == [
         {"parameter": 0}, {"op": 0, "output": 0}, {"op": 1, "output": 0}, {"op": 2, "output": 0},
     ]  # fmt: skip
@@ -266,16 +266,16 @@ def test_a_function_of_several_results_is_taken_apart_again():
     module = plain(normalized, (6, 8), (8,), (8,), (8, 8), (8, 8))
     with graphs.TARGET:
         named, ops, _ = op_info.name_ops(module)
-        legalized = relax.transform.AnnotateTIROpPattern()(legalize(named))
-    known = op_info.parts(legalized, ops)
+        legalized = relax.transform.AnnotateTIROpPattern()(legalize_ops(named))
+    known = op_info.collect_call_infos(legalized, ops)
     scope_ = Scope(FusionRules(join=[["nn.layer_norm", "matmul"]]), lambda _: None, print)
-    joined = scope.fuse(legalized, ops, known, scope_)
-    before = graph_steps.unfused(legalized, ops, known)
-    made = regroup.read(joined, before)
+    joined = scope.fuse_calls(legalized, ops, known, scope_)
+    before = graph_steps.describe_steps(legalized, ops, known)
+    made = regroup.read_groups(joined, before)
     assert ("op0", "op4") in made.values.values()
-    single = regroup.regroup(joined, before, made, [(step.name,) for step in before.steps])
-    calls = [callee(binding.value) for binding in bindings(single["main"])]
-    assert Counter(filter(None, calls)) == Counter(map(callee, before.calls.values()))
+    single = regroup.replace_groups(joined, before, made, [(step.name,) for step in before.steps])
+    calls = [find_callee(binding.value) for binding in list_bindings(single["main"])]
+    assert Counter(filter(None, calls)) == Counter(map(find_callee, before.calls.values()))
     given = arrays(module)
     np.testing.assert_array_equal(graphs.run(single, given), graphs.run(legalized, given))
 
@@ -339,5 +339,5 @@ def test_on_a_gpu_what_can_be_scheduled_stays_as_it_is():
 )
 def test_an_op_that_relax_does_not_have_is_refused(op, meant):
     with pytest.raises(ConfigError) as caught:
-        scope.check(FusionRules(apart=[["matmul", "nn.*"], ["matmul", op]]))
+        scope.check_rules(FusionRules(apart=[["matmul", "nn.*"], ["matmul", op]]))
     assert str(caught.value) == f"fusion.apart.1: {op!r} fits no op of Relax{meant}"

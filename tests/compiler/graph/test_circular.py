@@ -19,7 +19,7 @@ FUNCTIONS = {"sin": np.sin, "cos": np.cos, "tan": np.tan}
 def elementwise(function, dtype="float32"):
     x = te.placeholder((COUNT,), dtype, name="x")
     y = te.compute((COUNT,), lambda i: function(x[i]), name="y")
-    return elementary.mark(tvm.IRModule({"main": te.create_prim_func([x, y])}))
+    return elementary.mark_inexact(tvm.IRModule({"main": te.create_prim_func([x, y])}))
 
 
 def of_indices(function, step):
@@ -41,7 +41,7 @@ def in_vectors(module, lanes=32):
 
 
 def library_of(module):
-    return tvm.tirx.build(elementary.expand(module), TARGET)
+    return tvm.tirx.build(elementary.expand_functions(module), TARGET)
 
 
 def run(library, values):
@@ -68,7 +68,7 @@ def test_any_angle_is_right_to_an_ulp_and_keeps_its_sign(name):
     wide = FUNCTIONS[name](values.astype("longdouble"))
     expected = wide.astype("float32")
     module = in_vectors(elementwise(getattr(tirx, name)))
-    assert verify_well_formed(elementary.expand(module)["main"], assert_mode=False)
+    assert verify_well_formed(elementary.expand_functions(module)["main"], assert_mode=False)
     found = run(library_of(module), values)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
     known = np.isfinite(expected)
@@ -83,7 +83,7 @@ def test_libm_is_asked_for_huge_angles_alone(name):
     text = library_of(module).inspect_source("ll")
     assert f"llvm.{name}." not in text, "which LLVM calls for all before it asks"
     assert "double>" in text, "vectors"
-    assert f'"{name}f"' in elementary.expand(module).script()
+    assert f'"{name}f"' in elementary.expand_functions(module).script()
 
 
 def test_what_is_around_a_sine_is_computed_in_both_loops():
@@ -125,25 +125,25 @@ def test_a_sine_behind_a_product_is_in_vectors_and_huge_angles_are_right():
     ids=["of another function", "of a cosine"],
 )
 def test_arguments_that_cost_something_are_computed_once(function):
-    expanded = elementary.expand(in_vectors(elementwise(function)))
+    expanded = elementary.expand_functions(in_vectors(elementwise(function)))
     assert "T.sin(" in expanded.script()
 
 
 def test_single_numbers_and_double_precision_are_left_to_libm():
     single = elementwise(tirx.sin)
-    assert tvm_ffi.structural_equal(elementary.expand(single), single)
+    assert tvm_ffi.structural_equal(elementary.expand_functions(single), single)
     double = elementwise(tirx.sin, "float64")
-    assert not elementary.marked(double["main"])
-    assert tvm_ffi.structural_equal(elementary.expand(double), double)
+    assert not elementary.is_marked(double["main"])
+    assert tvm_ffi.structural_equal(elementary.expand_functions(double), double)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("lanes", [0, 32])
 def test_angles_of_indices_that_are_never_huge_ask_nobody(name, lanes):
     """As those of a window."""
-    module = elementary.mark(of_indices(FUNCTIONS_OF[name], 1e-3))
+    module = elementary.mark_inexact(of_indices(FUNCTIONS_OF[name], 1e-3))
     module = in_vectors(module, lanes) if lanes else module
-    text = elementary.expand(module).script()
+    text = elementary.expand_functions(module).script()
     assert f"T.{name}(" not in text
     assert f'"{name}f"' not in text
     out = tvm.runtime.empty((COUNT,), "float32")
@@ -156,8 +156,8 @@ def test_angles_of_indices_that_are_never_huge_ask_nobody(name, lanes):
 
 @pytest.mark.parametrize("step", [1e3, -1e3])
 def test_angles_of_indices_that_may_be_huge_are_left_to_libm(step):
-    module = elementary.mark(of_indices(tirx.sin, step))
-    assert "T.sin(" in elementary.expand(module).script()
+    module = elementary.mark_inexact(of_indices(tirx.sin, step))
+    assert "T.sin(" in elementary.expand_functions(module).script()
 
 
 def test_a_sum_in_place_is_left_to_libm():
@@ -171,5 +171,5 @@ def test_a_sum_in_place_is_left_to_libm():
         return tirx.BufferStore(store.buffer, before + tirx.sin(store.value), store.indices)
 
     function = tvm_ffi.structural_map(function, (tirx.BufferStore, added))
-    module = in_vectors(elementary.mark(tvm.IRModule({"main": function})))
-    assert "T.sin(" in elementary.expand(module).script()
+    module = in_vectors(elementary.mark_inexact(tvm.IRModule({"main": function})))
+    assert "T.sin(" in elementary.expand_functions(module).script()

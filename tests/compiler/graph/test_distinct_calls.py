@@ -5,10 +5,10 @@ import pytest
 tvm = pytest.importorskip("tvm")
 from tvm import relax  # noqa: E402
 
-from autopipe.compiler.graph.calls import bindings  # noqa: E402
+from autopipe.compiler.graph.calls import list_bindings  # noqa: E402
 from autopipe.compiler.graph.contents import CONSTANT, list_contents  # noqa: E402
 from autopipe.compiler.graph.distinct_calls import collect_distinct_calls  # noqa: E402
-from autopipe.compiler.passes.legalize import legalize  # noqa: E402
+from autopipe.compiler.passes.legalize import legalize_ops  # noqa: E402
 
 CPU = tvm.target.Target({"kind": "llvm", "num-cores": 1})
 
@@ -40,11 +40,11 @@ BODY = """
 
 def test_one_of_all_equal_calls_is_kept():
     kept = collect_distinct_calls(parse("(2, 4)", BODY))
-    names = [one.value.op.name.removeprefix("relax.") for one in bindings(kept["main"])]
+    names = [one.value.op.name.removeprefix("relax.") for one in list_bindings(kept["main"])]
     assert names == ["tanh", "nn.relu", "add", "add", "split", "concat", "add"]
     relax.analysis.well_formed(kept)  # raises where it is not
     with CPU:
-        assert list_contents(legalize(kept)) == {"relax.call_tir"}
+        assert list_contents(legalize_ops(kept)) == {"relax.call_tir"}
 
 
 def test_dynamic_shapes_are_left_alone():

@@ -62,7 +62,7 @@ def run(module, values):
 
 
 def expanded(module):
-    return elementary.expand(elementary.mark(module))
+    return elementary.expand_functions(elementary.mark_inexact(module))
 
 
 def samples():
@@ -108,7 +108,7 @@ def test_plain_loops_are_right_to_a_few_ulp_everywhere(name, dtype):
     schedule = Schedule(loops)
     (loop,) = schedule.get_loops(schedule.get_sblock("y"))
     schedule.vectorize(schedule.split(loop, [None, 4])[1])
-    found, again = (run(elementary.expand(one), values) for one in (loops, schedule.mod))
+    found, again = (run(elementary.expand_functions(one), values) for one in (loops, schedule.mod))
     np.testing.assert_array_equal(found, again)
     wide = exact(values if name == "erf" else values.astype(np.longdouble))
     expected = wide.astype(dtype)
@@ -193,40 +193,45 @@ def test_a_square_is_a_product_in_any_precision():
 @pytest.mark.parametrize("exponent", [1 / 3, 0.0, 100.0])
 def test_other_powers_are_left_alone(exponent):
     module = power(exponent, 8)
-    assert tvm_ffi.structural_equal(elementary.mark(module), module)
+    assert tvm_ffi.structural_equal(elementary.mark_inexact(module), module)
     double = power(0.5, 8, "float64")
-    assert tvm_ffi.structural_equal(elementary.mark(double), double)
+    assert tvm_ffi.structural_equal(elementary.mark_inexact(double), double)
 
 
 def test_double_precision_and_other_functions_are_left_alone():
     double = elementwise(tirx.exp, 8, "float64")
     other = elementwise(lambda x: tirx.atan2(x, x) + tirx.power(x, x), 8)
     for module in (double, other):
-        assert tvm_ffi.structural_equal(elementary.mark(module), module)
+        assert tvm_ffi.structural_equal(elementary.mark_inexact(module), module)
 
 
 def test_only_marked_functions_are_changed():
     module = elementwise(tirx.exp)
-    assert tvm_ffi.structural_equal(elementary.expand(module), module)
-    assert not tvm_ffi.structural_equal(elementary.expand(elementary.mark(module)), module)
+    assert tvm_ffi.structural_equal(elementary.expand_functions(module), module)
+    assert not tvm_ffi.structural_equal(
+        elementary.expand_functions(elementary.mark_inexact(module)), module
+    )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_vectors_call_nothing_and_agree_with_scalars(name):
-    module = elementary.mark(elementwise(FUNCTIONS[name][0]))
+    module = elementary.mark_inexact(elementwise(FUNCTIONS[name][0]))
     sch = Schedule(module)
     (loop,) = sch.get_loops(sch.get_sblock("y"))
     _, row, vector = sch.split(loop, [None, 2, 8])
     sch.vectorize(vector)
     sch.unroll(row)
-    scheduled = elementary.expand(sch.mod)
+    scheduled = elementary.expand_functions(sch.mod)
     text = tvm.tirx.build(scheduled, TARGET).inspect_source("ll")
     assert f"{name}f" not in text
     assert f"llvm.{name}." not in text
     assert "nearbyint" not in text
     values = samples()
     np.testing.assert_allclose(
-        run(scheduled, values), run(elementary.expand(module), values), rtol=1e-6, atol=1e-38
+        run(scheduled, values),
+        run(elementary.expand_functions(module), values),
+        rtol=1e-6,
+        atol=1e-38,
     )
 
 
@@ -234,9 +239,9 @@ def test_vectors_call_nothing_and_agree_with_scalars(name):
 def test_lowering_marks_functions_where_it_may(allowed):
     module = relax_gelu()
     lowered = lowering.lower(module, TARGET, fast_algorithms=allowed)
-    ((_, function),) = module_io.prim_funcs(lowered)
+    ((_, function),) = module_io.list_prim_funcs(lowered)
     assert "erf" in function.script()
-    changed = elementary.expand(lowered)
+    changed = elementary.expand_functions(lowered)
     assert ("erf" not in changed.script()) == allowed
 
 
@@ -255,10 +260,10 @@ def test_inlined_functions_call_nothing_and_pass_on_what_is_no_number():
     """Also in vectors; of `isnan` TVM would make a loop over single numbers."""
     x = tirx.Var("x", "float32")
     for function in (tirx.exp, tirx.log, tirx.tanh, tirx.sigmoid, tirx.erf):
-        text = str(elementary.inline(function(x)))
+        text = str(elementary.expand_expression(function(x)))
         assert "isnan" not in text
         assert f"T.{function.__name__}(" not in text
-    assert "isnan" in str(elementary.inline(tirx.isnan(tirx.Var("x", "float64"))))
+    assert "isnan" in str(elementary.expand_expression(tirx.isnan(tirx.Var("x", "float64"))))
 
 
 def test_a_function_of_functions_is_expanded_as_far_as_it_is_compiled_soon():
@@ -310,19 +315,19 @@ def calls_of(module):
 def test_what_divides_by_a_number_is_marked_but_not_by_a_power_of_two():
     for number, marked in ((6.0, True), (4.0, False), (0.125, False)):
         module = elementwise(lambda x, by=number: x / tirx.const(by, "float32"))
-        assert elementary.marked(elementary.mark(module)["main"]) == marked
+        assert elementary.is_marked(elementary.mark_inexact(module)["main"]) == marked
     wide = elementwise(lambda x: x / tirx.const(6.0, "float64"), dtype="float64")
-    assert not elementary.marked(elementary.mark(wide)["main"])
+    assert not elementary.is_marked(elementary.mark_inexact(wide)["main"])
 
 
 def test_what_is_no_number_is_found_in_vectors_in_any_function():
     x = te.placeholder((COUNT,), name="x")
     y = te.compute((COUNT,), lambda i: tirx.isnan(x[i]), name="y")
     module = tvm.IRModule({"main": te.create_prim_func([x, y])})
-    assert not elementary.marked(elementary.mark(module)["main"])
+    assert not elementary.is_marked(elementary.mark_inexact(module)["main"])
     sch = Schedule(module)
     sch.vectorize(sch.split(sch.get_loops(sch.get_sblock("y"))[0], [None, 32])[1])
-    expanded = elementary.expand(sch.mod)
+    expanded = elementary.expand_functions(sch.mod)
     assert "isnan" not in expanded.script()
     values = samples()
     out = tvm.runtime.empty(values.shape, "bool")

@@ -11,7 +11,7 @@ from tvm import relax  # noqa: E402
 from autopipe.compiler.graph import shared_legalization  # noqa: E402
 from autopipe.compiler.graph.contents import CONSTANT, list_contents  # noqa: E402
 from autopipe.compiler.passes.fold_constants import fold_constants  # noqa: E402
-from autopipe.compiler.passes.legalize import legalize  # noqa: E402
+from autopipe.compiler.passes.legalize import legalize_ops  # noqa: E402
 
 CPU = tvm.target.Target({"kind": "llvm", "num-cores": 1})
 
@@ -50,9 +50,9 @@ class Module:
 )
 def test_a_module_is_what_tvm_makes_of_it(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with CPU:
-        shared = legalize(module)
+        shared = legalize_ops(module)
         monkeypatch.setattr(shared_legalization, "_is_static", lambda _: False)
-        usual = legalize(module)
+        usual = legalize_ops(module)
     assert shared.script() == usual.script()
     assert tvm_ffi.structural_equal(shared, usual)
 
@@ -64,7 +64,7 @@ def test_equal_calls_are_legalized_once() -> None:
         made.append(call)
         return builder.call_te(tvm.topi.add, *call.args)
 
-    once = shared_legalization._share(count)
+    once = shared_legalization._share_kernels(count)
     x, y, z = (
         relax.Var(name, relax.TensorType(shape, "float32"))
         for name, shape in (("x", (2, 4)), ("y", (2, 4)), ("z", (4,)))
@@ -81,7 +81,7 @@ def test_equal_calls_are_legalized_once() -> None:
 def test_constants_alone_are_legalized_for_folding() -> None:
     builder = relax.BlockBuilder()
     one, x = relax.const([1.0] * 4, "float32"), relax.Var("x", relax.TensorType((4,), "float32"))
-    once = shared_legalization._share(lambda bb, call: bb.call_te(tvm.topi.add, *call.args))
+    once = shared_legalization._share_kernels(lambda bb, call: bb.call_te(tvm.topi.add, *call.args))
     calls: list[Any] = [builder.normalize(relax.op.add(one, each)) for each in (one, x)]
     of_constants, of_variables = calls
     with shared_legalization.legalize_constants_only():

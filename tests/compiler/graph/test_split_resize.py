@@ -5,8 +5,8 @@ import pytest
 import tvm_ffi
 from tvm import relax
 
-from autopipe.compiler.graph.calls import bindings
-from autopipe.compiler.passes.legalize import legalize
+from autopipe.compiler.graph.calls import list_bindings
+from autopipe.compiler.passes.legalize import legalize_ops
 from autopipe.compiler.passes.transpose_before_resize import transpose_before_resize
 from tests.compiler.passes.test_widen_to_float32 import NARROW, module_of, run
 
@@ -22,14 +22,14 @@ def larger(size=(11, 13), **how):
 
 
 def calls(module):
-    return len(list(bindings(module["main"])))
+    return len(list(list_bindings(module["main"])))
 
 
 @pytest.mark.parametrize("how", [LINEAR, NEAREST], ids=["linear", "nearest"])
 def test_it_computes_the_same(how):
     module = larger(**how)
     with NARROW:
-        apart = legalize(module)
+        apart = legalize_ops(module)
     image = np.random.default_rng(0).standard_normal((2, 3, 5, 4)).astype("float32")
     assert calls(apart) >= 4
     np.testing.assert_allclose(run(apart, image), run(module, image), rtol=1e-6, atol=1e-6)
@@ -47,7 +47,7 @@ def test_it_computes_the_same(how):
 )
 def test_what_tvm_keeps(how):
     with NARROW:
-        assert calls(legalize(larger(**how))) <= 2
+        assert calls(legalize_ops(larger(**how))) <= 2
 
 
 def behind(*, twice):
@@ -62,7 +62,7 @@ def behind(*, twice):
 def test_a_transpose_behind_turns_the_small_image():
     before = behind(twice=False)
     after = relax.transform.DeadCodeElimination()(transpose_before_resize(before))
-    names = [each.value.op.name for each in bindings(after["main"])]
+    names = [each.value.op.name for each in list_bindings(after["main"])]
     assert names.index("relax.permute_dims") < names.index("relax.image.resize2d")
     image = np.random.default_rng(0).standard_normal((1, 5, 4, 3)).astype("float32")
     np.testing.assert_allclose(run(after, image), run(before, image), rtol=1e-6, atol=1e-6)

@@ -32,12 +32,14 @@ def bytes_of(made):
 
 def test_numbers_are_rounded_as_before():
     expected = np.clip(np.round(np.nan_to_num(NUMBERS, nan=LOW)), LOW, HIGH) + ZERO
-    np.testing.assert_array_equal(bytes_of(elementary.expand(elementary.mark(module()))), expected)
+    np.testing.assert_array_equal(
+        bytes_of(elementary.expand_functions(elementary.mark_inexact(module()))), expected
+    )
     np.testing.assert_array_equal(bytes_of(module()), expected)
 
 
 def test_nothing_is_rounded_and_then_converted():
-    text = elementary.expand(elementary.mark(module())).script()
+    text = elementary.expand_functions(elementary.mark_inexact(module())).script()
     assert "nearbyint" not in text
     assert "reinterpret" in text
     assert 'Cast("int32"' not in text
@@ -45,4 +47,7 @@ def test_nothing_is_rounded_and_then_converted():
 
 @pytest.mark.parametrize("given", [{"low": -2.5}, {"high": 3e9}, {"dtype": "int64"}])
 def test_other_bounds_and_types_are_left(given):
-    assert "reinterpret" not in elementary.expand(elementary.mark(module(**given))).script()
+    assert (
+        "reinterpret"
+        not in elementary.expand_functions(elementary.mark_inexact(module(**given))).script()
+    )

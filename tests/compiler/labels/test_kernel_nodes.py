@@ -10,12 +10,16 @@ from onnx import helper, numpy_helper
 from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler import lowering
 from autopipe.compiler.frontends.onnx.load import load_model
-from autopipe.compiler.graph.calls import bindings, graph_functions
-from autopipe.compiler.labels.kernel_nodes import kernel_functions, kernel_work, relabel_packed
+from autopipe.compiler.graph.calls import graph_functions, list_bindings
+from autopipe.compiler.labels.kernel_nodes import (
+    list_kernel_functions,
+    list_kernel_work,
+    relabel_packed,
+)
 from autopipe.compiler.labels.node_labels import Label, read_label, set_labels, strip_label
-from autopipe.compiler.library.build import build
-from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.tasks import workload
+from autopipe.compiler.library.build import build_library
+from autopipe.compiler.module_io import list_prim_funcs
+from autopipe.compiler.tasks import make_workload
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input
 from tests.compiler.frontends.control import control_models
@@ -40,7 +44,7 @@ def lowered(made, folder, layout=None, **given):
 def mapped(made, folder, layout=None, **given):
     """Return the kernel calls of `main` with the names of their nodes; `+` if added."""
     module, names = lowered(made, folder, layout, **given)
-    main = kernel_functions(module)[0]
+    main = list_kernel_functions(module)[0]
     assert main.name == "main"
     return [("+" if call.added else "") + " ".join(names[at] for at in call.nodes)
             for call in main.calls]  # fmt: skip
@@ -75,7 +79,7 @@ def test_equal_layers_and_a_residual_are_told_apart(tmp_path):
         own.append(helper.make_node("Add", [f"{name}.y", before], [f"{name}.s"], f"{name}.sum"))
         nodes, stored, before = [*nodes, *own], [*stored, *weights], f"{name}.s"
     made = model(nodes, [value("x", [1, 4, 8, 8])], [value(before, None)], stored)
-    kernels = [call.kernel for call in kernel_functions(lowered(made, tmp_path)[0])[0].calls]
+    kernels = [call.kernel for call in list_kernel_functions(lowered(made, tmp_path)[0])[0].calls]
     assert kernels[0] == kernels[1]
     assert mapped(made, tmp_path) == ["a.conv a.norm a.relu a.sum", "b.conv b.norm b.relu b.sum"]
 
@@ -118,7 +122,7 @@ def test_an_operator_behind_a_convolution_keeps_its_node(operator, inputs, attri
     used = [one for one in stored if one.name in {"w", *inputs}]
     made = model(nodes, [value("x", [1, 4, 8, 8])], [value("y", None)], used)
     module, names = lowered(made, tmp_path, CHANNELS_LAST)
-    calls = kernel_functions(module)[0].calls
+    calls = list_kernel_functions(module)[0].calls
     added = [call.kernel for call in calls if call.added]
     assert [kernel for kernel in added if not MOVEMENT.fullmatch(kernel)] == []
     assert any(names.index("it") in call.nodes for call in calls if not call.added)
@@ -133,7 +137,7 @@ def test_calls_say_whose_results_they_read(tmp_path):
         [value("x", [64, 64])], [value("y", None)], [tensor("w", 64, 64)],
     )  # fmt: skip
     module, names = lowered(made, tmp_path)
-    calls = kernel_functions(module)[0].calls
+    calls = list_kernel_functions(module)[0].calls
     at = {names[call.nodes[0]]: place for place, call in enumerate(calls)}
     assert {names[call.nodes[0]]: call.reads for call in calls} == {
         "MatMul of a": (), "Softmax of b": (at["MatMul of a"],),
@@ -178,7 +182,7 @@ def test_a_recurrent_layer_names_its_node(tmp_path):
 def test_bodies_of_loops_and_branches_name_their_nodes(tmp_path):
     for make in (control_models.watched, control_models.branches):
         module, names = lowered(make()[0], tmp_path)
-        calls = [call for one in kernel_functions(module) for call in one.calls]
+        calls = [call for one in list_kernel_functions(module) for call in one.calls]
         assert calls
         assert all(call.nodes for call in calls)
         assert len(names) > max(node for call in calls for node in call.nodes)
@@ -218,7 +222,7 @@ def test_names_enter_neither_kernels_nor_the_order_of_calls(tmp_path):
 
     first, _ = lowered(renamed(""), tmp_path, CHANNELS_LAST)
     second, _ = lowered(renamed("x@7\n"), tmp_path, CHANNELS_LAST)
-    texts = [tvm.ir.save_json(tvm.IRModule(dict(prim_funcs(m)))) for m in (first, second)]
+    texts = [tvm.ir.save_json(tvm.IRModule(dict(list_prim_funcs(m)))) for m in (first, second)]
     assert texts[0] == texts[1]
     assert "@" not in texts[0]
     assert tvm.ir.save_json(first) == tvm.ir.save_json(second)
@@ -233,11 +237,11 @@ def test_the_map_of_a_build_leaves_out_what_tvm_makes_a_view_of(tmp_path):
     stored = [tensor("w", 8, 4, 3, 3), tensor("m", 8, 3)]
     made = model(nodes, [value("x", [1, 4, 8, 8])], [value("y", None)], stored)
     module, names = lowered(made, tmp_path, CHANNELS_LAST)
-    (main,) = kernel_functions(module)
+    (main,) = list_kernel_functions(module)
     (moving,) = (call.kernel for call in main.calls if "reshape" in call.kernel)
-    schedule = tvm.s_tir.Schedule(workload(module[moving]).module)
+    schedule = tvm.s_tir.Schedule(make_workload(module[moving]).module)
     schedule.compute_inline(schedule.get_sblock("T_transpose"))
-    (built,) = build(module, {moving: schedule.mod}, TARGET).functions
+    (built,) = build_library(module, {moving: schedule.mod}, TARGET).functions
     assert len(built.calls) == len(main.calls) - 1
     last, before = built.calls[-1], built.calls[-2]
     assert [names[at] for at in last.nodes] == ["MatMul of y"]
@@ -251,12 +255,12 @@ def test_the_map_of_a_build_is_that_of_its_calls(tmp_path):
     made = model(nodes, [value("x", [1, 4, 8, 8])], [value("y", None)],
                  [*stored, tensor("m", 256, 3)])  # fmt: skip
     module, names = lowered(made, tmp_path)
-    built = build(module, {}, TARGET).functions
+    built = build_library(module, {}, TARGET).functions
     (main,) = built
     told = [[names[at] for at in call.nodes] for call in main.calls]
     assert told[0] == ["a.conv", "a.norm", "a.relu"]
     assert told[-1][-1] == "MatMul of y"
-    work = kernel_work(built, {call.kernel: 7.0 for call in main.calls})
+    work = list_kernel_work(built, {call.kernel: 7.0 for call in main.calls})
     assert {one.kernel for one in work} == {call.kernel for call in main.calls}
 
 
@@ -267,13 +271,13 @@ def test_labels_survive_the_split_of_packing(tmp_path):
     )
     bare: dict[Any, Any] = {}
     for _, function in graph_functions(module):
-        bare |= {one.var: one for one in bindings(function)}
+        bare |= {one.var: one for one in list_bindings(function)}
     text = tvm.ir.save_json(module)
     for var in bare:
         text = text.replace(var.name, strip_label(var.name))
     after = tvm.ir.load_json(text)
-    assert all(not call.nodes for call in kernel_functions(after)[0].calls)
-    assert kernel_functions(relabel_packed(module, after)) == kernel_functions(module)
+    assert all(not call.nodes for call in list_kernel_functions(after)[0].calls)
+    assert list_kernel_functions(relabel_packed(module, after)) == list_kernel_functions(module)
     assert PACKED == "_prepacked"
 
 

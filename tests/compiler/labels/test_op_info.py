@@ -11,8 +11,8 @@ from tvm import relax
 
 from autopipe.compiler import lowering
 from autopipe.compiler.frontends.onnx.load import load_model
-from autopipe.compiler.labels.op_info import carried
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.labels.op_info import read_op_info
+from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.tasks import extract_tasks
 from autopipe.errors import ModelError
 from autopipe.tasks.op_info import Literal, Parameter
@@ -136,7 +136,7 @@ def test_functions_of_symbolic_shapes_are_described():
     assert counts["op matmul"] == counts["op reshape"] == counts["op full"] == 1
     assert counts[SAME] == 0
     shape = Literal(value=["n * T.int64(4)"])
-    infos = [carried(function) for _, function in prim_funcs(module)]
+    infos = [read_op_info(function) for _, function in list_prim_funcs(module)]
     (reshape,) = (op for info in infos for op in info.ops if op.name == "reshape")
     assert reshape.arguments == (Parameter(parameter=0), shape)
     assert reshape.outputs == (Tensor(shape=(-1,), dtype="float32"),)
@@ -146,7 +146,7 @@ def test_code_of_the_model_itself_is_called_by_its_name():
     module = lowered(tvm.script.from_source(OWN), {})
     counts = prove(module)
     assert counts["op call_tir"] == counts["op exp"] == 1
-    (info,) = (carried(function) for _, function in prim_funcs(module))
+    (info,) = (read_op_info(function) for _, function in list_prim_funcs(module))
     assert info.ops[0].attributes == {"function": "twice"}
 
 
@@ -161,7 +161,7 @@ def test_an_op_that_became_several_functions_is_a_part_in_each():
             out = builder.emit_output(relax.TupleGetItem(found, 0))
         builder.emit_func_output(out)
     module = lowered(builder.get(), {}, 2)
-    ops = [op for _, f in prim_funcs(module) for op in carried(f).ops]
+    ops = [op for _, f in list_prim_funcs(module) for op in read_op_info(f).ops]
     parts = [op for op in ops if op.name == "vision.all_class_non_max_suppression"]
     assert len(parts) > 1
     assert not any(op.whole for op in parts)

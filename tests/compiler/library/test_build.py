@@ -21,10 +21,10 @@ def built(module):
     optimized = lowering.optimize(module, 1, graphs.NHWC, graphs.TARGET, print)
     lowered = lowering.lower(optimized.module, graphs.TARGET)
     scheduled = {
-        name: default.schedule(tasks.workload(function).module, graphs.TARGET)
-        for name, function in module_io.prim_funcs(lowered)
+        name: default.schedule(tasks.make_workload(function).module, graphs.TARGET)
+        for name, function in module_io.list_prim_funcs(lowered)
     }
-    return optimized, build.build(lowered, scheduled, graphs.TARGET)
+    return optimized, build.build_library(lowered, scheduled, graphs.TARGET)
 
 
 def test_the_library_computes_what_the_module_says(tmp_path):
@@ -43,7 +43,7 @@ def test_the_library_computes_what_the_module_says(tmp_path):
         weights=tuple(packed),
         threads=2,
     )
-    model = runtime.load(tmp_path, signature)
+    model = runtime.load_model(tmp_path, signature)
     found = model({"x": arrays[0]})["y"]
     np.testing.assert_allclose(found, graphs.expected(module, arrays), rtol=1e-4, atol=1e-5)
 
@@ -84,12 +84,15 @@ def test_a_copy_that_changes_a_shape_alone_is_a_view_however_it_was_scheduled(tm
     module = tvm.IRModule({"main": builder.get()["main"].with_attr("num_input", 1)})
     lowered = lowering.lower(module, graphs.TARGET)
     workloads = {
-        name: tasks.workload(function).module for name, function in module_io.prim_funcs(lowered)
+        name: tasks.make_workload(function).module
+        for name, function in module_io.list_prim_funcs(lowered)
     }
     (copy,) = (name for name in workloads if "reshape" in name)
     target = Conditions(target=graphs.TARGET, hardware=HardwareParams.of(graphs.TARGET))
-    scheduled = {name: next(static.plans(one, target)).module for name, one in workloads.items()}
-    build.export(build.build(lowered, scheduled, graphs.TARGET), tmp_path / "lib.so")
+    scheduled = {
+        name: next(static.list_plans(one, target)).module for name, one in workloads.items()
+    }
+    build.export(build.build_library(lowered, scheduled, graphs.TARGET), tmp_path / "lib.so")
     assert copy.encode() not in (tmp_path / "lib.so").read_bytes()
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.loaded_model import LoadedModel
-from autopipe.compiler.library.runtime import load
+from autopipe.compiler.library.runtime import load_model
 from autopipe.errors import CallLimitError, ConfigError
 
 SHAPE = {"shape": (4,), "dtype": "float32"}
@@ -74,7 +74,7 @@ def ticks():
 
 @pytest.fixture
 def model(folder, ticks):
-    return load(folder, SIGNATURE)
+    return load_model(folder, SIGNATURE)
 
 
 def is_right(model, ticks, **options):
@@ -106,7 +106,7 @@ def test_a_call_ends_once_its_time_is_over(model, ticks):
 
 @pytest.mark.parametrize("instances", [1, 2])
 def test_the_limit_counts_waiting(folder, ticks, instances):
-    model = load(folder, SIGNATURE, instances=instances)
+    model = load_model(folder, SIGNATURE, instances=instances)
     runs, go_on = threading.Semaphore(0), threading.Event()
 
     def wait(count):

@@ -6,7 +6,7 @@ import tvm
 
 from autopipe.artifacts.signature import MAIN_INTO
 from autopipe.compiler.library import build, runtime
-from autopipe.compiler.library.loaded_model import aligned
+from autopipe.compiler.library.loaded_model import allocate_aligned
 from autopipe.compiler.pass_state import LinkState
 from autopipe.compiler.passes.add_destinations import add_destinations
 from autopipe.errors import CallLimitError, StageError
@@ -21,7 +21,9 @@ STATE = LinkState(target=graphs.TARGET, scheduled={})
 
 @pytest.fixture
 def model(tmp_path_factory):
-    return runtime.load(once(tmp_path_factory, "large", large_outputs.write_library), SIGNATURE)
+    return runtime.load_model(
+        once(tmp_path_factory, "large", large_outputs.write_library), SIGNATURE
+    )
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def direct_calls(model, monkeypatch):
 
 
 def make_buffers(fill=np.nan):
-    buffers = {port.name: aligned(port.shape, "float32") for port in SIGNATURE.outputs}
+    buffers = {port.name: allocate_aligned(port.shape, "float32") for port in SIGNATURE.outputs}
     for buffer in buffers.values():
         buffer[...] = fill
     return buffers

@@ -18,7 +18,7 @@ from autopipe.compiler.library import kernel_threads, runtime
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.model_instances import ModelInstances
-from autopipe.compiler.library.runtime import _load_runtime, load, load_artifact
+from autopipe.compiler.library.runtime import _load_runtime, load_artifact, load_model
 from autopipe.errors import ConfigError
 from tests.compiler.library.parallel import save_parallel
 
@@ -191,14 +191,14 @@ def test_instances_run_at_the_same_time():
 
 def test_instances_share_weights_and_keep_states_apart(library, monkeypatch):
     read = []
-    weights = runtime._tensors
+    weights = runtime._read_weights
 
     def read_weights(*arguments):
         read.append(arguments)
         return weights(*arguments)
 
-    monkeypatch.setattr(runtime, "_tensors", read_weights)
-    model = load(library, BuiltLibrary.read(library).signature, threads=1, instances=3)
+    monkeypatch.setattr(runtime, "_read_weights", read_weights)
+    model = load_model(library, BuiltLibrary.read(library).signature, threads=1, instances=3)
     assert len(read) == 1
     assert model.signature.threads == 1
     one = load_artifact(library)

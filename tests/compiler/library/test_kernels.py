@@ -3,7 +3,7 @@ import tvm
 from tvm import te, topi
 from tvm.s_tir import Schedule
 
-from autopipe.compiler.library.kernels import refusal, threaded
+from autopipe.compiler.library.kernels import find_kernel_refusal, is_threaded
 from autopipe.schedules.engines import dlight
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET
 
@@ -15,18 +15,18 @@ def module():
 
 
 def test_loops_outside_of_threads_are_no_kernel(module):
-    assert not threaded(module, TARGET)
-    assert refusal(module, TARGET) == "some of its loops are outside of threads"
+    assert not is_threaded(module, TARGET)
+    assert find_kernel_refusal(module, TARGET) == "some of its loops are outside of threads"
 
 
 def test_one_loop_nest_outside_of_threads_is_enough(module):
     sch = Schedule(module)
     for block in sch.get_child_blocks(sch.get_sblock("root"))[1:]:
         sch.bind(sch.get_loops(block)[0], "blockIdx.x")
-    assert not threaded(sch.mod, TARGET)
+    assert not is_threaded(sch.mod, TARGET)
     sch.bind(sch.get_loops(sch.get_sblock("T_softmax_maxelem"))[0], "blockIdx.x")
-    assert threaded(sch.mod, TARGET)
-    assert refusal(sch.mod, TARGET) is None
+    assert is_threaded(sch.mod, TARGET)
+    assert find_kernel_refusal(sch.mod, TARGET) is None
 
 
 def test_what_tvm_can_not_lower_is_refused(module):
@@ -37,11 +37,11 @@ def test_what_tvm_can_not_lower_is_refused(module):
     rows, terms = sch.get_loops(sch.get_sblock("T_softmax_expsum"))
     sch.reorder(terms, rows)
     sch.bind(terms, "threadIdx.x")
-    assert threaded(sch.mod, TARGET)
-    assert "ross-thread reduction" in str(refusal(sch.mod, TARGET))
+    assert is_threaded(sch.mod, TARGET)
+    assert "ross-thread reduction" in str(find_kernel_refusal(sch.mod, TARGET))
 
 
 def test_what_the_rules_make_is_a_kernel(module):
     planned = dlight.plan(module, CONDITIONS)
     assert planned is not None
-    assert refusal(planned.module, TARGET) is None
+    assert find_kernel_refusal(planned.module, TARGET) is None

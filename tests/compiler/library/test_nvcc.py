@@ -43,7 +43,7 @@ def test_a_library_holds_the_machine_code_of_its_kernels():
         assert planned is not None
         library = tvm.tirx.build(planned.module, TARGET)
     (device,) = library.imports
-    code = nvcc._unpacked(device.inspect_source())
+    code = nvcc._to_bytes(device.inspect_source())
     assert code.startswith(FATBIN)
     assert b"main_kernel" in code
 

@@ -7,7 +7,7 @@ from autopipe.artifacts.signature import LIBRARY, Port, Signature, SizedLibrary
 from autopipe.compiler.library import open_model, runtime
 from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.open_model import OpenModel
-from autopipe.compiler.library.ports import sizes_of
+from autopipe.compiler.library.ports import solve_sizes
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ConfigError
 from tests.support.table import each_row
@@ -129,10 +129,10 @@ def test_states_have_one_size(model):
 def test_a_size_may_be_in_several_places_and_inputs_without_one_do_not_matter():
     fixed = Port(name="f", shape=(2,), dtype="float32")
     square = Port(name="s", shape=(-1, -1), dtype="float32", dimensions=("batch", "batch"))
-    found = sizes_of((fixed, square), {"batch": BATCH}, {"s": (5, 5)})
+    found = solve_sizes((fixed, square), {"batch": BATCH}, {"s": (5, 5)})
     assert found == {"batch": 5}
     with pytest.raises(ConfigError, match=r"dimension 1 \(batch\) is 6, and 5 in another place"):
-        sizes_of((square,), {"batch": BATCH}, {"s": (5, 6)})
+        solve_sizes((square,), {"batch": BATCH}, {"s": (5, 6)})
 
 
 def keys(*shape):
@@ -150,10 +150,10 @@ PARTS = {"past": Dimension(max=9, likely=(4,)), "new": Dimension(max=4, likely=(
 def test_a_sum_is_what_its_parts_come_to():
     """The sum stands before what it is made of."""
     shapes = {"mask": (1, 10), "keys": (7, 8), "ids": (2,)}
-    assert sizes_of(DECODER, PARTS, shapes) == {"past": 7, "new": 2}
+    assert solve_sizes(DECODER, PARTS, shapes) == {"past": 7, "new": 2}
     assert DECODER[0].at({"past": 7, "new": 2}).shape == (1, 10)
     with pytest.raises(ConfigError) as caught:
-        sizes_of(DECODER, PARTS, shapes | {"mask": (1, 9)})
+        solve_sizes(DECODER, PARTS, shapes | {"mask": (1, 9)})
     said = "input 'mask': dimension 1 (past + new + 1) is 9, and should be 10"
     assert str(caught.value) == said
 

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op, transform
 
 from autopipe.compiler.codegen.compile_kernels import compile_model
-from autopipe.compiler.library.row_order import along_rows
+from autopipe.compiler.library.row_order import reorder_reductions
 
 TARGET = tvm.target.Target({"kind": "llvm"})
 """The reference's own: every processor of this architecture."""
@@ -61,7 +61,7 @@ def run(module, inputs):
 def test_results_have_the_bits_of_the_loops_as_they_were(name):
     make, shapes = (MOVED | LEFT)[name]
     module = legal(make, shapes)
-    moved = along_rows(module)
+    moved = reorder_reductions(module)
     assert tvm_ffi.structural_equal(module, moved) == (name in LEFT)
     rng = np.random.default_rng(0)
     inputs = [(rng.standard_normal(shape) * 1e3).astype("float32") for shape in shapes]

@@ -17,9 +17,9 @@ from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.runtime import (
     LoadedModel,
     Model,
-    aligned,
-    load,
+    allocate_aligned,
     load_artifact,
+    load_model,
 )
 from autopipe.errors import ConfigError, StageError
 from autopipe.runtime.weights import ALIGNMENT
@@ -137,14 +137,14 @@ def test_a_file_that_is_no_library_is_refused(tmp_path, library, loaded):
     broken = tmp_path / "lib.so"
     broken.write_bytes(b"no library")
     with pytest.raises(StageError, match=r"lib\.so can not be loaded"):
-        load(tmp_path, loaded.signature)
+        load_model(tmp_path, loaded.signature)
 
 
 def test_missing_weights_are_refused(tmp_path, library, loaded):
     shutil.copy(library / "lib.so", tmp_path)
     (tmp_path / "weights.safetensors").write_bytes(b"")
     with pytest.raises(StageError, match=r"weights\.safetensors can not be read"):
-        load(tmp_path, loaded.signature)
+        load_model(tmp_path, loaded.signature)
 
 
 def halved(library, folder, dtype):
@@ -154,7 +154,7 @@ def halved(library, folder, dtype):
     kept = {name: array.astype(dtype) for name, array in stored.items()}
     save_file(kept, folder / "weights.safetensors")
     signature = BuiltLibrary.read(folder).signature
-    return load(folder, signature.model_copy(update={"halves": tuple(kept)}))
+    return load_model(folder, signature.model_copy(update={"halves": tuple(kept)}))
 
 
 def test_weights_in_float16_are_widened(tmp_path, library):
@@ -171,7 +171,7 @@ def test_halves_that_are_none_are_refused(tmp_path, library):
 
 @each_row("shape, dtype", product([(), (0, 3), (5,), (2, 3)], ["bool", "float16", "int64"]))
 def test_aligned_arrays_start_where_tvm_needs_it(shape, dtype):
-    array = aligned(shape, dtype)
+    array = allocate_aligned(shape, dtype)
     assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
     assert array.size == 0 or array.ctypes.data % ALIGNMENT == 0
     array[...] = 1

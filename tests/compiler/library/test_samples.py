@@ -33,7 +33,7 @@ def test_arrays_are_read_by_name(tmp_path, save):
     np.testing.assert_array_equal(found["a/x:0"], X)
     np.testing.assert_array_equal(found["ids"], IDS)
     assert all(array.flags.c_contiguous and array.flags.writeable for array in found.values())
-    samples.check(path, PORTS)
+    samples.check_file(path, PORTS)
 
 
 def test_the_only_input_needs_no_name(tmp_path):
@@ -114,8 +114,8 @@ IDS_ALONE = PORTS[1:]
 def test_a_file_that_lies_is_refused(tmp_path, members, says):
     """Ten million numbers that take a few kilobytes are not unpacked, and no header of 4 GiB."""
     packed(tmp_path / "in.npz", members)
-    for read in (samples.load, samples.check):
-        if read is samples.check and "not as long" in says:
+    for read in (samples.load, samples.check_file):
+        if read is samples.check_file and "not as long" in says:
             continue  # which reads headers alone
         with pytest.raises(ConfigError) as refused:
             read(tmp_path / "in.npz", IDS_ALONE)
@@ -139,8 +139,8 @@ BATCH = {"batch": Dimension(min=2, max=8, multiple=2, likely=(4,))}
 
 def test_a_file_has_its_own_sizes(tmp_path):
     np.savez(tmp_path / "in.npz", x=np.ones((6, 3), np.float32), m=np.ones(6, np.int64))
-    samples.check(tmp_path / "in.npz", (OPEN, MASK), BATCH)
-    sizes = samples.sizes(tmp_path / "in.npz", (OPEN, MASK), BATCH)
+    samples.check_file(tmp_path / "in.npz", (OPEN, MASK), BATCH)
+    sizes = samples.read_sizes(tmp_path / "in.npz", (OPEN, MASK), BATCH)
     assert sizes == {"batch": 6}
     found = samples.load(tmp_path / "in.npz", (OPEN.at(sizes), MASK.at(sizes)))
     assert found["x"].shape == (6, 3)
@@ -164,5 +164,5 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path, x, m, says):
         members.append(("x.npy", npy(np.ones((2, 3), np.float32), shape=x)))
     packed(tmp_path / "in.npz", members)
     with pytest.raises(ConfigError) as refused:
-        samples.check(tmp_path / "in.npz", (OPEN, MASK), BATCH)
+        samples.check_file(tmp_path / "in.npz", (OPEN, MASK), BATCH)
     assert says in str(refused.value)

@@ -6,12 +6,12 @@ import tvm
 from tvm import te, topi
 
 from autopipe.compiler.loops import count_operations
-from autopipe.compiler.tasks import task_of, workload
+from autopipe.compiler.tasks import make_task, make_workload
 from autopipe.tasks.op_info import OpInfo
 
 
 def most(*tensors):
-    return count_operations.most(te.create_prim_func(tensors))
+    return count_operations.bound_operations(te.create_prim_func(tensors))
 
 
 def test_a_product_and_a_pool_whose_windows_differ():
@@ -21,8 +21,8 @@ def test_a_product_and_a_pool_whose_windows_differ():
     pooled = topi.nn.adaptive_pool(image, (6, 6), "avg")
     bound = most(image, pooled)
     assert 4 * 36 * 10 * 10 < bound < 8 * 4 * 36 * 11 * 11
-    task = task_of(
-        0, workload(te.create_prim_func([image, pooled])), ["pool"], OpInfo(kind="opaque")
+    task = make_task(
+        0, make_workload(te.create_prim_func([image, pooled])), ["pool"], OpInfo(kind="opaque")
     )
     assert 0 <= task.flops <= bound
 
@@ -33,5 +33,5 @@ def test_a_loop_that_nothing_bounds_has_no_count():
     k = te.reduce_axis((0, n[0]), name="k")
     total = te.compute((1,), lambda _: te.sum(x[k], axis=k), name="total")
     function = te.create_prim_func([n, x, total])
-    assert math.isinf(count_operations.most(function))
+    assert math.isinf(count_operations.bound_operations(function))
     assert isinstance(function, tvm.tirx.PrimFunc)

@@ -13,7 +13,7 @@ from tvm.sym import Analyzer
 import autopipe
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.loops.exact_divisions import protect_divisions, protect_index
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from tests.compiler.omitted_pass import omit_host_pass
 
 ROWS, COLUMNS = 16, 8
@@ -78,7 +78,9 @@ def test_an_offset_of_whole_turns_is_taken_off():
 def test_each_index_map_reads_what_numpy_reads(name):
     function, values, right = moved(MAPS[name])
     for module in (tvm.IRModule({"main": function}), fused(function)):
-        np.testing.assert_array_equal(run(compile_kernel(module, host(1)), values), right)
+        np.testing.assert_array_equal(
+            run(compile_kernel(module, make_host_target(1)), values), right
+        )
     (found,) = autopipe.auto_schedule(function)(values)
     np.testing.assert_array_equal(found, right)
 
@@ -88,7 +90,7 @@ def test_tvm_alone_reads_elsewhere():
     wrong = 0
     for index in MAPS.values():
         function, values, right = moved(index)
-        library = tvm.compile(fused(function), host(1))
+        library = tvm.compile(fused(function), make_host_target(1))
         wrong += not np.array_equal(run(library, values), right)
     assert wrong
 
@@ -137,7 +139,9 @@ def test_windows_in_a_circle_are_summed_right():
     right = sum(
         np.roll(values, (-a, -b), (0, 1)) * weights[a, b] for a in range(3) for b in range(5)
     )
-    library = compile_kernel(tvm.IRModule({"main": te.create_prim_func([x, w, y])}), host(1))
+    library = compile_kernel(
+        tvm.IRModule({"main": te.create_prim_func([x, w, y])}), make_host_target(1)
+    )
     plain = tvm.runtime.tensor(np.zeros_like(values))
     library["main"](tvm.runtime.tensor(values), tvm.runtime.tensor(weights), plain)
     np.testing.assert_allclose(plain.numpy(), right, rtol=1e-5)
@@ -172,7 +176,9 @@ def test_llvm_makes_right_vectors_of_a_window_in_a_circle(columns, window, resul
     rows = np.sum([above[at : at + 3] for at in range(3)], axis=0)
     steps = np.arange(count) * apart + first
     right = rows[:, (np.arange(results)[:, None] + steps) % columns].sum(2)
-    library = compile_kernel(tvm.IRModule({"main": te.create_prim_func([x, y])}), host(1))
+    library = compile_kernel(
+        tvm.IRModule({"main": te.create_prim_func([x, y])}), make_host_target(1)
+    )
     found = tvm.runtime.tensor(np.zeros((3, results), "float32"))
     library["main"](tvm.runtime.tensor(values), found)
     np.testing.assert_array_equal(found.numpy(), right)

@@ -6,7 +6,7 @@ from tvm import relax
 from tvm.script import from_source, ir, tirx
 from tvm.script import relax as script
 
-from autopipe.compiler.graph.calls import callees, function_calls, graph_functions
+from autopipe.compiler.graph.calls import graph_functions, list_callees, list_function_calls
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.passes.inline_bodies import MOST, inline_bodies
 from tests.compiler import graphs
@@ -43,7 +43,7 @@ def legalized(module):
 
 def kernels(module):
     return {
-        str(variable.name_hint): (len(callees(function)), len(function_calls(function)))
+        str(variable.name_hint): (len(list_callees(function)), len(list_function_calls(function)))
         for variable, function in graph_functions(module)
     }
 

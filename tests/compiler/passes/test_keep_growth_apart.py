@@ -22,7 +22,9 @@ def gated(shape):
 def fused(module):
     optimized = lowering.optimize(module, 2, {}, graphs.TARGET, print)
     lowered = lowering.lower(optimized.module, graphs.TARGET)
-    return {op_info.carried(function).names for _, function in module_io.prim_funcs(lowered)}
+    return {
+        op_info.read_op_info(function).names for _, function in module_io.list_prim_funcs(lowered)
+    }
 
 
 def test_what_spreads_a_small_result_over_a_large_tensor_stays_apart():

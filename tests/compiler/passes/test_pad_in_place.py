@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from autopipe.compiler.graph.calls import bindings
+from autopipe.compiler.graph.calls import list_bindings
 from autopipe.compiler.passes.pad_in_place import pad_in_place
 from tests.compiler.passes.test_widen_to_float32 import module_of, run
 
@@ -20,7 +20,9 @@ def turned_and_back(back, mode="constant"):
 
 
 def ops(module):
-    calls = [one.value for one in bindings(module["main"]) if isinstance(one.value, relax.Call)]
+    calls = [
+        one.value for one in list_bindings(module["main"]) if isinstance(one.value, relax.Call)
+    ]
     return [call.op.name for call in calls]
 
 

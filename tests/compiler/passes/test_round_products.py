@@ -3,7 +3,7 @@ import pytest
 from tvm import relax
 
 from autopipe.compiler import lowering
-from autopipe.compiler.graph.calls import bindings
+from autopipe.compiler.graph.calls import list_bindings
 from autopipe.compiler.passes.round_products import round_products
 from tests.compiler import graphs
 from tests.compiler.passes.test_round_weights import nearest
@@ -81,7 +81,7 @@ PHOTO = ((1, 3, 9, 8), "float32"), ((8, 3, 3, 3), "float32")
 
 def test_channels_without_a_pair_get_zeros_and_the_image_its_border():
     module = round_products(module_of(uneven, *PHOTO), 1, channels_last=True).module
-    (call,) = [one.value for one in bindings(module["main"]) if "conv2d" in str(one.value.op)]
+    (call,) = [one.value for one in list_bindings(module["main"]) if "conv2d" in str(one.value.op)]
     assert [list(map(int, arg.ty.shape)) for arg in call.args] == [[1, 4, 10, 13], [8, 4, 3, 3]]
     assert list(call.attrs.padding) == [0] * 4
 

@@ -5,7 +5,7 @@ import pytest
 
 from autopipe.compiler.passes.split_by_live_regions import (
     LiveRegion,
-    regions_of,
+    list_live_regions,
     split_by_live_regions,
 )
 from tests.compiler.passes.test_drop_dead_taps import convolution
@@ -14,7 +14,7 @@ from tests.compiler.passes.test_widen_to_float32 import run
 
 
 def test_regions_of_the_head_of_a_deeplab():
-    assert regions_of(16, 3, 12, (12, 12)) == [
+    assert list_live_regions(16, 3, 12, (12, 12)) == [
         LiveRegion(4, range(1, 3), range(16)),
         LiveRegion(8, range(1, 2), range(4, 12)),
         LiveRegion(4, range(2), range(16)),
@@ -22,7 +22,7 @@ def test_regions_of_the_head_of_a_deeplab():
 
 
 def test_results_that_read_padding_alone_leave_an_axis_whole():
-    assert regions_of(4, 3, 1, (6, 0)) == []
+    assert list_live_regions(4, 3, 1, (6, 0)) == []
 
 
 @pytest.mark.parametrize(

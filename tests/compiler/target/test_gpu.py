@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.backends import of_target
+from autopipe.backends import find_backend
 from autopipe.compiler.target import gpu, machine
 from autopipe.environment import cuda
 from autopipe.environment.cuda import Gpu
@@ -25,13 +25,13 @@ FACTS = {"kind": "llvm", "mcpu": "x86-64-v2", "mtriple": None, "num_cores": 1}
     ],
 )
 def test_kernels_run_on_what_they_were_built_for_and_what_follows(built, here, there):
-    assert gpu.runs(built, here) is there
+    assert gpu.can_run(built, here) is there
 
 
 def test_a_target_needs_its_gpu(monkeypatch):
-    assert of_target(FACTS).required_architecture(FACTS) is None
+    assert find_backend(FACTS).required_architecture(FACTS) is None
     target = {**FACTS, "kind": "cuda", "arch": "nvidia/nvidia-h100"}
-    assert of_target(target).required_architecture(target) == "sm_90a"
+    assert find_backend(target).required_architecture(target) == "sm_90a"
     monkeypatch.setattr(cuda, "look", lambda: Gpu("NVIDIA T4", "sm_75", "13.0"))
     machine.check(FACTS)
     machine.check({**target, "arch": "sm_75"})
@@ -42,4 +42,4 @@ def test_a_target_needs_its_gpu(monkeypatch):
 def test_without_a_gpu_it_is_said_why(monkeypatch):
     monkeypatch.setattr(cuda, "look", lambda: "there is none")
     with pytest.raises(TargetError, match="built for sm_90, but there is none"):
-        gpu.check("sm_90")
+        gpu.check_arch("sm_90")

@@ -2,7 +2,7 @@ import pytest
 import tvm
 from tvm.target import codegen
 
-from autopipe.compiler.target.target import backend_of, tvm_target
+from autopipe.compiler.target.target import backend_of, make_target
 from autopipe.config.processors import ARCHITECTURES, PROCESSORS
 from autopipe.errors import TargetError
 from autopipe.schedules.conditions import Conditions
@@ -13,7 +13,7 @@ def facts(**changes):
 
 
 def test_the_facts_are_tvms_attributes():
-    target = tvm_target(
+    target = make_target(
         facts(mcpu="cortex-a72", mtriple="aarch64-linux-gnu", mattr=["+dotprod"], num_cores=3)
     )
     assert target.attrs["mcpu"] == "cortex-a72"
@@ -36,7 +36,7 @@ def test_the_facts_are_tvms_attributes():
 )
 def test_what_llvm_does_not_know_is_refused(changes, message):
     with pytest.raises(TargetError, match=message):
-        tvm_target(facts(**changes))
+        make_target(facts(**changes))
 
 
 def test_the_list_of_processors_is_that_of_llvm():
@@ -50,7 +50,7 @@ def test_the_list_of_processors_is_that_of_llvm():
 
 
 def gpu(arch):
-    return tvm_target(facts(kind="cuda", arch=arch))
+    return make_target(facts(kind="cuda", arch=arch))
 
 
 def test_a_gpu_has_the_processor_as_its_host():

@@ -66,7 +66,7 @@ def test_each_wall_alone_keeps_the_command_from_being_run(how, wall, tmp_path, t
 
 
 RUNS = {
-    "timed": lambda _, calls: build.build(calls, graphs.TARGET),
+    "timed": lambda _, calls: build.build_kernel(calls, graphs.TARGET),
     "checked": lambda sound, calls: check.checked(sound, calls, graphs.TARGET),
     "compared with": lambda sound, calls: check.checked(calls, sound, graphs.TARGET),
 }

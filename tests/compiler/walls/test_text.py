@@ -70,9 +70,9 @@ LINES = {
 @each_row("what", LINES)
 def test_a_line_that_does_more_than_to_compute_is_refused(what, sound):
     line, why = LINES[what]
-    text.look(sound)
+    text.check_llvm_ir(sound)
     with pytest.raises(ForeignCode, match=rf".*{why}"):
-        text.look(f"{sound}\n{line}\n")
+        text.check_llvm_ir(f"{sound}\n{line}\n")
 
 
 @pytest.mark.fault("I2")
@@ -92,8 +92,10 @@ def test_calls_by_name_are_refused_behind_the_first_look(name, monkeypatch):
 
 
 def test_texts_in_constants_and_names_are_no_code(sound):
-    text.look(f'{sound}\n@.str.9 = private constant [9 x i8] c"module asm; @system = ifunc"\n')
-    text.look(f'{sound}\n!999 = !DILocalVariable(name: "asm", scope: !1)\n')
+    text.check_llvm_ir(
+        f'{sound}\n@.str.9 = private constant [9 x i8] c"module asm; @system = ifunc"\n'
+    )
+    text.check_llvm_ir(f'{sound}\n!999 = !DILocalVariable(name: "asm", scope: !1)\n')
 
 
 KERNEL = """\
@@ -159,4 +161,4 @@ def test_copies_to_shared_memory_pass_and_no_other_assembly(part, other):
 
 
 def test_the_call_by_which_kernels_ask_for_tiles_passes():
-    text.look(ASKS)
+    text.check_llvm_ir(ASKS)

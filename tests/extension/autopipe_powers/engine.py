@@ -1,6 +1,6 @@
 """Engine `widest`: the settings of template `chunks`, the longest loops first."""
 
-from autopipe.schedules.templates.template import blank, dump
+from autopipe.schedules.templates.template import dump, make_schedule
 
 from .template import CHUNKS
 
@@ -15,7 +15,7 @@ class Widest:
 
     def search(self, problem):
         """Begin a search, or return None for a function that is no product."""
-        match = CHUNKS.match(blank(problem.module))
+        match = CHUNKS.match(make_schedule(problem.module))
         if match is None:
             return None
         known = {each.schedule for each in problem.known}

@@ -2,9 +2,9 @@
 
 from tvm import te, tirx
 
-from autopipe.api.compute import declared
-from autopipe.schedules.analysis.movement import recognize
-from autopipe.schedules.templates.template import blank
+from autopipe.api.compute import to_declared_module
+from autopipe.schedules.analysis.movement import match_movement
+from autopipe.schedules.templates.template import make_schedule
 from tests.support.table import each_row
 
 ROWS, COLUMNS = 40, 64
@@ -36,6 +36,6 @@ def reflect(index, size):
 def test_an_axis_is_divided_where_an_outcome_changes(value, above, parts):
     x = te.placeholder((ROWS, COLUMNS), name="x")
     y = te.compute((ROWS, COLUMNS), lambda i, j: value(x, i, j) * 2.0)
-    found = recognize(blank(declared([x, y])))
+    found = match_movement(make_schedule(to_declared_module([x, y])))
     assert found is not None
     assert (found.above, found.parts) == (above, parts)

@@ -25,13 +25,13 @@ def product(tensors, position=0):
 
 def test_a_transpose_moves_by_one_stride_for_each_axis():
     x = placeholder(2, 8, 12)
-    found = movement.recognize(Schedule(module_of([x, topi.transpose(x, (0, 2, 1))], [])))
+    found = movement.match_movement(Schedule(module_of([x, topi.transpose(x, (0, 2, 1))], [])))
     assert found is not None
     assert (found.extents, found.tail) == ((2, 12, 8), 1)
     (read,) = found.reads
     assert read is not None
     assert [(piece.axis, piece.stride) for piece in read] == [(0, 96), (1, 1), (2, 12)]
-    flat = movement.recognize(Schedule(module_of([x, topi.nn.relu(x)], [])))
+    flat = movement.match_movement(Schedule(module_of([x, topi.nn.relu(x)], [])))
     assert flat is not None
     assert flat.tail == 3
 
@@ -39,7 +39,7 @@ def test_a_transpose_moves_by_one_stride_for_each_axis():
 def test_a_batched_product_is_a_loop_around_a_gemm():
     x, y = placeholder(2, 8, 12), placeholder(2, 12, 20)
     tensors = [x, y, topi.nn.batch_matmul(x, y, transpose_b=False)]
-    found = gemm.recognize(product(tensors))
+    found = gemm.match_gemm(product(tensors))
     assert found is not None
     assert (found.m, found.n, found.k) == (8, 20, 12)
     assert found.loops == (Axis(2, a=96, b=240, c=160),)
@@ -53,7 +53,7 @@ def test_a_convolution_of_one_pixel_is_one_gemm():
         sch.compute_inline(copy)
     pixels = Product.of(sch.get(block))
     assert pixels is not None
-    found = gemm.recognize(pixels)
+    found = gemm.match_gemm(pixels)
     assert found is not None
     assert (found.m, found.n, found.k, found.loops) == (196, 32, 16, ())
 
@@ -73,7 +73,7 @@ def test_how_often_an_element_of_an_operand_is_read():
 def test_windows_of_a_pooling(layout):
     x = placeholder(*((1, 56, 56, 96) if layout == "NHWC" else (1, 96, 56, 56)))
     y = topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max", layout=layout)
-    found = windows.recognize(Schedule(module_of([x, y], [])))
+    found = windows.match_windows(Schedule(module_of([x, y], [])))
     if layout == "NCHW":
         assert found is None or found.along
         return

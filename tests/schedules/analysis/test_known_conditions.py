@@ -5,7 +5,7 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from autopipe.schedules.analysis.simple_indices import simplify
+from autopipe.schedules.analysis.simple_indices import simplify_block
 from tests.schedules.computed import assert_same, normal
 
 
@@ -25,7 +25,7 @@ def spread(ahead):
 def test_a_window_that_begins_by_division_has_begun(ahead, known):
     module = spread(ahead)
     sch = Schedule(module)
-    simplify(sch, sch.get_sblock("y"))
+    simplify_block(sch, sch.get_sblock("y"))
     text = sch.mod.script()
     assert ("if_then_else" not in text) == known
     assert ("Select" not in text) == known
@@ -39,5 +39,5 @@ def test_what_holds_for_most_rows_is_asked():
     )
     module = tvm.IRModule({"main": te.create_prim_func([x, y])})
     sch = Schedule(module)
-    simplify(sch, sch.get_sblock("y"))
+    simplify_block(sch, sch.get_sblock("y"))
     assert "if_then_else" in sch.mod.script()

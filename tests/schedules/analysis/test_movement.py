@@ -10,9 +10,9 @@ from tvm.s_tir import Schedule
 from autopipe.measure.check import checked
 from autopipe.schedules.analysis import movement
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import elementwise, templates
+from autopipe.schedules.templates import elementwise, list_templates
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.template import AnyTemplate, blank, dump, replay_setting
+from autopipe.schedules.templates.template import AnyTemplate, dump, make_schedule, replay_setting
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import TARGET
@@ -174,7 +174,7 @@ def module_of(tensors):
 
 def serving(module):
     """Return the first of the two templates that serves a function, and what it found."""
-    for template in templates():
+    for template in list_templates():
         if template in (TRANSPOSE, ELEMENTWISE):
             found = template.match(Schedule(module))
             if found is not None:
@@ -183,7 +183,7 @@ def serving(module):
 
 
 def moved(tensors):
-    found = movement.recognize(Schedule(module_of(tensors)))
+    found = movement.match_movement(Schedule(module_of(tensors)))
     assert found is not None
     return found
 
@@ -207,7 +207,7 @@ def test_every_setting_of_the_knobs_is_right(template, cases, case, monkeypatch)
 @pytest.mark.parametrize("case", ["concat", "odd_concat", "pad_channels", "resize", "cast"])
 def test_it_passes_the_check_that_winners_have_to_pass(case):
     module = module_of(IN_ORDER[case]())
-    sch = blank(module)
+    sch = make_schedule(module)
     found = ELEMENTWISE.match(sch)
     assert found is not None
     ELEMENTWISE.apply(sch, found, ELEMENTWISE.fill(found, WIDE))
@@ -247,7 +247,7 @@ def test_axes_that_are_walked_as_one_are_known(case, tail):
 
 @pytest.mark.parametrize("case", ["concat", "odd_concat", "pad_channels", "short_concat"])
 def test_the_last_axis_is_written_out_where_conditions_change(case):
-    sch = blank(module_of(IN_ORDER[case]()))
+    sch = make_schedule(module_of(IN_ORDER[case]()))
     found = ELEMENTWISE.match(sch)
     assert found is not None
     ELEMENTWISE.apply(sch, found, ELEMENTWISE.fill(found, WIDE))
@@ -259,10 +259,10 @@ def test_axes_of_open_sizes_stay_where_the_first_axis_has_one_element():
     height, width = (tvm.tirx.Var(name, "int64") for name in ("height", "width"))
     x = te.placeholder((height, width, 2), "int64")
     one = tvm.tirx.const(1, "int64")
-    sch = blank(
+    sch = make_schedule(
         tvm.IRModule({"main": te.create_prim_func([x, topi.reshape(x, (one, height * width, 2))])})
     )
-    block = sch.get(movement.combined(sch))
+    block = sch.get(movement.inline_into_last(sch))
     assert [str(axis.var) for axis in block.iter_vars] == ["v_ax0", "v_ax1", "v_ax2"]
 
 
@@ -270,7 +270,7 @@ def test_a_tensor_without_axes_may_be_read_beside_a_division():
     x, scale = tensor(4, 6), tensor()
     wide = te.compute((4, 12), lambda i, j: x[i, j // 2] * scale[()])
     module = module_of([x, scale, wide])
-    sch = blank(module)
+    sch = make_schedule(module)
     found = ELEMENTWISE.match(sch)
     assert found is not None
     ELEMENTWISE.apply(sch, found, ELEMENTWISE.fill(found, WIDE))
@@ -372,7 +372,7 @@ def test_rows_that_wrap_around_are_left_to_llvm():
 def test_the_copy_of_an_image_to_a_row_is_a_row():
     x = tensor(4, 8, 6, 8)
     module = module_of([x, topi.reshape(x, (4, 384))])
-    sch = blank(module)
+    sch = make_schedule(module)
     found = ELEMENTWISE.match(sch)
     assert found is not None
     ELEMENTWISE.apply(sch, found, elementwise.Run(8))
@@ -413,7 +413,7 @@ def test_single_elements_are_not_written_out_where_rows_differ():
 
 def filled(tensors):
     """Return a function with the setting that is taken without measuring."""
-    sch = blank(module_of(tensors))
+    sch = make_schedule(module_of(tensors))
     found = ELEMENTWISE.match(sch)
     assert found is not None
     ELEMENTWISE.apply(sch, found, ELEMENTWISE.fill(found, WIDE))

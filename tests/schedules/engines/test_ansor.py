@@ -5,11 +5,11 @@ import tvm
 import tvm_ffi
 from tvm import te
 
-from autopipe.compiler.library.kernels import refusal
+from autopipe.compiler.library.kernels import find_kernel_refusal
 from autopipe.errors import StageError
 from autopipe.schedules.engines.ansor import Ansor
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
-from autopipe.schedules.replay import apply, dump
+from autopipe.schedules.replay import apply_trace, dump_trace
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_dlight import conv, softmax
 from tests.schedules.tasks import CONDITIONS, task
@@ -53,14 +53,14 @@ def test_every_proposal_is_a_new_schedule_that_replays(proposed):
     traces = [trace for batch in batches for trace in batch]
     assert len(traces) == len(set(traces)) == 24
     for trace in traces[::6]:
-        scheduled = apply(module, trace).mod
+        scheduled = apply_trace(module, trace).mod
         assert not tvm_ffi.structural_equal(scheduled, module)
 
 
 def test_a_trace_survives_being_written_down(proposed):
     module, batches = proposed
     trace = batches[0][0]
-    assert dump(apply(module, trace).trace) == trace
+    assert dump_trace(apply_trace(module, trace).trace) == trace
 
 
 def test_a_search_does_not_propose_what_is_known(proposed):
@@ -103,14 +103,14 @@ def test_a_small_design_space_runs_out():
 )  # fmt: skip
 def test_a_trace_that_does_not_apply_is_an_error_in_words(trace, why):
     with pytest.raises(StageError, match=why):
-        apply(matmul(), trace)
+        apply_trace(matmul(), trace)
 
 
 def test_a_trace_of_another_workload_does_not_apply():
     data = te.placeholder((8,), "float32", name="data")
     other = tvm.IRModule({"main": te.create_prim_func([data, te.compute((8,), lambda i: data[i])])})
     with pytest.raises(StageError, match="the trace does not fit"):
-        apply(other, search(matmul()).propose(1)[0])
+        apply_trace(other, search(matmul()).propose(1)[0])
 
 
 @pytest.mark.parametrize("workload", [conv, softmax], ids=["conv", "softmax"])
@@ -122,6 +122,8 @@ def test_schedules_of_a_gpu_are_all_threads_without_tensor_cores(workload):
     traces = search.propose(8)  # a later batch may be empty: many samples do not fit a GPU
     assert len(set(traces)) == len(traces) > 0
     # TVM's own sampling makes some that its code generation then refuses: they cost a trial
-    refused = [refusal(apply(module, trace).mod, GPU.target) for trace in traces[::2]]
+    refused = [
+        find_kernel_refusal(apply_trace(module, trace).mod, GPU.target) for trace in traces[::2]
+    ]
     assert refused.count(None) > len(refused) / 2
     assert not any("wmma" in trace for trace in traces)

@@ -11,15 +11,15 @@ from autopipe.errors import StageError
 from autopipe.schedules.engines.autotvm import AutoTVM, KnobSearch
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.knobs import space as space_module
-from autopipe.schedules.engines.knobs.cost_model import CostModel, _goals
-from autopipe.schedules.engines.knobs.features import features
+from autopipe.schedules.engines.knobs.cost_model import CostModel, _to_log_speeds
+from autopipe.schedules.engines.knobs.features import compute_features
 from autopipe.schedules.engines.knobs.grid import Grid
 from autopipe.schedules.engines.knobs.model_guided import ModelGuided
 from autopipe.schedules.engines.knobs.random_order import RandomOrder
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.policy import Policy
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import dump
 from tests.artifacts.examples import best_record
@@ -113,7 +113,9 @@ def test_a_proposal_is_a_schedule_that_computes_the_same():
     module = module_of(*conv())
     documents = search(module, "random").propose(3)
     assert len(documents) == 3
-    assert_same(module, *(replay(module, DIRECT, document, CONDITIONS) for document in documents))
+    assert_same(
+        module, *(replay_schedule(module, DIRECT, document, CONDITIONS) for document in documents)
+    )
 
 
 def test_no_more_is_proposed_than_asked_for():
@@ -169,7 +171,7 @@ def test_the_tuner_is_the_one_that_was_asked_for():
 
 
 def test_what_is_learned_is_how_near_a_setting_comes_to_the_best():
-    goals = _goals([2.0, 1.0, math.inf, 1e9])
+    goals = _to_log_speeds([2.0, 1.0, math.inf, 1e9])
     np.testing.assert_allclose(goals, [-math.log(2), 0, -math.log(16), -math.log(16)], rtol=1e-6)
 
 
@@ -202,7 +204,7 @@ def test_where_the_template_estimates_its_best_guesses_come_first():
     tiles = [(space.settings[index].rows, space.settings[index].columns) for index in chosen]
     assert tiles[:8] == [(1, 64), *[(16, 2)] * 7]
     assert len(set(tiles[8:])) == 8
-    guesses = features(space)["estimate"]
+    guesses = compute_features(space)["estimate"]
     assert (guesses.min(), guesses[chosen[1]], guesses[0]) == (1, 1, 1 + 15 + 7 * 62)
 
 
@@ -278,7 +280,7 @@ def test_of_a_huge_space_a_part_is_looked_at(monkeypatch):
 
 
 def test_features_are_knobs_extents_and_how_they_divide():
-    found = features(toy(64))
+    found = compute_features(toy(64))
     place = toy(64).settings.index(Knobs(4, 16, "ij", (1, 4)))
     row = {name: float(column[place]) for name, column in found.items()}
     assert row["knobs.rows"] == 4
@@ -326,7 +328,7 @@ def test_a_bad_record_is_a_miss_with_its_reason(case, tmp_path):
     changes, reason = BAD[case]
     module = module_of(*conv())
     with pytest.raises(StageError, match=reason) as refused:
-        replay(module, DIRECT, record(**changes), CONDITIONS)
+        replay_schedule(module, DIRECT, record(**changes), CONDITIONS)
     assert "\n" not in str(refused.value)
     bad = best_record(engine="autotvm", seconds=(1.0,), schedule=record(**changes))
     policy = Policy((), ("static", "default"))
@@ -337,9 +339,9 @@ def test_a_bad_record_is_a_miss_with_its_reason(case, tmp_path):
 
 def test_a_record_of_a_function_that_the_template_does_not_serve_is_refused():
     with pytest.raises(StageError, match=f"template {NAME} does not serve this function"):
-        replay(module_of(softmax()), DIRECT, record(), CONDITIONS)
+        replay_schedule(module_of(softmax()), DIRECT, record(), CONDITIONS)
 
 
 def test_a_good_record_with_its_values_in_any_order_is_taken():
     shuffled = {**dict(reversed(list(KNOBS.items())))}
-    replay(module_of(*conv()), DIRECT, record(knobs=shuffled), CONDITIONS)
+    replay_schedule(module_of(*conv()), DIRECT, record(knobs=shuffled), CONDITIONS)

@@ -3,14 +3,14 @@ import tvm
 import tvm_ffi
 from tvm import te, topi
 
-from autopipe.compiler.library.kernels import refusal
+from autopipe.compiler.library.kernels import find_kernel_refusal
 from autopipe.compiler.walls.module import look_through
 from autopipe.errors import StageError
 from autopipe.schedules import implementations as ways
 from autopipe.schedules.engines import default, dlight, static
-from autopipe.schedules.engines.fallback import fall
-from autopipe.schedules.implementations.implementation import DIRECT, implementations
-from autopipe.schedules.replay import replay
+from autopipe.schedules.engines.fallback import choose_fallback
+from autopipe.schedules.implementations.implementation import DIRECT, build_implementations
+from autopipe.schedules.replay import replay_schedule
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET
 from tests.schedules.tasks import CONDITIONS as PROCESSOR
 from tests.support.table import each_row
@@ -77,8 +77,8 @@ def test_the_default_of_a_gpu_is_all_threads_and_replays(workload):
     workload = workload()
     planned = default.plan(workload, CONDITIONS)
     assert planned is not None
-    assert refusal(planned.module, TARGET) is None
-    again = replay(workload, DIRECT, planned.schedule, CONDITIONS)
+    assert find_kernel_refusal(planned.module, TARGET) is None
+    again = replay_schedule(workload, DIRECT, planned.schedule, CONDITIONS)
     assert tvm_ffi.structural_equal(again, planned.module)
 
 
@@ -88,11 +88,11 @@ def test_a_rule_that_makes_what_tvm_refuses_is_passed_over(monkeypatch):
     refused = []
 
     def look(module, target):
-        why = refusal(module, target)
+        why = find_kernel_refusal(module, target)
         refused.append(why is not None)
         return why
 
-    monkeypatch.setattr(dlight, "refusal", look)
+    monkeypatch.setattr(dlight, "find_kernel_refusal", look)
     assert dlight.plan(workload, CONDITIONS) is not None
     assert refused == [True, False]
 
@@ -108,18 +108,18 @@ def test_schedules_of_processors_are_never_put_on_a_gpu(monkeypatch):
     planned = static.plan(workload, PROCESSOR)
     assert planned is not None
     assert static.plan(workload, CONDITIONS) is None
-    monkeypatch.setattr(ways, "rewrites", lambda: pytest.fail("made for processors"))
-    assert list(implementations(workload, CONDITIONS)) == [DIRECT]
+    monkeypatch.setattr(ways, "load_implementations", lambda: pytest.fail("made for processors"))
+    assert list(build_implementations(workload, CONDITIONS)) == [DIRECT]
     monkeypatch.undo()
     with pytest.raises(StageError, match="is not for cuda"):
-        replay(workload, DIRECT, planned.schedule, CONDITIONS)
+        replay_schedule(workload, DIRECT, planned.schedule, CONDITIONS)
 
 
 def test_a_task_falls_to_the_default():
-    found = fall(("static", "default"), dense(), CONDITIONS)
+    found = choose_fallback(("static", "default"), dense(), CONDITIONS)
     assert found.engine == "default"
     assert found.planned is not None
-    assert refusal(found.planned.module, TARGET) is None
+    assert find_kernel_refusal(found.planned.module, TARGET) is None
 
 
 def test_rules_that_pad_with_zeros_are_asked_for_sums_of_products_alone():

@@ -4,11 +4,11 @@ import tvm
 import tvm_ffi
 from tvm import te
 
-from autopipe.api.compute import declared
+from autopipe.api.compute import to_declared_module
 from autopipe.schedules.engines import default, loops
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
 from tests.schedules.engines.test_static import module_of
@@ -25,7 +25,7 @@ def read_at(index, shape=CUBE):
     rows = te.placeholder((SIZE,), "int32", name="rows")
     y = te.compute(shape, lambda *axes: x[index(rows, *axes)] * 2.0, name="y")
     used = [one for one in (x, rows) if any(map(one.same_as, y.op.input_tensors))]
-    return declared([*used, y])
+    return to_declared_module([*used, y])
 
 
 def clamped(value):
@@ -40,14 +40,14 @@ def test_they_are_as_lowered_on_one_thread_or_with_the_outermost_in_threads():
     assert tvm_ffi.structural_equal(alone.module, module)
     assert "T.parallel" in shared.module.script()
     for planned in (alone, shared):
-        made = replay(module, "direct", planned.schedule, CONDITIONS)
+        made = replay_schedule(module, "direct", planned.schedule, CONDITIONS)
         assert tvm_ffi.structural_equal(made, planned.module)
 
 
 def test_a_gpu_and_a_single_number_have_no_loops_to_share():
     total = te.placeholder((64,), name="x")
     k = te.reduce_axis((0, 64))
-    alone = declared([total, te.compute((), lambda: te.sum(total[k], axis=k))])
+    alone = to_declared_module([total, te.compute((), lambda: te.sum(total[k], axis=k))])
     assert loops.plan_parallel(alone, CONDITIONS) is None
     assert loops.plan(alone, GPU) is loops.plan_parallel(alone, GPU) is None
 
@@ -63,7 +63,7 @@ def test_a_gpu_and_a_single_number_have_no_loops_to_share():
     ],
 )
 def test_vectors_of_what_no_stride_leads_to_are_left_to_llvm(index):
-    found = ELEMENTWISE.match(blank(read_at(index)))
+    found = ELEMENTWISE.match(make_schedule(read_at(index)))
     assert found is not None
     assert found.scattered
     assert ELEMENTWISE.fill(found, CONDITIONS.hardware).width == 1
@@ -92,6 +92,6 @@ def test_a_table_of_any_size_is_no_obstacle():
     ],
 )
 def test_axes_along_which_an_index_wraps_are_not_fused(index, axes):
-    found = ELEMENTWISE.match(blank(read_at(index)))
+    found = ELEMENTWISE.match(make_schedule(read_at(index)))
     assert found is not None
     assert found.tail == axes

@@ -10,9 +10,9 @@ from tvm.s_tir import Schedule
 from autopipe.environment.machines import MACHINES
 from autopipe.measure.build import without_weights
 from autopipe.schedules.engines import static
-from autopipe.schedules.engines.fallback import UNSCHEDULED, fall
+from autopipe.schedules.engines.fallback import UNSCHEDULED, choose_fallback
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.contraction import CONTRACTION
 from tests.schedules.computed import CHECKED, assert_same, positive
 from tests.schedules.engines.test_default import argmax, pool
@@ -101,7 +101,7 @@ def test_other_reductions_do_not_count_as_sums_of_products(case):
 
 def test_a_function_without_blocks_falls_through():
     module = tvm.IRModule({"main": tvm.tirx.PrimFunc([], tvm.tirx.Evaluate(0))})
-    assert fall(["static", "default"], module, CONDITIONS).engine == UNSCHEDULED
+    assert choose_fallback(["static", "default"], module, CONDITIONS).engine == UNSCHEDULED
 
 
 def test_weights_are_packed_and_activations_are_not():
@@ -124,7 +124,7 @@ def test_bias_and_activation_are_done_on_the_tile():
 def test_the_record_gives_the_schedule_again():
     module = module_of(*conv())
     scheduled = planned(module)
-    again = replay(module, scheduled.implementation, scheduled.schedule, CONDITIONS)
+    again = replay_schedule(module, scheduled.implementation, scheduled.schedule, CONDITIONS)
     assert tvm_ffi.structural_equal(again, scheduled.module)
 
 

@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import te
 
 from autopipe import libraries
-from autopipe.compiler.labels.op_info import described
+from autopipe.compiler.labels.op_info import annotate_workload
 from autopipe.compiler.library import linking
 from autopipe.errors import StageError
 from autopipe.libraries.cublas import CUBLAS
@@ -18,10 +18,14 @@ from autopipe.libraries.openblas import OPENBLAS
 from autopipe.measure.check import checked
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import static
-from autopipe.schedules.implementations.dispatch import available, takes
-from autopipe.schedules.implementations.implementation import DIRECT, implementations, names
+from autopipe.schedules.implementations.dispatch import can_take_op, list_available
+from autopipe.schedules.implementations.implementation import (
+    DIRECT,
+    build_implementations,
+    list_allowed_names,
+)
 from autopipe.schedules.implementations.library import LibraryCall
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.tasks.op_info import Op, OpInfo, Parameter
 from autopipe.tasks.tensor import Tensor
 from tests.schedules.products import dense, pointwise, product, task_of, transposed
@@ -51,7 +55,7 @@ PRODUCTS = {
 def planned(module, call=ANY):
     made = call.rewrite(module)
     assert made is not None
-    plan = static.plan_of(call.NAME, made, CONDITIONS)
+    plan = static.plan_implementation(call.NAME, made, CONDITIONS)
     assert plan is not None
     return plan
 
@@ -77,7 +81,7 @@ def test_transposed_operands_are_read_in_place():
     out = Tensor(shape=(131, 259), dtype="float32")
     arguments = (Parameter(parameter=0), Parameter(parameter=1))
     op = Op(name="matmul", arguments=arguments, outputs=(out,))
-    plan = planned(module := described(plain, OpInfo(kind="opaque", ops=(op,))))
+    plan = planned(module := annotate_workload(plain, OpInfo(kind="opaque", ops=(op,))))
     assert '"scipy_cblas_sgemm", 101, 112, 112' in plan.module.script()
     checked(module, plan.module, TARGET)
 
@@ -109,9 +113,10 @@ def test_what_follows_is_one_loop_in_parallel():
 )
 def test_what_is_taken_is_large_and_a_product(case, taken):
     _, module = task_of(*case)
-    assert list(implementations(module, CONDITIONS)) == [
+    names = list(build_implementations(module, CONDITIONS))
+    assert names == [
         DIRECT, *(["openblas"] if taken else []),
-        *(name for name in implementations(module, CONDITIONS) if name.startswith("winograd")),
+        *(name for name in names if name.startswith("winograd")),
     ]  # fmt: skip
 
 
@@ -121,62 +126,62 @@ def test_attributes_decide(attributes):
         lambda emit, *tensors: pointwise(emit, *tensors, **attributes),
         (1, 32, 32, 64), (1, 1, 64, 64), (64,),
     )  # fmt: skip
-    assert takes(OPENBLAS, task.info, task.inputs) is (attributes == {"dilation": 2})
+    assert can_take_op(OPENBLAS, task.info, task.inputs) is (attributes == {"dilation": 2})
 
 
 def test_the_element_type_decides():
     task, module = task_of(product, (128, 128), (128, 128), dtype="float64")
-    assert not takes(OPENBLAS, task.info, task.inputs)
-    assert takes(replace(OPENBLAS, takes=(Pattern("matmul", dtypes=("float64",)),)), task.info,
-                 task.inputs)  # fmt: skip
+    assert not can_take_op(OPENBLAS, task.info, task.inputs)
+    takes_double = replace(OPENBLAS, takes=(Pattern("matmul", dtypes=("float64",)),))
+    assert can_take_op(takes_double, task.info, task.inputs)
     assert CALL.rewrite(module) is None
 
 
 def test_two_products_in_one_function_are_left_alone():
     task, _ = task_of(product, (128, 128), (128, 128))
     (op,) = task.info.ops
-    assert takes(OPENBLAS, task.info, task.inputs)
-    assert not takes(OPENBLAS, OpInfo(kind="opaque", ops=(op, op)), task.inputs)
+    assert can_take_op(OPENBLAS, task.info, task.inputs)
+    assert not can_take_op(OPENBLAS, OpInfo(kind="opaque", ops=(op, op)), task.inputs)
     part = op.model_copy(update={"whole": False})
-    assert not takes(OPENBLAS, OpInfo(kind="opaque", ops=(part,)), task.inputs)
+    assert not can_take_op(OPENBLAS, OpInfo(kind="opaque", ops=(part,)), task.inputs)
 
 
 def test_a_function_that_says_nothing_of_its_ops_is_left_alone():
     task, module = task_of(product, (128, 128), (128, 128))
     bare = tvm.IRModule({"main": module["main"].without_attr("op_info")})
     assert CALL.rewrite(bare) is None
-    assert CALL.rewrite(described(bare, task.info)) is not None
+    assert CALL.rewrite(annotate_workload(bare, task.info)) is not None
 
 
 def test_without_measuring_generated_code_is_taken():
     _, module = task_of(product, (128, 128), (128, 128))
-    assert [plan.implementation for plan in static.plans(module, CONDITIONS)] == [
+    assert [plan.implementation for plan in static.list_plans(module, CONDITIONS)] == [
         DIRECT, "openblas"
     ]  # fmt: skip
 
 
 def test_a_library_is_for_machines_of_its_kind():
-    assert "openblas" in names(CONDITIONS)
+    assert "openblas" in list_allowed_names(CONDITIONS)
     arm = {"kind": "llvm", "mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu", "num_cores": 2}
     elsewhere = Conditions.of(arm, fast_algorithms=True)
-    assert list(available(elsewhere)) == []
+    assert list(list_available(elsewhere)) == []
 
 
 def test_a_record_of_another_version_is_a_miss():
     _, module = task_of(product, (128, 128), (128, 128))
     document = json.loads(planned(module).schedule)
     assert document["knobs"]["library"] == f"openblas {OPENBLAS.version()}"
-    replay(module, "openblas", json.dumps(document), CONDITIONS)
+    replay_schedule(module, "openblas", json.dumps(document), CONDITIONS)
     document["knobs"]["library"] = "openblas 0.1"
     with pytest.raises(StageError, match="has no setting"):
-        replay(module, "openblas", json.dumps(document), CONDITIONS)
+        replay_schedule(module, "openblas", json.dumps(document), CONDITIONS)
 
 
 def test_code_for_another_version_is_not_run():
     _, module = task_of(product, (128, 128), (128, 128))
     function = planned(module).module["main"].with_attr(linking.ATTRIBUTE, "openblas 0.1")
     with pytest.raises(StageError, match=r"scheduled for openblas 0.1, installed is openblas"):
-        linking.load(tvm.IRModule({"main": function}))
+        linking.load_libraries(tvm.IRModule({"main": function}))
 
 
 def test_the_wheel_of_tvm_has_no_cublas():
@@ -203,10 +208,10 @@ def test_a_library_that_the_runtime_wraps_is_called_with_tensors(monkeypatch):
     assert made is not None
     script = made.script()
     assert '"tests.matmul"' in script
-    plan = static.plan_of("cublas", made, CONDITIONS)
+    plan = static.plan_implementation("cublas", made, CONDITIONS)
     assert plan is not None
     checked(module, plan.module, TARGET)
-    assert linking.options(linking.called(plan.module)) == []
+    assert linking.list_linker_options(linking.find_libraries(plan.module)) == []
     assert set(heard) == {((90, 160), (160, 110), False, False)}
     _, batch = task_of(*PRODUCTS["batch"])
     assert LibraryCall(library, 2).rewrite(batch) is None
@@ -223,7 +228,7 @@ def contraction(left, right, index):
     tensor = Tensor(shape=(left[0], right[-1]), dtype="float32")
     arguments = (Parameter(parameter=0), Parameter(parameter=1))
     op = Op(name="matmul", arguments=arguments, outputs=(tensor,))
-    return described(tvm.IRModule({"main": function}), OpInfo(kind="opaque", ops=(op,)))
+    return annotate_workload(tvm.IRModule({"main": function}), OpInfo(kind="opaque", ops=(op,)))
 
 
 def test_sums_over_two_axes_are_one_where_both_operands_have_them_in_a_row():
@@ -239,5 +244,5 @@ def test_operands_of_different_types_are_left_alone():
     either = replace(OPENBLAS, takes=(Pattern("matmul", dtypes=("float32", "float16")),))
     half = Tensor(shape=(128, 128), dtype="float16")
     mixed = op.model_copy(update={"outputs": (half,)})
-    assert takes(either, OpInfo(kind="opaque", ops=(op,)), task.inputs)
-    assert not takes(either, OpInfo(kind="opaque", ops=(mixed,)), task.inputs)
+    assert can_take_op(either, OpInfo(kind="opaque", ops=(op,)), task.inputs)
+    assert not can_take_op(either, OpInfo(kind="opaque", ops=(mixed,)), task.inputs)

@@ -8,19 +8,19 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from autopipe.compiler.attention import AttentionForm, plain, usual
+from autopipe.compiler.attention import AttentionForm, build_attention, to_usual_order
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.attention import ATTENTION
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import blank, dump, replay_setting
+from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
 from autopipe.schedules.tiling.bands import Attended, QueryBand
 from tests.schedules.loops import extents
 from tests.support.table import each_row
 
-TARGET = host(2)
+TARGET = make_host_target(2)
 WIDE = HardwareParams(vector_bits=256, registers=16, cores=2)
 TURNED = (0, 2, 1, 3)
 HEADS = AttentionForm(
@@ -47,9 +47,11 @@ def workload(form, shapes, mask, dtype="float32", attribute=None):
         te.placeholder([tirx.IntImm("int64", n) for n in shape], dtype, f"p{at}")
         for at, shape in enumerate([*shapes, *([mask] if mask else [])])
     ]
-    made = te.create_prim_func([*given, plain(form, *given)], index_dtype_override="int64")
+    made = te.create_prim_func(
+        [*given, build_attention(form, *given)], index_dtype_override="int64"
+    )
     made = made.with_attr((attribute or form).attributes)
-    return elementary.mark(tvm.IRModule({"main": made}))
+    return elementary.mark_inexact(tvm.IRModule({"main": made}))
 
 
 def drawn(shapes, mask):
@@ -64,7 +66,7 @@ def wanted(form, query, key, value, *mask):
     """Return what the definition says, in double precision."""
 
     def in_usual_order(order, array):
-        return array.transpose(usual(order, range(array.ndim))).astype("float64")
+        return array.transpose(to_usual_order(order, range(array.ndim))).astype("float64")
 
     query, key, value = (
         in_usual_order(order, array)
@@ -78,7 +80,7 @@ def wanted(form, query, key, value, *mask):
 
 def computed(module, arrays, shape):
     given = [tvm.runtime.tensor(a) for a in (*arrays, np.full(shape, np.nan, "float32"))]
-    tvm.compile(elementary.expand(module), target=TARGET)["main"](*given)
+    tvm.compile(elementary.expand_functions(module), target=TARGET)["main"](*given)
     return given[-1].numpy()
 
 
@@ -97,12 +99,12 @@ def test_attention_is_what_its_definition_says(case):
 def test_every_setting_is_right_and_can_be_made_from_its_record():
     form, shapes, mask = CASES["sizes that nothing divides"]
     module = workload(form, shapes, mask)
-    found = ATTENTION.match(blank(module))
+    found = ATTENTION.match(make_schedule(module))
     assert found is not None
     settings = list(ATTENTION.settings(found, WIDE))
     assert len(settings) > 10
     for knobs in settings[:: len(settings) // 4]:
-        sch = blank(module)
+        sch = make_schedule(module)
         ATTENTION.apply(sch, found, knobs)
         checked(module, sch.mod, TARGET)
     again = replay_setting(module, ATTENTION, json.loads(dump(ATTENTION, knobs)), WIDE)
@@ -128,10 +130,10 @@ def test_hidden_keys_have_no_share_and_what_is_no_number_is_not_hidden():
 
 def test_the_loops_are_those_of_the_example():
     module = workload(HEADS, [(1, 128, 12, 32)] * 3, (1, 1, 1, 128))
-    found = ATTENTION.match(blank(module))
+    found = ATTENTION.match(make_schedule(module))
     assert found == Attended(HEADS, (1, 12), 128, 128, 32, 32)
     knobs = QueryBand(32, 8, 32, 16, 8, 32, 16)
-    sch = blank(module)
+    sch = make_schedule(module)
     ATTENTION.apply(sch, found, knobs)
     script = re.sub(r"T\.int64\((\d+)\)", r"\1", sch.mod.script())
     band, scores, results = [48, 4, 32, 8], [16, 1, 8, 2, 16, 32], [1, 4, 8, 2, 16, 128]
@@ -150,11 +152,11 @@ def test_the_loops_are_those_of_the_example():
     ],
 )  # fmt: skip
 def test_an_attribute_that_tells_something_else_is_not_believed(made):
-    assert ATTENTION.match(blank(made)) is None
+    assert ATTENTION.match(make_schedule(made)) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"query": [0]}', "x" * 100])
 def test_a_text_that_is_no_form_is_none(text):
     module = workload(PLAIN, [(8, 8)] * 3, None)
     function = module["main"].with_attr("autopipe.attention", text)
-    assert ATTENTION.match(blank(tvm.IRModule({"main": function}))) is None
+    assert ATTENTION.match(make_schedule(tvm.IRModule({"main": function}))) is None

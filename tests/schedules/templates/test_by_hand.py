@@ -10,14 +10,14 @@ from autopipe.measure.check import PlainLoops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import by_hand
 from autopipe.schedules.templates.by_hand import BY_HAND, StepsBeside
-from autopipe.schedules.templates.template import blank, dump, replay_setting
+from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
 from tests.schedules.tasks import TARGET
 
 HARDWARE = HardwareParams(vector_bits=256, registers=16, cores=2)
 
 
 def matched(module):
-    found = BY_HAND.match(blank(module))
+    found = BY_HAND.match(make_schedule(module))
     assert found is not None
     return found
 
@@ -103,12 +103,12 @@ def test_steps_that_hang_on_each_other_stay_in_order():
 
 def test_few_steps_start_no_threads():
     module = summed((13, 21), 1)
-    sch, found = blank(module), matched(module)
+    sch, found = make_schedule(module), matched(module)
     BY_HAND.apply(sch, found, BY_HAND.fill(found, HARDWARE))
     assert "T.parallel" not in sch.mod.script()
 
 
 def test_what_calls_other_functions_is_left_alone():
     x = te.placeholder((4, 9), "float32")
-    assert BY_HAND.match(blank(module_of([x, topi.sort(x)]))) is None
-    assert BY_HAND.match(blank(module_of([x, topi.exp(x)]))) is None
+    assert BY_HAND.match(make_schedule(module_of([x, topi.sort(x)]))) is None
+    assert BY_HAND.match(make_schedule(module_of([x, topi.exp(x)]))) is None

@@ -16,7 +16,7 @@ from tvm_ffi import structural_walk
 
 from autopipe.environment.machines import MACHINES
 from autopipe.schedules import primitives
-from autopipe.schedules.analysis.expressions import occurrences
+from autopipe.schedules.analysis.expressions import count_occurrences
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import contraction
 from autopipe.schedules.templates.contraction import CONTRACTION
@@ -299,7 +299,7 @@ def test_nothing_is_read_beyond_a_group():
     data = [load for load in loads if load.source.same_as(function.params[0])]
     weights = [load for load in loads if load.source.same_as(function.params[1])]
     assert data
-    assert not any(occurrences(load, lane) for load in data for lane in lanes)
+    assert not any(count_occurrences(load, lane) for load in data for lane in lanes)
     assert all("T.min(" in str(load) for load in weights)
 
 

@@ -14,9 +14,9 @@ from autopipe.measure import check
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import static
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.dot_product import DOT_PRODUCT
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from tests.schedules import emulated
 from tests.schedules.computed import assert_same
 from tests.schedules.tasks import CONDITIONS
@@ -238,7 +238,7 @@ def test_settings_are_exact(case):
     assert DOT_PRODUCT.fill(found, made.hardware) in every
     scheduled: list[tvm.IRModule] = []
     for knobs in random.Random(0).sample(every, 6):
-        sch = blank(module)
+        sch = make_schedule(module)
         DOT_PRODUCT.apply(sch, found, knobs)
         scheduled.append(sch.mod)
     assert_exact(module, *scheduled, target=made.target)
@@ -267,7 +267,7 @@ def test_columns_that_no_vector_divides_have_whole_vectors(columns):
 def test_a_record_makes_the_schedule_again():
     module, made = module_of(*matmul()), conditions(VNNI)
     found = planned(module, made)
-    again = replay(module, found.implementation, found.schedule, made)
+    again = replay_schedule(module, found.implementation, found.schedule, made)
     assert tvm_ffi.structural_equal(again, found.module)
 
 
@@ -275,7 +275,7 @@ def test_a_record_of_another_processor_is_refused():
     module = module_of(*matmul())
     found = planned(module, conditions(VNNI))
     with pytest.raises(StageError, match="no setting"):
-        replay(module, found.implementation, found.schedule, conditions(AVX2))
+        replay_schedule(module, found.implementation, found.schedule, conditions(AVX2))
 
 
 def float_matmul():

@@ -11,8 +11,8 @@ import tvm
 from tvm import te, topi
 
 from autopipe.compiler.dynamic_sizes import kernel_sizes
-from autopipe.compiler.target.target import host
-from autopipe.measure.cases import instances
+from autopipe.compiler.target.target import make_host_target
+from autopipe.measure.cases import list_instances
 from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer, checked
 from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import HardwareParams
@@ -24,7 +24,7 @@ from autopipe.schedules.templates.template import Matcher, match_function
 from tests.schedules.dynamic_functions import FAMILIES, drawn
 from tests.support.seeds import fuzz_seeds
 
-TARGET = host(2)
+TARGET = make_host_target(2)
 HARDWARE = HardwareParams.of(TARGET)
 SEEDS = fuzz_seeds(100, 130)
 """Of the slow test."""
@@ -153,12 +153,12 @@ def test_an_operand_that_is_copied_may_have_no_elements():
 
 
 def test_a_schedule_is_checked_far_above_the_likely_sizes():
-    shapes = [shape_of(one) for one in instances(scores())]
+    shapes = [shape_of(one) for one in list_instances(scores())]
     assert [1, 2, 1, 2] in shapes
     assert [1, 2, 40, 80] in shapes
     x = te.placeholder((te.var("n", "int64"), 64), name="x")
     endless = module([x, topi.nn.relu(x)], [[1, 2, 1 << 30]])
-    assert max(shape_of(one)[0] for one in instances(endless)) == 65
+    assert max(shape_of(one)[0] for one in list_instances(endless)) == 65
 
 
 def shape_of(instance):

@@ -3,10 +3,10 @@
 import pytest
 from tvm import te, topi
 
-from autopipe.api.compute import declared
+from autopipe.api.compute import to_declared_module
 from autopipe.measure.check import checked
-from autopipe.schedules.engines.fallback import fall
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.engines.fallback import choose_fallback
+from autopipe.schedules.templates.template import make_schedule
 from autopipe.schedules.templates.window import WINDOW
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
@@ -17,7 +17,7 @@ def tensor(*shape):
 
 
 def chosen(tensors):
-    found = fall(("static",), declared(tensors), CONDITIONS)
+    found = choose_fallback(("static",), to_declared_module(tensors), CONDITIONS)
     assert found.planned is not None
     return found.planned
 
@@ -25,7 +25,7 @@ def chosen(tensors):
 def test_windows_give_way_to_tiles_where_outputs_share_nothing():
     x = tensor(30, 40)
     assert '"contraction"' in chosen([x, topi.sum(x, axis=0)]).schedule
-    assert WINDOW.match(blank(declared([x, topi.sum(x, axis=0)]))) is not None
+    assert WINDOW.match(make_schedule(to_declared_module([x, topi.sum(x, axis=0)]))) is not None
     image = tensor(1, 3, 16, 16)
     pooled = topi.nn.pool2d(image, [3, 3], [1, 1], [1, 1], [1] * 4, "avg")
     assert '"window"' in chosen([image, pooled]).schedule
@@ -37,7 +37,7 @@ def test_no_operand_is_copied_for_few_rows(rows):
     product = [x, w, te.compute((rows, 96), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))]
     found = chosen(product)
     assert "packed" not in found.module.script()
-    assert_same(declared(product), found.module, inputs=(normal,), of_largest=1e-5)
+    assert_same(to_declared_module(product), found.module, inputs=(normal,), of_largest=1e-5)
 
 
 def test_no_operand_is_copied_for_one_row_of_each_head():
@@ -45,7 +45,9 @@ def test_no_operand_is_copied_for_one_row_of_each_head():
     scores = te.compute((12, 1, 40), lambda h, i, j: te.sum(query[h, i, k] * keys[h, j, k], axis=k))
     found = chosen([query, keys, scores])
     assert "packed" not in found.module.script()
-    assert_same(declared([query, keys, scores]), found.module, inputs=(normal,), of_largest=1e-5)
+    assert_same(
+        to_declared_module([query, keys, scores]), found.module, inputs=(normal,), of_largest=1e-5
+    )
 
 
 def test_tiles_give_way_to_rows_of_few_steps():
@@ -70,4 +72,4 @@ def test_tiles_give_way_to_rows_of_few_steps():
     ):
         found = chosen(tensors)
         assert form in found.schedule
-        checked(declared(tensors), found.module, CONDITIONS.target)
+        checked(to_declared_module(tensors), found.module, CONDITIONS.target)

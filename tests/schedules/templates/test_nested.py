@@ -8,7 +8,7 @@ from tvm import te, tirx, topi
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import blank, dump, replay_setting
+from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
 from tests.schedules.computed import assert_same, normal
 from tests.support.table import each_row
 
@@ -56,7 +56,7 @@ def served_by(module):
 )
 def test_periods_are_written_out_and_the_same_is_computed(tensors):
     module = module_of(tensors)
-    found = ELEMENTWISE.match(blank(module))
+    found = ELEMENTWISE.match(make_schedule(module))
     assert found is not None
     assert ELEMENTWISE.fill(found, WIDE).planes
     nested = [knobs for knobs in ELEMENTWISE.settings(found, WIDE) if knobs.planes]
@@ -77,7 +77,7 @@ def test_periods_are_written_out_and_the_same_is_computed(tensors):
     ],
 )
 def test_other_rows_have_no_nested_loops(tensors):
-    match = ELEMENTWISE.match(blank(module_of(tensors)))
+    match = ELEMENTWISE.match(make_schedule(module_of(tensors)))
     assert match is not None
     assert not any(knobs.planes for knobs in ELEMENTWISE.settings(match, WIDE))
 

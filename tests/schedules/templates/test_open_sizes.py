@@ -8,13 +8,13 @@ import tvm
 from tvm import te, tirx, topi
 
 from autopipe.compiler.dynamic_sizes import kernel_sizes
-from autopipe.compiler.target.target import host
+from autopipe.compiler.target.target import make_host_target
 from autopipe.measure.check import WrongAnswer, checked
 from autopipe.schedules import guarded
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.implementations.implementation import implementations
+from autopipe.schedules.implementations.implementation import build_implementations
 from autopipe.schedules.implementations.winograd import winograd4
 from autopipe.schedules.templates import winograd
 from autopipe.schedules.templates.contraction import CONTRACTION
@@ -29,7 +29,7 @@ from autopipe.schedules.templates.template import (
 from autopipe.schedules.tiling import nest, transposed_blocks, windows
 from tests.support.table import each_row
 
-TARGET = host(2)
+TARGET = make_host_target(2)
 HARDWARE = HardwareParams.of(TARGET)
 WIDE = replace(HARDWARE, vector_bits=512, registers=32)
 """Vectors of 16, which LLVM cuts in pieces where the processor has shorter ones."""
@@ -262,13 +262,13 @@ def test_minimal_filtering_is_right_where_blocks_of_tiles_are_not_whole():
     served = _served(rewritten)
     assert served.template.name == "winograd"
     checked(workload, served.schedule.mod, TARGET)
-    instance = kernel_sizes.likely_instance(workload)
+    instance = kernel_sizes.bind_likely_sizes(workload)
     closed = _served(winograd4.rewrite(instance))  # type: ignore[arg-type]
     assert closed.knobs == served.knobs
     conditions = Conditions(TARGET, HARDWARE)
     assert winograd4.gain(workload, HARDWARE) == winograd4.gain(instance, HARDWARE)  # type: ignore[arg-type]
-    assert list(implementations(workload, conditions)) == list(
-        implementations(instance, conditions)  # type: ignore[arg-type]
+    assert list(build_implementations(workload, conditions)) == list(
+        build_implementations(instance, conditions)  # type: ignore[arg-type]
     )
 
 
@@ -309,7 +309,7 @@ def test_a_band_that_is_left_out_is_found(monkeypatch, made, place):
 
 def test_open_and_static_functions_have_the_same_knobs_and_packing():
     workload = rows()
-    instance = kernel_sizes.likely_instance(workload)
+    instance = kernel_sizes.bind_likely_sizes(workload)
     closed, opened = _served(instance), _served(workload)
     assert closed.knobs == opened.knobs
     packed = [found.schedule.get_sblock("product_packed") for found in (closed, opened)]
@@ -325,7 +325,7 @@ def test_templates_say_whether_they_serve_dynamic_functions():
     y = te.compute((size("m"), 64), lambda i, j: x[i, j // 2])
     assert Matcher.of(module([x, topi.nn.relu(x)])).match(ELEMENTWISE) is not None
     assert Matcher.of(module([x, y.shape[0], y])).match(ELEMENTWISE) is None  # not in vectors
-    assert Matcher.of(kernel_sizes.likely_instance(rows())).match(CONTRACTION) is not None  # type: ignore[arg-type]
+    assert Matcher.of(kernel_sizes.bind_likely_sizes(rows())).match(CONTRACTION) is not None  # type: ignore[arg-type]
     assert serves_dynamic(dump(CONTRACTION, _served(rows()).knobs))
     assert not serves_dynamic('{"template": "reduction"}')
     assert not serves_dynamic("[]")
@@ -344,4 +344,4 @@ def test_templates_say_whether_they_serve_dynamic_functions():
 )
 def test_the_least_an_extent_can_be_is_known_where_it_only_grows(extent, least):
     known = kernel_sizes.OpenSizes({"n": 3}, {"n": 8}, {"n": 16})
-    assert kernel_sizes.least(extent(size()), known) == least
+    assert kernel_sizes.find_min_extent(extent(size()), known) == least

@@ -14,14 +14,19 @@ from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
 from autopipe.measure import check
-from autopipe.measure.build import compiled
+from autopipe.measure.build import compile_module
 from autopipe.measure.check import WrongAnswer, checked
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
 from autopipe.schedules.templates.recurrence import RECURRENCE
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import blank, dump, match_function, replay_setting
+from autopipe.schedules.templates.template import (
+    dump,
+    make_schedule,
+    match_function,
+    replay_setting,
+)
 from tests.schedules import emulated
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
@@ -41,14 +46,14 @@ def layer(kind="LSTM", steps=3, batch=3, hidden=10, reverse=(False,), **fields):
 
 
 def module(form, *, free=True):
-    function = plain.write(form).without_attr("op_pattern").with_attr("global_symbol", "main")
+    function = plain.build_loops(form).without_attr("op_pattern").with_attr("global_symbol", "main")
     if free:
         function = function.with_attr("layout_free_buffers", [1])
-    return elementary.mark(tvm.IRModule({"main": function}))
+    return elementary.mark_inexact(tvm.IRModule({"main": function}))
 
 
 def found_in(workload):
-    found = RECURRENCE.match(blank(workload))
+    found = RECURRENCE.match(make_schedule(workload))
     assert found is not None
     return found
 
@@ -89,7 +94,7 @@ def test_schedules_are_right(form, threads, parts):
         for knobs in RECURRENCE.settings(found, HARDWARE)
         if (knobs.threads, knobs.parts) == (threads, parts)
     ]
-    sch = blank(workload)
+    sch = make_schedule(workload)
     RECURRENCE.apply(sch, found, fit[len(fit) // 2])
     checked(workload, sch.mod, TARGET)
 
@@ -105,7 +110,7 @@ def test_schedules_are_right(form, threads, parts):
 )
 def test_two_steps_write_outputs_at_the_indices_of_their_states(form, knobs):
     workload = module(form)
-    sch = blank(workload)
+    sch = make_schedule(workload)
     RECURRENCE.apply(sch, found_in(workload), knobs)
     checked(workload, sch.mod, TARGET)
 
@@ -148,9 +153,9 @@ def test_instructions_add_products_of_bytes(monkeypatch):
     found = found_in(workload)
     by_instruction = [s for s in RECURRENCE.settings(found, hardware) if s.instruction]
     assert {(s.instruction, s.lanes) for s in by_instruction} == {("vpdpbusd", 16)}
-    sch = blank(workload)
+    sch = make_schedule(workload)
     RECURRENCE.apply(sch, found, RECURRENCE.fill(found, hardware))
-    assert "vpdpbusd" in compiled(sch.mod, target).inspect_source("asm")
+    assert "vpdpbusd" in compile_module(sch.mod, target).inspect_source("asm")
     monkeypatch.setattr(check, "compile_kernel", emulated.kernel)
     checked(workload, sch.mod, target)
 
@@ -174,11 +179,11 @@ def test_functions_of_gates_fill_vectors_and_pass_on_what_is_no_number():
     workload = module(layer("GRU", steps=2, batch=2, hidden=16))
     found = found_in(workload)
     assert found.fast
-    sch = blank(workload)
+    sch = make_schedule(workload)
     RECURRENCE.apply(sch, found, RECURRENCE.fill(found, HARDWARE))
     text = sch.mod.script()
     assert not [word for word in ("T.sigmoid", "T.tanh", "isnan") if word in text]
-    library = compiled(sch.mod, TARGET)
+    library = compile_module(sch.mod, TARGET)
     form = found.form
     arrays = [np.zeros(shape, dtype) for shape, dtype in form.inputs.values()]
     arrays[0][0, 1, 3] = np.nan
@@ -210,10 +215,10 @@ def functions_of(a, b):
         one, other = given[0][at], given[1][at]
         values = tirx.sigmoid(one), tirx.tanh(one), tirx.sigmoid(one) * tirx.tanh(other)
         for buffer, value in zip(given[2:], values, strict=True):
-            T.buffer_store(buffer, functions.inline(value), [at])
+            T.buffer_store(buffer, functions.inline_activations(value), [at])
     tensors = [tvm.runtime.tensor(array) for array in (a, b, *np.empty((3, a.size), "float32"))]
     main = tirx.PrimFunc(given, builder.get()).with_attr("global_symbol", "main")
-    compiled(tvm.IRModule({"main": main}), TARGET)["main"](*tensors)
+    compile_module(tvm.IRModule({"main": main}), TARGET)["main"](*tensors)
     return [tensor.numpy() for tensor in tensors[2:]]
 
 
@@ -246,7 +251,7 @@ def test_threads_that_work_together_keep_their_tiles_and_turn_around():
     workload = module(form)
     found = found_in(workload)
     five_tiles = UnitBlocking(width=8, rows=1, gates=4, threads=TOGETHER, parts=2)
-    sch = blank(workload)
+    sch = make_schedule(workload)
     RECURRENCE.apply(sch, found, five_tiles)
     checked(workload, sch.mod, TARGET)
     assert "T.parallel(T.int64(2))" in sch.mod.script()
@@ -259,7 +264,7 @@ def test_every_setting_fits_the_registers_and_can_be_made_again():
     assert len(set(every)) == len(every) > 20
     for knobs in every:
         assert knobs.rows * knobs.gates * -(-knobs.width // 4) < HARDWARE.registers
-    sch = blank(workload)
+    sch = make_schedule(workload)
     RECURRENCE.apply(sch, found, every[-1])
     text = dump(RECURRENCE, every[-1])
     again = replay_setting(workload, RECURRENCE, json.loads(text), HARDWARE)
@@ -302,8 +307,8 @@ def changed(function, text):
 )
 def test_a_function_that_is_not_what_it_says_is_not_served(text):
     function = module(layer())["main"]
-    assert RECURRENCE.match(blank(changed(function, text))) is None
-    assert RECURRENCE.match(blank(changed(function, layer().model_dump_json()))) is not None
+    assert RECURRENCE.match(make_schedule(changed(function, text))) is None
+    assert RECURRENCE.match(make_schedule(changed(function, layer().model_dump_json()))) is not None
 
 
 def test_no_other_template_takes_a_recurrent_layer():
@@ -311,4 +316,4 @@ def test_no_other_template_takes_a_recurrent_layer():
 
     for template, kind in itertools.product(TEMPLATES, USUAL):
         if template is not RECURRENCE:
-            assert template.match(blank(module(layer(kind)))) is None, template.name
+            assert template.match(make_schedule(module(layer(kind)))) is None, template.name

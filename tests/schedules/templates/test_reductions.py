@@ -9,17 +9,17 @@ import pytest
 import tvm
 from tvm import te, tirx, topi
 
-from autopipe.api.compute import declared
+from autopipe.api.compute import to_declared_module
 from autopipe.schedules.analysis.blocks import is_spatial
-from autopipe.schedules.analysis.joining import joined
+from autopipe.schedules.analysis.joining import find_join
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.engines.fallback import choose_fallback
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates import reduction
 from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.templates.reduction import REDUCTION
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
 from tests.support.table import each_row
@@ -178,13 +178,13 @@ def total_loss():
 
 
 def guess(module, template):
-    found = template.match(blank(module))
+    found = template.match(make_schedule(module))
     assert found is not None
     return found
 
 
 def made(module, template, knobs):
-    sch = blank(module)
+    sch = make_schedule(module)
     template.apply(sch, template.match(sch), knobs)
     return sch.mod
 
@@ -192,11 +192,13 @@ def made(module, template, knobs):
 @pytest.mark.parametrize("name", OWN)
 def test_a_compute_that_nobody_has_named_is_scheduled_and_computes_the_same(name):
     make, _, small = OWN[name]
-    module = declared(make(*small))
-    found = fall(("static", "default"), module, CONDITIONS)
+    module = to_declared_module(make(*small))
+    found = choose_fallback(("static", "default"), module, CONDITIONS)
     assert found.engine == "static"
     assert found.planned is not None
-    again = replay(module, found.planned.implementation, found.planned.schedule, CONDITIONS)
+    again = replay_schedule(
+        module, found.planned.implementation, found.planned.schedule, CONDITIONS
+    )
     assert_same(module, again, inputs=(normal, few), of_largest=1e-5)
 
 
@@ -212,7 +214,7 @@ TILED = {
 
 @pytest.mark.parametrize("name", TILED)
 def test_tiles_of_every_kind_compute_the_same(name):
-    module = declared(TILED[name]())
+    module = to_declared_module(TILED[name]())
     found = guess(module, CONTRACTION)
     every = list(CONTRACTION.settings(found, SMALL))
     chosen = [*islice(every, 0, None, max(1, len(every) // 5)), CONTRACTION.fill(found, SMALL)]
@@ -236,7 +238,7 @@ def test_tiles_of_every_kind_compute_the_same(name):
     ],
 )
 def test_every_form_computes_the_same(make, forms):
-    module = declared(make())
+    module = to_declared_module(make())
     found = guess(module, REDUCTION)
     every = list(REDUCTION.settings(found, SMALL))
     assert {knobs.form for knobs in every} == forms
@@ -249,13 +251,13 @@ def test_every_form_computes_the_same(make, forms):
 @each_row("size, is_written_out", [(3, True), (4, False), (5, False)])
 def test_few_steps_with_branches_are_written_out(size, is_written_out):
     """TVM takes a minute to compile 25 of them."""
-    found = guess(declared(first_of_windows(size)), REDUCTION)
+    found = guess(to_declared_module(first_of_windows(size)), REDUCTION)
     forms = {knobs.form for knobs in REDUCTION.settings(found, SMALL)}
     assert ("rows" in forms) == is_written_out
 
 
 def reducing(tensors):
-    sch = blank(declared(tensors))
+    sch = make_schedule(to_declared_module(tensors))
     blocks = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
     return Reduction.of(next(block for block in blocks if not is_spatial(block)))
 
@@ -271,7 +273,7 @@ def reducing(tensors):
 )
 def test_partial_results_are_joined_only_where_that_is_proved(make, told):
     found = reducing(make())
-    assert (joined(found.reducer, found.sums) is not None) == told
+    assert (find_join(found.reducer, found.sums) is not None) == told
 
 
 @each_row(
@@ -308,8 +310,8 @@ def test_positions_are_counted_in_32_bits_only_where_they_have_room(make, dtype)
 
 
 def test_a_period_of_outputs_is_written_out_where_an_index_is_divided():
-    module = declared(pool_gradient())
-    found = fall(("static", "default"), module, CONDITIONS)
+    module = to_declared_module(pool_gradient())
+    found = choose_fallback(("static", "default"), module, CONDITIONS)
     assert found.planned is not None
     assert "* 2 + " in found.planned.module.script().replace("T.int64(2)", "2").replace(
         "T.int64(1)", "1"
@@ -331,7 +333,7 @@ def windows(size, window, stride):
 
 @each_row("size, window, stride", [(29, 3, 2), (20, 2, 3), (34, 6, 4), (17, 3, 1)])
 def test_vectors_of_windows_are_read_whole_and_none_behind_the_image(size, window, stride):
-    module = declared(windows(size, window, stride))
+    module = to_declared_module(windows(size, window, stride))
     found = guess(module, REDUCTION)
     every = [one for one in REDUCTION.settings(found, SMALL) if one.form == "rows"]
     assert {one.width for one in every} == {4}
@@ -372,16 +374,16 @@ USUAL = {"columns": 32, "rows": 20, "row": "k", "where": "True", "start": "-1e30
     ],
 )
 def test_loops_that_leave_something_out_are_left_alone(change, served):
-    module = declared(tvm.script.from_source(PARTLY.format(**USUAL | change)))
+    module = to_declared_module(tvm.script.from_source(PARTLY.format(**USUAL | change)))
     for template in (CONTRACTION, REDUCTION):
-        assert (template.match(blank(module)) is not None) == served
+        assert (template.match(make_schedule(module)) is not None) == served
 
 
 @pytest.mark.parametrize("shape", [(3, 130), (9, 7)])
 def test_a_row_with_a_rest_and_a_short_one_are_reduced(shape):
     x = tensor(*shape)
-    module = declared([x, topi.min(x, axis=1)])
-    found = fall(("static", "default"), module, CONDITIONS)
+    module = to_declared_module([x, topi.min(x, axis=1)])
+    found = choose_fallback(("static", "default"), module, CONDITIONS)
     assert found.planned is not None
     assert '"reduction"' in found.planned.schedule
     assert_same(module, found.planned.module, inputs=(normal, few))
@@ -400,7 +402,7 @@ def test_strips_of_a_band_follow_each_other_where_tiles_share_no_operand():
     own, shared = sums_of_windows(70, 113), OWN["distances"][0](70, 113, 9)
     orders = []
     for tensors in (own, shared):
-        found = CONTRACTION.match(blank(declared(tensors)))
+        found = CONTRACTION.match(make_schedule(to_declared_module(tensors)))
         assert found is not None
         orders.append(CONTRACTION.fill(found, SMALL).outer)
     assert orders == ["rows", "columns"]
@@ -408,9 +410,9 @@ def test_strips_of_a_band_follow_each_other_where_tiles_share_no_operand():
 
 def test_a_single_column_is_left_to_vectors_of_steps():
     x, k = tensor(64, 100), te.reduce_axis((0, 100))
-    module = declared([x, te.compute((64, 1), lambda i, j: te.sum(x[i, k] + j, axis=k))])
-    assert CONTRACTION.match(blank(module)) is None
-    found = REDUCTION.match(blank(module))
+    module = to_declared_module([x, te.compute((64, 1), lambda i, j: te.sum(x[i, k] + j, axis=k))])
+    assert CONTRACTION.match(make_schedule(module)) is None
+    found = REDUCTION.match(make_schedule(module))
     assert found is not None
     assert REDUCTION.fill(found, SMALL).form == "lanes"
 
@@ -419,21 +421,21 @@ def test_a_single_column_is_left_to_vectors_of_steps():
 def test_long_rows_of_truths_are_read_one_after_the_other(shape, alone):
     """LLVM takes vectors of steps, and hides their latency itself."""
     x = tensor(*shape, dtype="bool")
-    found = REDUCTION.match(blank(declared([x, topi.all(x, axis=1)])))
+    found = REDUCTION.match(make_schedule(to_declared_module([x, topi.all(x, axis=1)])))
     assert found is not None
     assert (REDUCTION.fill(found, SMALL).count == 1) == alone
 
 
 def test_positions_of_columns_are_counted_in_32_bits():
-    found = guess(declared(first_of_wide(down=True)), CONTRACTION)
+    found = guess(to_declared_module(first_of_wide(down=True)), CONTRACTION)
     assert found.bits == 32
 
 
 @pytest.mark.parametrize(("planes", "jobs"), [(1, 40), (32, 32)])
 def test_a_border_of_few_planes_is_asked_for_where_it_is_read(planes, jobs):
     x = tensor(1, planes, 40, 30)
-    module = declared([x, topi.nn.pool2d(x, [3, 3], [1, 1], [1, 1], [1, 1, 1, 1], "max")])
-    sch = blank(module)
+    module = to_declared_module([x, topi.nn.pool2d(x, [3, 3], [1, 1], [1, 1], [1, 1, 1, 1], "max")])
+    sch = make_schedule(module)
     found = REDUCTION.match(sch)
     assert found is not None
     REDUCTION.apply(sch, found, reduction.SideBySide("rows", 3, 1, 1, threads=True))

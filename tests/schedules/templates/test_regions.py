@@ -8,16 +8,16 @@ from tvm import te, tirx
 
 from autopipe.compiler.dynamic_sizes import kernel_sizes
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
-from autopipe.compiler.roi_align import RegionForm, parse, plain
-from autopipe.compiler.target.target import host
+from autopipe.compiler.roi_align import RegionForm, build_regions, parse_form
+from autopipe.compiler.target.target import make_host_target
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.regions import REGIONS
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from tests.support.table import each_row
 
-TARGET = host(2)
+TARGET = make_host_target(2)
 HARDWARE = HardwareParams.of(TARGET)
 HEIGHT, WIDTH, CHANNELS = 6, 8, 13
 MEAN = RegionForm(mode="avg", samples=2, scale=0.25, half_pixel=True, cells=(3, 2))
@@ -34,7 +34,7 @@ def function(of, count, dtype="float32", attribute=None):
     data, boxes = te.placeholder(shape, dtype, "data"), te.placeholder((count, as_int64(4)), dtype)
     images = te.placeholder((count,), "int64")
     made = te.create_prim_func(
-        [data, boxes, images, plain(of, data, boxes, images)], index_dtype_override="int64"
+        [data, boxes, images, build_regions(of, data, boxes, images)], index_dtype_override="int64"
     )
     return made.with_attr((attribute or of).attributes)
 
@@ -145,10 +145,10 @@ def test_numbers_of_images_and_corners_that_make_no_sense_read_nothing_beside_th
     ],
 )
 def test_an_attribute_is_believed_only_where_the_loops_are_what_it_says(made):
-    assert REGIONS.match(blank(made())) is None
+    assert REGIONS.match(make_schedule(made())) is None
 
 
 def test_what_is_no_form_is_none():
-    assert parse("") is None
-    assert parse(MEAN.model_dump_json()) == MEAN
-    assert parse(MEAN.model_dump_json().replace('"samples":2', '"samples":1000')) is None
+    assert parse_form("") is None
+    assert parse_form(MEAN.model_dump_json()) == MEAN
+    assert parse_form(MEAN.model_dump_json().replace('"samples":2', '"samples":1000')) is None

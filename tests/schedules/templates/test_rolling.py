@@ -8,7 +8,7 @@ from tvm import te, topi
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import serve
 from autopipe.schedules.templates.rolling import ROLLING
-from autopipe.schedules.templates.template import blank, dump, replay_setting
+from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.engines.test_static import module_of
 from tests.support.table import each_row
@@ -83,14 +83,16 @@ def test_what_needs_the_whole_image_is_left_to_other_templates():
         [x, w, deep, inner, seen],
         [x, w, deep, wide, behind],
     ):
-        assert ROLLING.match(blank(module_of(tensors, [1, 2, 3][: len(tensors) - 2]))) is None
+        assert (
+            ROLLING.match(make_schedule(module_of(tensors, [1, 2, 3][: len(tensors) - 2]))) is None
+        )
     served = module_of([x, w, deep, last, product], [1, 2, 3])
-    assert ROLLING.match(blank(served)) is not None
+    assert ROLLING.match(make_schedule(served)) is not None
 
 
 def test_all_settings_compute_the_same():
     module = module_of(*block((7, 9), (3, 8, 8), stride=2))
-    found = ROLLING.match(blank(module))
+    found = ROLLING.match(make_schedule(module))
     assert found is not None
     settings = list(ROLLING.settings(found, SEVERAL))
     made = [replay_setting(module, ROLLING, dump_of(one), SEVERAL).mod for one in settings[::11]]

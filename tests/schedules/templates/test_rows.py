@@ -13,7 +13,7 @@ from autopipe.compiler.graph import elementary
 from autopipe.measure.check import PlainLoops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.rows import ROWS, RowVectors
-from autopipe.schedules.templates.template import blank, dump, replay_setting
+from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
 from tests.schedules.engines.test_default import argmax, pool, transpose_and_concat
 from tests.schedules.loops import extents
 from tests.schedules.tasks import TARGET
@@ -139,17 +139,17 @@ NOT_SERVED = {
 
 
 def module_of(tensors):
-    return elementary.mark(tvm.IRModule({"main": te.create_prim_func(tensors)}))
+    return elementary.mark_inexact(tvm.IRModule({"main": te.create_prim_func(tensors)}))
 
 
 def served(module):
-    found = ROWS.match(blank(module))
+    found = ROWS.match(make_schedule(module))
     assert found is not None
     return found
 
 
 def scheduled(module, knobs=None, hardware=WIDE):
-    sch, found = blank(module), served(module)
+    sch, found = make_schedule(module), served(module)
     ROWS.apply(sch, found, knobs or ROWS.fill(found, hardware))
     return sch
 
@@ -164,7 +164,7 @@ def test_a_scheduled_function_computes_the_same(case):
 
 @each_row("case", NOT_SERVED)
 def test_other_functions_are_left_to_others(case):
-    assert ROWS.match(blank(module_of(NOT_SERVED[case]()))) is None
+    assert ROWS.match(make_schedule(module_of(NOT_SERVED[case]()))) is None
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_only_much_work_is_done_in_parallel():
 @pytest.mark.parametrize("case", ["softmax_of_vectors", "softmax"])
 def test_nothing_is_called_in_the_loops(case):
     module = scheduled(module_of(SERVED[case]()), hardware=NARROW).mod
-    text = tvm.tirx.build(elementary.expand(module), TARGET).inspect_source("ll")
+    text = tvm.tirx.build(elementary.expand_functions(module), TARGET).inspect_source("ll")
     assert "expf" not in text
     assert "llvm.exp." not in text
     assert "<4 x float>" in text

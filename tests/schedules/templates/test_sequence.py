@@ -6,11 +6,11 @@ from tvm import relax, te, topi
 
 from autopipe.measure.build import without_weights
 from autopipe.measure.check import PlainLoops, checked
-from autopipe.schedules.engines.fallback import fall
-from autopipe.schedules.replay import replay
+from autopipe.schedules.engines.fallback import choose_fallback
+from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates import sequence
 from autopipe.schedules.templates.sequence import SEQUENCE
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from tests.schedules.computed import assert_same
 from tests.schedules.engines.test_static import PLAIN, conv, module_of, planned
 from tests.schedules.tasks import CONDITIONS, TARGET
@@ -86,7 +86,7 @@ SERVED = {
 
 
 def matched(module):
-    found = SEQUENCE.match(blank(module))
+    found = SEQUENCE.match(make_schedule(module))
     assert found is not None
     return found
 
@@ -106,7 +106,7 @@ def test_each_part_is_served_and_the_whole_computes_the_same(case):
     made = planned(module)
     assert_same(module, made.module, of_largest=1e-6)
     checked(module, made.module, TARGET)
-    again = replay(module, made.implementation, made.schedule, PLAIN)
+    again = replay_schedule(module, made.implementation, made.schedule, PLAIN)
     assert tvm_ffi.structural_equal(again, made.module)
 
 
@@ -115,7 +115,7 @@ def test_both_convolutions_are_parallel_and_vectorized(engine):
     x, v, w = placeholder(1, 8, 56, 56), placeholder(16, 8, 3, 3), placeholder(16, 16, 3, 3)
     y = topi.nn.relu(topi.nn.conv2d_nchw(x, v, 1, 1, 1))
     module = module_of([x, v, w, topi.nn.relu(topi.nn.conv2d_nchw(y, w, 1, 1, 1))], [1, 2])
-    made = fall([engine], module, PLAIN)
+    made = choose_fallback([engine], module, PLAIN)
     assert made.engine == engine
     assert made.planned is not None
     spread = [
@@ -149,10 +149,10 @@ def test_weights_of_every_part_may_be_packed():
 
 
 def test_one_reduction_is_for_others_and_so_is_what_no_template_serves():
-    assert SEQUENCE.match(blank(module_of(*conv()))) is None
+    assert SEQUENCE.match(make_schedule(module_of(*conv()))) is None
     x = placeholder(4, 6, 6)
     sorted_twice = topi.sort(topi.sort(x, 1), 1)
-    assert SEQUENCE.match(blank(module_of([x, sorted_twice]))) is None
+    assert SEQUENCE.match(make_schedule(module_of([x, sorted_twice]))) is None
 
 
 def test_what_says_nothing_of_itself_is_a_part_of_its_own():

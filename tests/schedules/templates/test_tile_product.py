@@ -10,9 +10,9 @@ from tvm import te, topi
 from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.measure import check
-from autopipe.schedules.divisors import divisors
+from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.engines import static
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from autopipe.schedules.templates.tile_product import TILE_PRODUCT
 from autopipe.schedules.tiling import tile_blocks
 from autopipe.schedules.tiling.tile_blocks import Block
@@ -73,7 +73,7 @@ def found_in(module):
 
 
 def applied(module, found, block):
-    sch = blank(module)
+    sch = make_schedule(module)
     TILE_PRODUCT.apply(sch, found, block)
     return sch.mod
 
@@ -134,8 +134,8 @@ def test_weights_that_come_from_far_are_fetched_four_kib_ahead(rows, fetched):
 def test_chains_of_all_lengths_are_exact(block):
     module, made = module_of(*CASES["odd_columns"]()), conditions(AMX)
     found = found_in(module)
-    blocks = math.prod(tile_blocks.blocks_of(found, block))
-    for chain in divisors(blocks, blocks):
+    blocks = math.prod(tile_blocks.count_blocks(found, block))
+    for chain in list_divisors(blocks, blocks):
         check.checked(module, applied(module, found, replace(block, chain=chain)), made.target)
     with pytest.raises(ScheduleError, match="no whole chains"):
         applied(module, found, replace(block, chain=blocks + 1))

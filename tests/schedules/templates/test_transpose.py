@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tvm import te, topi
 
-from autopipe.schedules.analysis.movement import combined
-from autopipe.schedules.analysis.strides import strided
+from autopipe.schedules.analysis.movement import inline_into_last
+from autopipe.schedules.analysis.strides import find_strided_loops
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.template import make_schedule
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from tests.compiler.graphs import TARGET
 from tests.schedules.computed import assert_same, called, compiled, normal
@@ -21,18 +21,18 @@ def placeholder(*shape, dtype="float32"):
 
 
 def strides_of(tensors):
-    sch = blank(module_of(tensors))
-    return strided(sch.get(combined(sch)))
+    sch = make_schedule(module_of(tensors))
+    return find_strided_loops(sch.get(inline_into_last(sch)))
 
 
 def served(module):
-    found = TRANSPOSE.match(blank(module))
+    found = TRANSPOSE.match(make_schedule(module))
     assert found is not None
     return found
 
 
 def scheduled(module, knobs=None):
-    sch, found = blank(module), served(module)
+    sch, found = make_schedule(module), served(module)
     TRANSPOSE.apply(sch, found, knobs or TRANSPOSE.fill(found, HERE))
     return sch.mod
 
@@ -123,4 +123,4 @@ def test_elementwise_work_is_done_on_transposed_blocks(tensors):
     ids=["nothing crosses", "a condition", "truths"],
 )
 def test_what_it_does_not_serve(tensors):
-    assert TRANSPOSE.match(blank(module_of(tensors(placeholder(16, 16))))) is None
+    assert TRANSPOSE.match(make_schedule(module_of(tensors(placeholder(16, 16))))) is None

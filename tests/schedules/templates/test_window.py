@@ -5,10 +5,10 @@ import tvm
 from tvm import te, topi
 from tvm.s_tir import Schedule
 
-from autopipe.measure.build import build
+from autopipe.measure.build import build_kernel
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import templates, window
-from autopipe.schedules.templates.template import blank, dump, replay_setting
+from autopipe.schedules.templates import list_templates, window
+from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
 from autopipe.schedules.templates.window import WINDOW, WindowTile
 from tests.schedules.computed import CHECKED, assert_same, normal
 from tests.schedules.tasks import TARGET
@@ -174,7 +174,7 @@ def found_in(sch):
 
 
 def scheduled(module, tile=None, hardware=WIDE):
-    sch = blank(module)
+    sch = make_schedule(module)
     found = found_in(sch)
     WINDOW.apply(sch, found, tile or WINDOW.fill(found, hardware))
     return sch.mod
@@ -193,7 +193,7 @@ def test_other_functions_are_left_to_others(case):
 
 
 def test_it_comes_before_the_template_of_products():
-    names = [template.name for template in templates()]
+    names = [template.name for template in list_templates()]
     assert names.index(WINDOW.name) < names.index("contraction")
 
 
@@ -245,9 +245,9 @@ def test_sums_and_input_rows_are_on_the_stack():
     tiles = WINDOW.settings(found_in(Schedule(module)), WIDE)
     tile = max(tiles, key=lambda tile: tile.rows * tile.columns)
     assert tile.rows > 1
-    assert "AllocWorkspace" not in build(scheduled(module, tile), TARGET).library.inspect_source(
-        "ll"
-    )
+    assert "AllocWorkspace" not in build_kernel(
+        scheduled(module, tile), TARGET
+    ).library.inspect_source("ll")
 
 
 @each_row("channels", {"few": 8, "many": 32})
@@ -259,7 +259,7 @@ def test_roots_of_sums_pay_for_threads(channels):
 
 def test_weights_are_packed_in_the_order_of_tiles():
     module = module_of(depthwise())
-    main = build(scheduled(module, WindowTile(1, 8, 8, 2)), TARGET).module["main"]
+    main = build_kernel(scheduled(module, WindowTile(1, 8, 8, 2)), TARGET).module["main"]
     assert [int(d) for d in main.params[1].shape] == [3, 3, 3, 1, 8]
 
 

@@ -20,15 +20,15 @@ from autopipe.schedules.engines.ansor import Ansor
 from autopipe.schedules.engines.autotvm import AutoTVM
 from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.implementations.implementation import DIRECT, implementations
+from autopipe.schedules.implementations.implementation import DIRECT, build_implementations
 from autopipe.schedules.implementations.winograd import (
     Winograd,
     winograd2,
     winograd4,
     winograd6,
 )
-from autopipe.schedules.replay import replay
-from autopipe.schedules.templates.template import blank
+from autopipe.schedules.replay import replay_schedule
+from autopipe.schedules.templates.template import make_schedule
 from autopipe.schedules.templates.winograd import WINOGRAD
 from tests.compiler import graphs
 from tests.schedules.computed import called, compiled
@@ -132,7 +132,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 def scheduled(module, choose=WINOGRAD.fill):
-    sch = blank(module)
+    sch = make_schedule(module)
     found = WINOGRAD.match(sch)
     assert found is not None
     WINOGRAD.apply(sch, found, choose(found, CONDITIONS.hardware))
@@ -202,7 +202,7 @@ def test_other_convolutions_are_left_alone(case, size):
     module = convolution(**OTHERS[case])
     assert SIZES[size].rewrite(module) is None
     assert SIZES[size].gain(module, WIDE) == 0
-    assert list(implementations(module, CONDITIONS)) == [DIRECT]
+    assert list(build_implementations(module, CONDITIONS)) == [DIRECT]
 
 
 def test_sizes_that_are_not_known_are_left_alone():
@@ -234,16 +234,18 @@ def test_padding_that_is_not_of_zeros_is_no_convolution():
 
 def test_fast_algorithms_can_be_forbidden():
     module = convolution(height=16, width=16, inputs=32, outputs=64)
-    assert list(implementations(module, CONDITIONS)) == [DIRECT, *SIZES]
+    assert list(build_implementations(module, CONDITIONS)) == [DIRECT, *SIZES]
     exactly = replace(CONDITIONS, fast_algorithms=False)
-    assert list(implementations(module, exactly)) == [DIRECT]
-    assert [plan.implementation for plan in static.plans(module, exactly)] == [DIRECT]
+    assert list(build_implementations(module, exactly)) == [DIRECT]
+    assert [plan.implementation for plan in static.list_plans(module, exactly)] == [DIRECT]
 
 
 def test_a_record_gives_the_schedule_again():
     module = convolution(inputs=16, outputs=32)
-    plan = next(plan for plan in static.plans(module, CONDITIONS) if plan.implementation in SIZES)
-    again = replay(module, plan.implementation, plan.schedule, CONDITIONS)
+    plan = next(
+        plan for plan in static.list_plans(module, CONDITIONS) if plan.implementation in SIZES
+    )
+    again = replay_schedule(module, plan.implementation, plan.schedule, CONDITIONS)
     assert tvm_ffi.structural_equal(again, plan.module)
     checked(module, again, TARGET)
 
@@ -255,14 +257,14 @@ def test_templates_are_searched_and_sketches_are_not():
     search = AutoTVM(CONDITIONS).search(problem)
     assert search is not None
     for schedule in search.propose(2):
-        checked(module, replay(module, "winograd4", schedule, CONDITIONS), TARGET)
+        checked(module, replay_schedule(module, "winograd4", schedule, CONDITIONS), TARGET)
 
 
 def test_a_kernel_is_transformed_before_it_is_measured():
     made = without_weights(scheduled(winograd4.rewrite(convolution(inputs=16, outputs=32))))
     shapes = [[int(extent) for extent in param.ty.shape] for param in made["main"].params]
     assert np.prod(shapes[1]) == 6 * 6 * 16 * 32
-    sch = blank(made)
+    sch = make_schedule(made)
     names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_sblock("root"))]
     assert "winograd_kernel" not in names
     assert "winograd_input" in names
@@ -271,7 +273,7 @@ def test_a_kernel_is_transformed_before_it_is_measured():
 def test_one_vector_of_channels_leaves_registers_for_two_steps():
     """Tiles of 14 windows and 8 channels took 1.6 times as long as those of 2 and 32."""
     made = winograd4.rewrite(convolution(55, 55, inputs=16, outputs=64))
-    found = WINOGRAD.match(blank(made))  # type: ignore[arg-type]
+    found = WINOGRAD.match(make_schedule(made))  # type: ignore[arg-type]
     assert found is not None
     chosen = WINOGRAD.fill(found, HardwareParams(vector_bits=256, registers=16, cores=2))
     assert chosen.rows <= 12 or chosen.columns > chosen.width
@@ -280,7 +282,7 @@ def test_one_vector_of_channels_leaves_registers_for_two_steps():
 @pytest.mark.parametrize("hardware", [WIDE, NARROW])
 def test_every_setting_divides_and_fits_the_registers(hardware):
     made = winograd4.rewrite(convolution(28, 28, inputs=24, outputs=72))
-    found = WINOGRAD.match(blank(made))  # type: ignore[arg-type]
+    found = WINOGRAD.match(make_schedule(made))  # type: ignore[arg-type]
     assert found is not None
     every = list(WINOGRAD.settings(found, hardware))
     assert WINOGRAD.fill(found, hardware) in every
@@ -311,11 +313,11 @@ def test_a_model_is_built_with_the_kernel_transformed():
     optimized = lowering.optimize(module, 1, graphs.NHWC, TARGET, print)
     lowered = lowering.lower(optimized.module, TARGET)
     choices = {}
-    for name, function in module_io.prim_funcs(lowered):
-        workload = tasks.workload(function).module
+    for name, function in module_io.list_prim_funcs(lowered):
+        workload = tasks.make_workload(function).module
         made = winograd4.rewrite(workload)
         choices[name] = default.schedule(workload, TARGET) if made is None else scheduled(made)
-    built = build.build(lowered, choices, TARGET)
+    built = build.build_library(lowered, choices, TARGET)
     kept = values[1:]
     for work in (optimized.transform, built.packing):
         kept = evaluate_weights(work, kept, TARGET, lambda module: module)

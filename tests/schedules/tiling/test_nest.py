@@ -8,7 +8,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.tiling.nest import Nest
-from autopipe.schedules.tiling.tile import Tile, settings
+from autopipe.schedules.tiling.tile import Tile, list_tiles
 from tests.schedules.engines.test_static import module_of
 from tests.schedules.loops import extents
 from tests.schedules.templates.test_contraction import conv, served
@@ -35,7 +35,7 @@ def test_tiles_are_numbered_as_in_the_example():
 
 def test_loops_are_those_of_the_example():
     sch, found = dense()
-    assert TILE in settings(found, WIDE)
+    assert TILE in list_tiles(found, WIDE)
     CONTRACTION.apply(sch, found, TILE)
     script = sch.mod.script()
     assert extents(script) == [3, 64, 32, 57, 6, 2, 16, 64, 1, 6, 2, 16, 6, 2, 16]

@@ -9,8 +9,8 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.template import knob_values
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
-from autopipe.schedules.tiling.promise import estimate, fill
-from autopipe.schedules.tiling.tile import Tile, settings, shapes
+from autopipe.schedules.tiling.promise import choose_tile, estimate_cycles
+from autopipe.schedules.tiling.tile import Tile, list_tile_shapes, list_tiles
 
 WIDE = HardwareParams(
     vector_bits=512, registers=32, cores=2, machine=MACHINES["intel-sapphire-rapids"]
@@ -25,13 +25,15 @@ def product(rows, columns, *, padded=True, terms=64):
 
 
 def test_rows_cut_an_extent_without_waste():
-    sizes = {rows for rows, columns, *_ in shapes(product(56, 32), WIDE) if columns == 32}
+    sizes = {rows for rows, columns, *_ in list_tile_shapes(product(56, 32), WIDE) if columns == 32}
     assert sorted(sizes) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14]
 
 
 def test_vectors_are_the_longest_and_its_half():
     def widths(columns, *, padded):
-        return {width for _, _, width, _ in shapes(product(8, columns, padded=padded), WIDE)}
+        return {
+            width for _, _, width, _ in list_tile_shapes(product(8, columns, padded=padded), WIDE)
+        }
 
     assert widths(19, padded=False) == {8, 16}
     assert widths(3, padded=False) == {1, 2}
@@ -40,66 +42,66 @@ def test_vectors_are_the_longest_and_its_half():
 
 def test_a_step_takes_as_long_as_what_there_is_most_of():
     tile = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1, ahead=48)
-    one, two = (estimate(product(6, 32, terms=terms), tile, WIDE) for terms in (64, 65))
+    one, two = (estimate_cycles(product(6, 32, terms=terms), tile, WIDE) for terms in (64, 65))
     assert two - one == 6.5
 
 
 def test_both_orders_of_loops_are_tried_where_there_are_many_tiles_both_ways():
-    orders = {(tile.columns < 96, tile.outer) for tile in settings(product(6, 96), WIDE)}
+    orders = {(tile.columns < 96, tile.outer) for tile in list_tiles(product(6, 96), WIDE)}
     assert (True, "rows") in orders
     assert (False, "rows") not in orders
 
 
 def test_what_a_tile_writes_is_fetched_where_the_nearest_cache_has_no_room_for_it():
-    assert fill(product(128, 96), WIDE).fetched
-    assert not fill(product(64, 96), WIDE).fetched
+    assert choose_tile(product(128, 96), WIDE).fetched
+    assert not choose_tile(product(64, 96), WIDE).fetched
 
 
 def test_packed_weights_are_fetched_six_kilobytes_ahead_but_not_where_units_are_halves():
     some = product(128, 384, terms=384)
-    tile = fill(some, WIDE)
+    tile = choose_tile(some, WIDE)
     assert tile.packed
     assert tile.ahead * tile.columns * 4 == 6 << 10
     zen4, zen5 = (replace(WIDE, machine=MACHINES[family]) for family in ("zen-4", "zen-5"))
-    assert fill(some, zen4) == replace(tile, ahead=0, unroll=1)
-    assert fill(some, zen5) == replace(tile, unroll=1)
-    assert fill(some, replace(WIDE, vector_bits=256)).ahead == 0
-    assert fill(some, NARROW).ahead == 0
+    assert choose_tile(some, zen4) == replace(tile, ahead=0, unroll=1)
+    assert choose_tile(some, zen5) == replace(tile, unroll=1)
+    assert choose_tile(some, replace(WIDE, vector_bits=256)).ahead == 0
+    assert choose_tile(some, NARROW).ahead == 0
     own = replace(some, lines=replace(some.lines, free=False))
-    assert {tile.ahead for tile in settings(own, WIDE)} == {0}
+    assert {tile.ahead for tile in list_tiles(own, WIDE)} == {0}
 
 
 def test_a_tile_of_one_vector_leaves_registers_for_two_steps():
     tile = Tile(rows=13, columns=8, width=8, packed=True, outer="columns", unroll=1)
     times = [
-        estimate(product(rows, 8, terms=1), replace(tile, rows=rows), NARROW)
+        estimate_cycles(product(rows, 8, terms=1), replace(tile, rows=rows), NARROW)
         for rows in (13, 12, 8, 7)
     ]
     assert times[0] - times[1] == pytest.approx(0.5 + 2 + 1.1)
     assert times[2] - times[3] == pytest.approx(0.5 + 2)
-    assert fill(product(13, 128, terms=800), NARROW).rows < 13
-    assert fill(product(196, 56, terms=480), NARROW).columns > 8
+    assert choose_tile(product(13, 128, terms=800), NARROW).rows < 13
+    assert choose_tile(product(196, 56, terms=480), NARROW).columns > 8
 
 
 def test_strips_that_share_a_line_of_the_result_follow_each_other():
     alone = replace(NARROW, cores=1)  # several cores divide rows here anyway
-    shared, whole = (fill(product(256, columns, terms=104), alone) for columns in (104, 112))
+    shared, whole = (choose_tile(product(256, columns, terms=104), alone) for columns in (104, 112))
     assert (shared.outer, whole.outer) == ("rows", "columns")
-    few = fill(product(49, 440, terms=440), alone)
+    few = choose_tile(product(49, 440, terms=440), alone)
     assert few.rows < 4
     assert few.outer == "columns"
 
 
 def test_strips_come_first_where_the_nearest_cache_holds_the_weights():
-    assert fill(product(4096, 64, terms=27), WIDE).outer == "rows"
-    assert fill(product(4096, 512, terms=2048), WIDE).outer == "columns"
+    assert choose_tile(product(4096, 64, terms=27), WIDE).outer == "rows"
+    assert choose_tile(product(4096, 512, terms=2048), WIDE).outer == "columns"
 
 
 def test_cores_divide_rows_where_the_weights_are_less_than_what_they_share():
     few, many = product(196, 384, terms=64), product(128, 384, terms=384)
-    assert fill(few, WIDE).outer == "rows"
-    assert fill(few, replace(WIDE, cores=1)).outer == "columns"
-    assert fill(many, WIDE).outer == "columns"
+    assert choose_tile(few, WIDE).outer == "rows"
+    assert choose_tile(few, replace(WIDE, cores=1)).outer == "columns"
+    assert choose_tile(many, WIDE).outer == "columns"
 
 
 def test_records_leave_out_a_knob_at_its_default():
@@ -121,10 +123,10 @@ def test_cores_on_a_mesh_read_more_weights_that_are_near_for_rows_of_their_own(
     family, weights, outer
 ):
     hardware = replace(WIDE, machine=MACHINES[family], weights=weights)
-    assert fill(product(64, 128, terms=256), hardware).outer == outer
+    assert choose_tile(product(64, 128, terms=256), hardware).outer == outer
 
 
 def test_some_steps_are_written_out_on_a_mesh():
-    assert fill(product(64, 128, terms=256), WIDE).unroll == 4
-    assert fill(product(64, 128, terms=255), WIDE).unroll == 1
-    assert fill(product(64, 128, terms=256), NARROW).unroll == 1
+    assert choose_tile(product(64, 128, terms=256), WIDE).unroll == 4
+    assert choose_tile(product(64, 128, terms=255), WIDE).unroll == 1
+    assert choose_tile(product(64, 128, terms=256), NARROW).unroll == 1

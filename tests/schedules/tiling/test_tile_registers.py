@@ -5,11 +5,11 @@ import itertools
 import pytest
 
 from autopipe.schedules.analysis.tile_products import REGISTERS
-from autopipe.schedules.tiling.tile_registers import Registers, Strip, strips
+from autopipe.schedules.tiling.tile_registers import Registers, Strip, split_into_strips
 
 
 def parts(lines, width, pitch):
-    found = strips(lines, width, pitch)
+    found = split_into_strips(lines, width, pitch)
     assert found is not None
     return found
 
@@ -20,9 +20,9 @@ FOUR = parts(7, 7, 9)
 
 def test_strips_are_equal_parts_of_lines():
     assert (Strip(0, 0, 14), Strip(1, 0, 14)) == TWO
-    assert strips(1, 56, None) == tuple(Strip(0, 14 * part, 14) for part in range(4))
-    assert strips(2, 17, None) is None
-    assert strips(1, 27, None) == (Strip(0, 0, 14), Strip(0, 14, 13))
+    assert split_into_strips(1, 56, None) == tuple(Strip(0, 14 * part, 14) for part in range(4))
+    assert split_into_strips(2, 17, None) is None
+    assert split_into_strips(1, 27, None) == (Strip(0, 0, 14), Strip(0, 14, 13))
 
 
 def test_flat_strips_run_over_the_ends_of_lines():

@@ -19,8 +19,8 @@ import tvm
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.environment.toolchain import Linker
-from autopipe.measure.build import compiled, without_weights
-from autopipe.measure.linked import write
+from autopipe.measure.build import compile_module, without_weights
+from autopipe.measure.linked import write_library
 
 COMPILER: Final = "aarch64-linux-gnu-gcc"
 EMULATOR: Final = "qemu-aarch64"
@@ -126,7 +126,7 @@ class Emulator:
             for info in ArgInfo.from_prim_func(kernel["main"])
         ]
         library = self._folder / "counted.so"
-        write(compiled(kernel, target), library, Linker.of(COMPILER, None))
+        write_library(compile_module(kernel, target), library, Linker.of(COMPILER, None))
         two, three = (self._count_calls(library, arrays, calls) for calls in (2, 3))
         return three - two
 

@@ -12,11 +12,14 @@ from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx.conversion import relax
 from autopipe.compiler.frontends.onnx.facts.index_limits import find_index_limits
-from autopipe.compiler.frontends.onnx.facts.outputs import list_misdeclared, outputs_of
+from autopipe.compiler.frontends.onnx.facts.outputs import describe_outputs, list_misdeclared
 from autopipe.compiler.frontends.onnx.facts.promises import derive_promises
 from autopipe.compiler.frontends.onnx.facts.reference import write_reference
 from autopipe.compiler.frontends.onnx.facts.shape_inputs import warn_of_deciding_inputs
-from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant, synthesize_weights
+from autopipe.compiler.frontends.onnx.facts.synthesize import (
+    has_constant_kernels,
+    synthesize_weights,
+)
 from autopipe.compiler.frontends.onnx.reading import gate, source, tensors
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.recurrent import finite_weights
@@ -25,8 +28,8 @@ from autopipe.compiler.frontends.onnx.rewriting.node_origins import number_nodes
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
-from autopipe.host.refusal import starved
-from autopipe.processes.bounds import held
+from autopipe.host.refusal import explain_memory_error
+from autopipe.processes.bounds import limit_data_within
 
 
 def load_model(
@@ -69,7 +72,7 @@ def _load_file(
     if source.hash_model(source.read_model_file(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
     graph = vetted.model.graph
-    outputs = outputs_of(module, graph, vetted.inputs, dimensions)
+    outputs = describe_outputs(module, graph, vetted.inputs, dimensions)
     warnings += (*warn_of_deciding_inputs(graph, vetted.inputs), *list_misdeclared(outputs, graph))
     return Imported(
         name=graph.name or "model",
@@ -91,12 +94,12 @@ def _load_file(
 @contextmanager
 def _bound_memory(stored: int) -> Iterator[None]:
     """Bound what a model takes that passed the gate, and may still unroll and fold to anything."""
-    limit = bounds.of_import(stored)
+    limit = bounds.compute_import_limit(stored)
     try:
-        with held(limit):
+        with limit_data_within(limit):
             yield
     except Exception as error:
-        if starved(error) is None:
+        if explain_memory_error(error) is None:
             raise
         raise ModelError(f"the model needs more than {limit >> 20} MiB to be imported") from error
 
@@ -114,7 +117,7 @@ def _read_weights(
         for name, values in stored.items()
         if values.dtype.kind == "f" and not np.isfinite(values).all()
     ]
-    if all_constant(graph, stored, vetted.shapes):
+    if has_constant_kernels(graph, stored, vetted.shapes):
         warnings.append(
             "every kernel of the model holds one number only, so that comparing outputs proves "
             "nothing; set model.weights: {synthesize: he_normal}"

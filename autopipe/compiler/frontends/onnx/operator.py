@@ -82,7 +82,7 @@ def count_matrix_products(node: NodeProto, slot: int, shape: Shape) -> int:
     return shape[-1] if is_last or len(shape) == 1 else shape[-2]
 
 
-def first_dtype(dtypes: Sequence[str], attr: Attributes) -> str:  # noqa: ARG001
+def choose_first_dtype(dtypes: Sequence[str], attr: Attributes) -> str:  # noqa: ARG001
     """Return the dtype of the first input."""
     return dtypes[0]
 
@@ -155,7 +155,7 @@ class Operator:
     convert_dynamic: DynamicRule | None = None
     """Makes Relax of any other node."""
     compute_sizes: SizeRule | None = None
-    size_dtype: SizeDtype = first_dtype
+    size_dtype: SizeDtype = choose_first_dtype
     convert_control: ControlConverter | None = None
     body: Body | None = None
     """None is left of it once the graph is cleaned up."""

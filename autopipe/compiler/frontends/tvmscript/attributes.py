@@ -17,38 +17,38 @@ _LARGEST: Final = 2**31
 Fits = Callable[[object], bool]
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
 
 
-def _truth(value: object) -> bool:
+def _is_truth_value(value: object) -> bool:
     return isinstance(value, bool) or value in (0, 1)
 
 
-def _numbers(value: object) -> bool:
-    return isinstance(value, list) and all(map(_number, value))
+def _is_number_list(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
 
 
-def _name(value: object) -> bool:
+def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(_NAME.fullmatch(value))
 
 
-def _rule(value: object) -> bool:
+def _is_rule(value: object) -> bool:
     return isinstance(value, str) and bool(_RULE.fullmatch(value))
 
 
 FUNCTIONS: Final[Mapping[str, Fits]] = {
-    "global_symbol": _name, "layout_free_buffers": _numbers, "num_input": _number,
-    "op_pattern": _number, "s_tir": _truth, "tirx.noalias": _truth,
+    "global_symbol": _is_name, "layout_free_buffers": _is_number_list, "num_input": _is_number,
+    "op_pattern": _is_number, "s_tir": _is_truth_value, "tirx.noalias": _is_truth_value,
 }  # fmt: skip
 """Attributes of PrimFuncs."""
 
 MAINS: Final[Mapping[str, Fits]] = {
-    "global_symbol": _name, "num_input": _number, "relax.force_pure": _truth,
+    "global_symbol": _is_name, "num_input": _is_number, "relax.force_pure": _is_truth_value,
 }  # fmt: skip
 """Attributes of the Relax function."""
 
-BLOCKS: Final[Mapping[str, Fits]] = {"axis": _number, "schedule_rule": _rule}
+BLOCKS: Final[Mapping[str, Fits]] = {"axis": _is_number, "schedule_rule": _is_rule}
 """Annotations of blocks; a rule is the name of a function that TVM calls."""
 
 OF: Final[Mapping[str, tuple[str, Mapping[str, Fits]]]] = {
@@ -59,7 +59,7 @@ OF: Final[Mapping[str, tuple[str, Mapping[str, Fits]]]] = {
 """Words that give attributes: what each is called, and which it may give."""
 
 
-def fault(kind: str, known: Mapping[str, Fits], key: object, value: object) -> str | None:
+def find_fault(kind: str, known: Mapping[str, Fits], key: object, value: object) -> str | None:
     """Return why an attribute may not be in a model, or None if it may."""
     if not isinstance(key, str) or key not in known:
         return f"the {kind} {str(key)[:60]!r} is not allowed in a model"

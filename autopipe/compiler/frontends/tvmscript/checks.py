@@ -11,29 +11,29 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.analysis import OOBChecker, verify_well_formed
 
 from autopipe.compiler.frontends.tvmscript import attributes, vocabulary
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import find_callee, list_bindings
 from autopipe.compiler.graph.weights import TRANSFORM
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.errors import ModelError
 
 _MAX_ELEMENTS: Final = 2**31
 
 
-def check(found: tvm.IRModule | tirx.PrimFunc) -> None:
+def check_module(found: tvm.IRModule | tirx.PrimFunc) -> None:
     """Raise `ModelError` if a module is not a model of Relax and PrimFuncs that TVM can compile."""
     if isinstance(found, tirx.PrimFunc):
         _check_functions(tvm.IRModule({"main": found}))
         return
     functions = [f for f in found.functions.values() if not isinstance(f, tirx.PrimFunc)]
     if len(functions) != 1 or "main" not in {v.name_hint for v in found.get_global_vars()}:
-        if functions or len(prim_funcs(found)) != 1:
+        if functions or len(list_prim_funcs(found)) != 1:
             raise ModelError("a model of several functions has one Relax function, named main")
         _check_functions(found)
         return
     _check_functions(found)
     _check_attributes("main", attributes.MAINS, found["main"].attrs)
     _check_calls("main", found["main"])
-    for binding in bindings(found["main"]):
+    for binding in list_bindings(found["main"]):
         _check_binding(found, binding)
     if not relax.analysis.check_well_formed(found):
         raise ModelError("main is not well-formed Relax")
@@ -41,7 +41,7 @@ def check(found: tvm.IRModule | tirx.PrimFunc) -> None:
 
 def _check_functions(module: tvm.IRModule) -> None:
     """Check the PrimFuncs of a module."""
-    for name, function in prim_funcs(module):
+    for name, function in list_prim_funcs(module):
         if name == TRANSFORM:
             raise ModelError(f"{name}: a function of autopipe has this name; take another")
         _check_attributes(name, attributes.FUNCTIONS, function.attrs)
@@ -50,13 +50,13 @@ def _check_functions(module: tvm.IRModule) -> None:
         for param in function.params:
             if not isinstance(param.ty, tirx.BufferType):
                 raise ModelError(f"{name}: parameter {param.name!r} is no T.Buffer")
-            sizes(f"{name}: buffer {param.name!r}", param.shape)
+            read_static_sizes(f"{name}: buffer {param.name!r}", param.shape)
         alone = tvm.IRModule({name: function})
         try:
             verify_well_formed(alone)
             OOBChecker()(alone)
         except Exception as error:  # noqa: BLE001 - TVM raises what it likes
-            raise ModelError(f"{name}: {_last(error)}") from None
+            raise ModelError(f"{name}: {_find_last_line(error)}") from None
 
 
 def _check_attributes(
@@ -65,7 +65,7 @@ def _check_attributes(
     for key, value in (given or {}).items():
         plain = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
         kind = "annotation" if known is attributes.BLOCKS else "attribute"
-        if reason := attributes.fault(kind, known, str(key), plain):
+        if reason := attributes.find_fault(kind, known, str(key), plain):
             raise ModelError(f"{name}: {reason}")
 
 
@@ -78,7 +78,7 @@ def _check_calls(name: str, part: tvm.ir.Node) -> None:
     for function in outside:
         raise ModelError(f"{name}: {str(function.global_symbol)!r} is a function from elsewhere")
     for call in calls:
-        if isinstance(call.op, tvm.ir.Op) and not vocabulary.computes(call.op.name):
+        if isinstance(call.op, tvm.ir.Op) and not vocabulary.is_known_op(call.op.name):
             raise ModelError(f"{name}: {call.op.name} is not allowed in a model")
 
 
@@ -88,7 +88,7 @@ def _check_blocks(name: str, function: tirx.PrimFunc) -> None:
     for block in blocks:
         _check_attributes(name, attributes.BLOCKS, block.annotations)
         for buffer in block.alloc_buffers:
-            sizes(f"{name}: buffer {buffer.name!r}", buffer.shape)
+            read_static_sizes(f"{name}: buffer {buffer.name!r}", buffer.shape)
 
 
 def _check_binding(module: tvm.IRModule, binding: relax.Binding) -> None:
@@ -97,19 +97,19 @@ def _check_binding(module: tvm.IRModule, binding: relax.Binding) -> None:
         raise ModelError("main has a branch, which a model in TVMScript can not have")
     shape = getattr(getattr(value.ty, "shape", None), "values", None)
     if shape is not None and all(isinstance(extent, tirx.IntImm) for extent in shape):
-        sizes(f"value {binding.var.name!r}", shape)
-    name = callee(value)
+        read_static_sizes(f"value {binding.var.name!r}", shape)
+    name = find_callee(value)
     if name is None:
         return
     fields = value.args[1].ty.fields
     results = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
-    given = [_described(field.shape, field.dtype) for field in (*fields, *results)]
-    taken = [_described(param.shape, param.dtype) for param in module[name].params]
+    given = [_format_tensor(field.shape, field.dtype) for field in (*fields, *results)]
+    taken = [_format_tensor(param.shape, param.dtype) for param in module[name].params]
     if given != taken:
         raise ModelError(f"{name} takes {', '.join(taken)}; main calls it with {', '.join(given)}")
 
 
-def sizes(what: str, shape: Sequence[Any] | None) -> tuple[int, ...]:
+def read_static_sizes(what: str, shape: Sequence[Any] | None) -> tuple[int, ...]:
     """Return the sizes of a tensor. Raises `ModelError` if one is unknown or absurdly large."""
     if shape is None or not all(isinstance(extent, tirx.IntImm) for extent in shape):
         raise ModelError(f"{what} has a size that is not known before the model runs")
@@ -119,17 +119,17 @@ def sizes(what: str, shape: Sequence[Any] | None) -> tuple[int, ...]:
     return found
 
 
-def _described(shape: Sequence[Any], dtype: object) -> str:
+def _format_tensor(shape: Sequence[Any], dtype: object) -> str:
     extents = (str(int(e)) if isinstance(e, tirx.IntImm) else str(e) for e in shape)
     return f"{dtype}[{', '.join(extents)}]"
 
 
-def _last(error: Exception) -> str:
-    lines = list(_lines(str(error)))
+def _find_last_line(error: Exception) -> str:
+    lines = list(_list_lines(str(error)))
     return lines[-1][:500] if lines else "not well-formed"
 
 
-def _lines(text: str) -> Iterator[str]:
+def _list_lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if line.strip():
             yield line.strip().removeprefix("Error message: ")

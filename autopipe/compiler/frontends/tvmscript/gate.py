@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 from autopipe import foreign
 from autopipe.compiler.frontends.tvmscript import attributes, strings, vocabulary
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ModelError
 
 MAX_BYTES: Final = 2**20
@@ -52,20 +52,20 @@ def admit(data: bytes) -> str:
     if (hidden := foreign.find_hidden(text)) is not None:
         line = text.count("\n", 0, hidden) + 1
         raise ModelError(f"{line}: U+{ord(text[hidden]):04X} is not shown as it is read")
-    tree = _parse(text)
-    lines = list(_inside(tree, 0, 1))
+    tree = _parse_python(text)
+    lines = list(_walk_nodes(tree, 0, 1))
     nodes = [node for node, _ in lines]
     if len(nodes) > _MAX_NODES:
         raise ModelError(f"1: {len(nodes)} nodes of syntax, more than {_MAX_NODES}")
-    bound = _bound(nodes)
-    functions, modules = _callees(nodes)
+    bound = _collect_bound_names(nodes)
+    functions, modules = _find_callees(nodes)
     for node, line in lines:
         if not isinstance(node, _NODES):
             raise ModelError(f"{line}: {type(node).__name__} is no part of TVMScript models")
-        _check(node, bound)
+        _check_node(node, bound)
         if isinstance(node, ast.Attribute):
             _check_attribute(node, functions, modules)
-    definition = _definition(tree)
+    definition = _find_definition(tree)
     for function in definition.body if isinstance(definition, ast.ClassDef) else [definition]:
         _check_function(function)
     _check_strings(tree, nodes)
@@ -74,7 +74,7 @@ def admit(data: bytes) -> str:
     return "\n".join([*[""] * (start - 1), *every[start - 1 :]]) + "\n"
 
 
-def _parse(text: str) -> ast.Module:
+def _parse_python(text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -86,7 +86,7 @@ def _parse(text: str) -> ast.Module:
         raise ModelError(f"1: Python can not read it: {reason}") from None
 
 
-def _inside(node: ast.AST, depth: int, line: int) -> Iterator[tuple[ast.AST, int]]:
+def _walk_nodes(node: ast.AST, depth: int, line: int) -> Iterator[tuple[ast.AST, int]]:
     """Yield a node and all nodes below it, each with its line. Operators take that of their parent.
 
     Refuses a source that is nested too deeply for the recursion of TVM's parser.
@@ -96,15 +96,15 @@ def _inside(node: ast.AST, depth: int, line: int) -> Iterator[tuple[ast.AST, int
         raise ModelError(f"{line}: nested more than {_MAX_DEPTH} deep")
     yield node, line
     for child in ast.iter_child_nodes(node):
-        yield from _inside(child, depth + 1, line)
+        yield from _walk_nodes(child, depth + 1, line)
 
 
-def _bound(nodes: list[ast.AST]) -> frozenset[str]:
+def _collect_bound_names(nodes: list[ast.AST]) -> frozenset[str]:
     """Return every name that the source assigns or defines."""
-    return frozenset(_names(node)[0] for node in nodes if _binds(node))
+    return frozenset(_list_names(node)[0] for node in nodes if _is_binding(node))
 
 
-def _callees(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
+def _find_callees(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the functions of a module, and the names that only stand for the module."""
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     aliases = {
@@ -114,33 +114,35 @@ def _callees(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
         for target in node.targets
         if isinstance(target, ast.Name) and node.value.id in classes
     }
-    other = _bound([
+    other = _collect_bound_names([
         node for node in nodes if id(node) not in aliases and not isinstance(node, ast.ClassDef)
     ])  # fmt: skip
     functions = frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef))
     return functions, frozenset({*classes, *aliases.values()} - other)
 
 
-def _check(node: ast.AST, names: frozenset[str]) -> None:
-    for name in _names(node):
+def _check_node(node: ast.AST, names: frozenset[str]) -> None:
+    for name in _list_names(node):
         if name.startswith("_") and name != "_":
-            _refuse(node, f"{name!r}: names of models do not begin with an underscore")
+            _refuse_node(node, f"{name!r}: names of models do not begin with an underscore")
     if isinstance(node, ast.Constant):
         _check_constant(node)
     elif isinstance(node, ast.Name) and node.id not in names | _TAKEN:
-        _refuse(node, f"{node.id!r} is not defined; models know {', '.join(sorted(_ROOTS))} only")
-    elif _binds(node) and _names(node)[0] in _ROOTS:
-        _refuse(node, f"{_names(node)[0]!r} is TVM's, and can not be another value")
+        _refuse_node(
+            node, f"{node.id!r} is not defined; models know {', '.join(sorted(_ROOTS))} only"
+        )
+    elif _is_binding(node) and _list_names(node)[0] in _ROOTS:
+        _refuse_node(node, f"{_list_names(node)[0]!r} is TVM's, and can not be another value")
     elif isinstance(node, ast.Call):
         _check_call(node, names)
 
 
-def _binds(node: ast.AST) -> bool:
+def _is_binding(node: ast.AST) -> bool:
     stores = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
     return stores or isinstance(node, ast.arg | ast.FunctionDef | ast.ClassDef)
 
 
-def _names(node: ast.AST) -> list[str]:
+def _list_names(node: ast.AST) -> list[str]:
     found = (getattr(node, field, None) for field in ("id", "name", "arg", "attr", "asname"))
     return [name for name in found if isinstance(name, str)]
 
@@ -148,11 +150,11 @@ def _names(node: ast.AST) -> list[str]:
 def _check_constant(node: ast.Constant) -> None:
     value = node.value
     if not isinstance(value, _CONSTANTS):
-        _refuse(node, f"a constant of type {type(value).__name__}")
+        _refuse_node(node, f"a constant of type {type(value).__name__}")
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        _refuse(node, f"an integer of {value.bit_length()} bits, more than {_MAX_BITS}")
+        _refuse_node(node, f"an integer of {value.bit_length()} bits, more than {_MAX_BITS}")
     if isinstance(value, str) and len(value) > _MAX_TEXT:
-        _refuse(node, f"a string of {len(value)} characters, more than {_MAX_TEXT}")
+        _refuse_node(node, f"a string of {len(value)} characters, more than {_MAX_TEXT}")
 
 
 def _check_attribute(
@@ -160,28 +162,32 @@ def _check_attribute(
 ) -> None:
     """Allow words of T, R and I, functions of the module, and a few attributes of values."""
     if not isinstance(node.ctx, ast.Load):
-        _refuse(node, "an attribute can not be assigned to")
-    root, word = _word(node)
+        _refuse_node(node, "an attribute can not be assigned to")
+    root, word = _split_dotted_name(node)
     if root in _ROOTS:
-        if not vocabulary.known(root, word) and word != "axis" and word not in {"nn", "image"}:
-            meant = closest(word, vocabulary.T_WORDS) if root == "T" else None
+        if (
+            not vocabulary.is_known_word(root, word)
+            and word != "axis"
+            and word not in {"nn", "image"}
+        ):
+            meant = find_closest(word, vocabulary.T_WORDS) if root == "T" else None
             hint = f"; did you mean T.{meant}?" if meant else ", or unknown"
-            _refuse(node, f"{root}.{word} is not allowed in a model{hint}")
+            _refuse_node(node, f"{root}.{word} is not allowed in a model{hint}")
         return
     called = root in modules and word in functions
     if node.attr not in vocabulary.ON_VALUES and not called:
-        _refuse(node, f".{node.attr} is not allowed in a model")
+        _refuse_node(node, f".{node.attr} is not allowed in a model")
 
 
 def _check_call(node: ast.Call, names: frozenset[str]) -> None:
-    root, word = _word(node.func)
+    root, word = _split_dotted_name(node.func)
     called = isinstance(node.func, ast.Name) and node.func.id in vocabulary.BUILTINS - names
     method = isinstance(node.func, ast.Attribute) and node.func.attr == "astype"
     if not (called or method or (root in _ROOTS and word)):
-        _refuse(node, f"{ast.unparse(node.func)[:60]} can not be called in a model")
+        _refuse_node(node, f"{ast.unparse(node.func)[:60]} can not be called in a model")
     for keyword in node.keywords:
         if keyword.arg in {None, "annotations", "check_well_formed", "thread"}:
-            _refuse(node, f"{keyword.arg or '**'} is not allowed in a model")
+            _refuse_node(node, f"{keyword.arg or '**'} is not allowed in a model")
     if ast.unparse(node.func) in attributes.OF:
         _check_attributes(node)
 
@@ -191,26 +197,28 @@ def _check_attributes(node: ast.Call) -> None:
     kind, known = attributes.OF[ast.unparse(node.func)]
     given = node.args[0] if len(node.args) == 1 and not node.keywords else None
     if not isinstance(given, ast.Dict):
-        _refuse(node, f"{ast.unparse(node.func)} takes one {{key: value}} in a model")
+        _refuse_node(node, f"{ast.unparse(node.func)} takes one {{key: value}} in a model")
     for key, value in zip(given.keys, given.values, strict=True):
         try:
             said = ast.literal_eval(key or given), ast.literal_eval(value)
         except (ValueError, TypeError):
-            _refuse(value, f"the value of an {kind} is written out in a model")
-        if reason := attributes.fault(kind, known, *said):
-            _refuse(value, reason)
+            _refuse_node(value, f"the value of an {kind} is written out in a model")
+        if reason := attributes.find_fault(kind, known, *said):
+            _refuse_node(value, reason)
 
 
 def _check_strings(tree: ast.Module, nodes: list[ast.AST]) -> None:
     """Refuse every string that is not allowed in its place."""
-    allowed = {id(node) for node in strings.allowed(tree)}
+    allowed = {id(node) for node in strings.list_allowed_strings(tree)}
     for node in nodes:
         value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
         if isinstance(value, str) and id(node) not in allowed:
-            _refuse(node, f"the string {value[:40]!r} is not allowed here: TVM may evaluate it")
+            _refuse_node(
+                node, f"the string {value[:40]!r} is not allowed here: TVM may evaluate it"
+            )
 
 
-def _word(node: ast.AST) -> tuple[str | None, str]:
+def _split_dotted_name(node: ast.AST) -> tuple[str | None, str]:
     """Split `a.b.c` into its first name, if it has one, and the rest."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -219,7 +227,7 @@ def _word(node: ast.AST) -> tuple[str | None, str]:
     return (node.id if isinstance(node, ast.Name) else None), ".".join(reversed(parts))
 
 
-def _definition(tree: ast.Module) -> ast.ClassDef | ast.FunctionDef:
+def _find_definition(tree: ast.Module) -> ast.ClassDef | ast.FunctionDef:
     """Return the one class or function of a source. Refuse all other statements."""
     found: list[ast.ClassDef | ast.FunctionDef] = []
     for statement in tree.body:
@@ -228,7 +236,9 @@ def _definition(tree: ast.Module) -> ast.ClassDef | ast.FunctionDef:
         elif isinstance(statement, ast.ClassDef | ast.FunctionDef):
             found.append(statement)
         elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
-            _refuse(statement, "a model is one class or one PrimFunc, and imports of tvm.script")
+            _refuse_node(
+                statement, "a model is one class or one PrimFunc, and imports of tvm.script"
+            )
     if len(found) != 1:
         raise ModelError(
             f"1: no TVMScript: {len(found)} classes and functions, where a model is one"
@@ -236,7 +246,7 @@ def _definition(tree: ast.Module) -> ast.ClassDef | ast.FunctionDef:
     if isinstance(found[0], ast.ClassDef):
         _check_decorators(found[0], {"I.ir_module"})
         if found[0].bases or found[0].keywords:
-            _refuse(found[0], "the class of a model has no bases")
+            _refuse_node(found[0], "the class of a model has no bases")
     return found[0]
 
 
@@ -244,21 +254,23 @@ def _check_import(node: ast.ImportFrom) -> None:
     for alias in node.names:
         known = vocabulary.IMPORTS.get(alias.name)
         if node.module != "tvm.script" or node.level or known is None:
-            _refuse(node, f"only {', '.join(vocabulary.IMPORTS)} are imported, from tvm.script")
+            _refuse_node(
+                node, f"only {', '.join(vocabulary.IMPORTS)} are imported, from tvm.script"
+            )
         if alias.asname != known:
-            _refuse(node, f"write: from tvm.script import {alias.name} as {known}")
+            _refuse_node(node, f"write: from tvm.script import {alias.name} as {known}")
 
 
 def _check_function(node: ast.stmt) -> None:
     if not isinstance(node, ast.FunctionDef):
-        _refuse(node, "the class of a model holds functions only")
+        _refuse_node(node, "the class of a model holds functions only")
     _check_decorators(node, {"T.prim_func", "R.function"})
     every = node.args
     if every.vararg or every.kwarg or every.defaults or every.kwonlyargs or every.posonlyargs:
-        _refuse(node, "a function of a model takes plain parameters, without defaults")
+        _refuse_node(node, "a function of a model takes plain parameters, without defaults")
     for inner in ast.walk(node):
         if inner is not node and isinstance(inner, ast.FunctionDef | ast.ClassDef | ast.ImportFrom):
-            _refuse(inner, "definitions and imports do not stand inside a function")
+            _refuse_node(inner, "definitions and imports do not stand inside a function")
 
 
 def _check_decorators(node: ast.ClassDef | ast.FunctionDef, allowed: set[str]) -> None:
@@ -266,19 +278,21 @@ def _check_decorators(node: ast.ClassDef | ast.FunctionDef, allowed: set[str]) -
         if isinstance(decorator, ast.Call):
             _check_options(decorator)
     said = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    words = [".".join(filter(None, _word(name))) for name in said]
+    words = [".".join(filter(None, _split_dotted_name(name))) for name in said]
     if len(words) != 1 or words[0] not in allowed:
-        _refuse(node, f"{node.name} needs one decorator: {' or '.join(sorted(allowed))}")
+        _refuse_node(node, f"{node.name} needs one decorator: {' or '.join(sorted(allowed))}")
 
 
 def _check_options(decorator: ast.Call) -> None:
     for keyword in decorator.keywords:
         plain = isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool)
         if keyword.arg not in _OPTIONS or not plain:
-            _refuse(decorator, f"{keyword.arg} is not allowed in a model, or not of this value")
+            _refuse_node(
+                decorator, f"{keyword.arg} is not allowed in a model, or not of this value"
+            )
     if decorator.args:
-        _refuse(decorator, "a decorator of a model takes named options only")
+        _refuse_node(decorator, "a decorator of a model takes named options only")
 
 
-def _refuse(node: ast.AST, reason: str) -> NoReturn:
+def _refuse_node(node: ast.AST, reason: str) -> NoReturn:
     raise ModelError(f"{getattr(node, 'lineno', 1)}: {reason}")

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from autopipe import foreign
-from autopipe.compiler.frontends.draw import Array, draw
+from autopipe.compiler.frontends.draw import Array, draw_weight
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.moments import NORMAL, Role
 from autopipe.compiler.frontends.tvmscript import gate, memory
-from autopipe.compiler.frontends.tvmscript.parse import parse
-from autopipe.compiler.frontends.tvmscript.roles import roles
-from autopipe.compiler.frontends.tvmscript.selects import selects
-from autopipe.compiler.frontends.tvmscript.whole import Whole, whole
+from autopipe.compiler.frontends.tvmscript.parse import parse_source
+from autopipe.compiler.frontends.tvmscript.roles import find_roles
+from autopipe.compiler.frontends.tvmscript.selects import find_index_limits
+from autopipe.compiler.frontends.tvmscript.whole import Whole, normalize_model
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
 from autopipe.processes.seccomp import works
@@ -22,44 +22,44 @@ _OPEN = "no seccomp here: nothing but the gate kept this source from what its pa
 _LINE = re.compile(r"\d+: ")
 
 
-def load(
+def load_tvmscript(
     path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
 ) -> Imported:
     """Read a model; raises `ModelError`, with file and line in front, or `ConfigError`."""
     try:
-        return _load(path, inputs, weights, sha256)
+        return _load_model(path, inputs, weights, sha256)
     except ModelError as error:
         between = ":" if _LINE.match(str(error)) else ": "
         raise ModelError(f"{path}{between}{error}") from error
 
 
-def _load(
+def _load_model(
     path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
 ) -> Imported:
-    data = _read(path)
+    data = _read_source(path)
     digest = hashlib.sha256(data).hexdigest()
     if sha256 not in {None, digest}:
         raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
-    model = whole(parse(data), inputs)
-    memory.check(model.module, model.inputs, model.weights)
-    if _read(path) != data:
+    model = normalize_model(parse_source(data), inputs)
+    memory.check_model_memory(model.module, model.inputs, model.weights)
+    if _read_source(path) != data:
         raise ModelError("the file changed while it was read; run again")
     return Imported(
         name=path.stem,
         module=model.module,
         inputs=model.inputs,
         outputs=model.outputs,
-        weights=_weights(model, weights),
+        weights=_draw_weights(model, weights),
         source_sha256=digest,
         synthesized=weights is not None,
-        selects=selects(model.module),
+        selects=find_index_limits(model.module),
         warnings=() if works() else (_OPEN,),
     )
 
 
-def _read(path: Path) -> bytes:
+def _read_source(path: Path) -> bytes:
     try:
-        with foreign.opened(path) as file:
+        with foreign.open_regular_file(path) as file:
             data = file.read(gate.MAX_BYTES + 1)
     except OSError as error:
         raise ModelError(f"{error.strerror or error}") from error
@@ -68,7 +68,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _weights(model: Whole, weights: Weights | None) -> dict[str, Array]:
+def _draw_weights(model: Whole, weights: Weights | None) -> dict[str, Array]:
     """Draw the weights, since a source has no values for its parameters."""
     names = [value.name for value in model.weights]
     if not names:
@@ -84,10 +84,10 @@ def _weights(model: Whole, weights: Weights | None) -> dict[str, Array]:
                 f"weight {value.name!r} is {value.dtype}; only floats are drawn: write it as "
                 "R.const, or make it an input"
             )
-    found = roles(model.module, names)
+    found = find_roles(model.module, names)
     other = Role("kernel", NORMAL)
     return {
-        value.name: draw(
+        value.name: draw_weight(
             f"{weights.seed}:{value.name}", found.get(value.name, other), value.shape, value.dtype
         )
         for value in model.weights

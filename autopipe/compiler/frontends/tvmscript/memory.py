@@ -12,67 +12,67 @@ from tvm.s_tir import SBlock
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Computation
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import find_callee, list_bindings
 
 
-def check(
+def check_model_memory(
     module: tvm.IRModule,
     inputs: Sequence[Value],
     weights: Sequence[Value],
     limits: Bounds = BOUNDS,
 ) -> None:
     """Raise `ModelError`, with the name of a value, if tensors take absurdly much memory."""
-    drawn = {value.name: _bytes(value.shape, value.dtype) for value in weights}
+    drawn = {value.name: _count_bytes(value.shape, value.dtype) for value in weights}
     bounds.check_weights(drawn, limits)
-    given = {value.name: _bytes(value.shape, value.dtype) for value in inputs}
+    given = {value.name: _count_bytes(value.shape, value.dtype) for value in inputs}
     main = module["main"]
-    bounds.check(
-        list(_steps(module, main, set(given))),
+    bounds.check_memory(
+        list(_list_computations(module, main, set(given))),
         given=given,
         stored=sum(drawn.values()),
-        returned=_named(main.body.body),
+        returned=_list_variable_names(main.body.body),
         bounds=limits,
     )
 
 
-def _steps(
+def _list_computations(
     module: tvm.IRModule, main: relax.Function, varying: set[str]
 ) -> Iterator[Computation]:  # names are unique in a function that was parsed
-    for binding in bindings(main):
+    for binding in list_bindings(main):
         name = str(binding.var.name)
-        read = _named(binding.value)
+        read = _list_variable_names(binding.value)
         constant = varying.isdisjoint(read)
         if not constant:
             varying.add(name)
-        made = {name: _of_type(binding.var.ty)}
-        called = callee(binding.value)
+        made = {name: _count_type_bytes(binding.var.ty)}
+        called = find_callee(binding.value)
         if called is not None:
-            made[f"{name}/{called}"] = _buffers(module[called])
+            made[f"{name}/{called}"] = _count_buffer_bytes(module[called])
         yield Computation(f"value {name!r}", tuple(read), made, constant)
 
 
-def _named(value: relax.Expr) -> set[str]:
+def _list_variable_names(value: relax.Expr) -> set[str]:
     found: list[relax.Var] = []
     tvm_ffi.structural_walk(value, (relax.Var, found.append))
     return {str(buffer.name) for buffer in found}
 
 
-def _buffers(function: tirx.PrimFunc) -> int:
+def _count_buffer_bytes(function: tirx.PrimFunc) -> int:
     """Return the bytes of the buffers that a function allocates."""
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
     buffers = (buffer for block in blocks for buffer in block.alloc_buffers)
-    return sum(_bytes(buffer.shape, str(buffer.dtype)) for buffer in buffers)
+    return sum(_count_bytes(buffer.shape, str(buffer.dtype)) for buffer in buffers)
 
 
-def _of_type(kind: object) -> int:
+def _count_type_bytes(kind: object) -> int:
     if isinstance(kind, relax.TupleType):
-        return sum(map(_of_type, kind.fields))
+        return sum(map(_count_type_bytes, kind.fields))
     values = getattr(getattr(kind, "shape", None), "values", None)
-    return 0 if values is None else _bytes(values, str(getattr(kind, "dtype", "float32")))
+    return 0 if values is None else _count_bytes(values, str(getattr(kind, "dtype", "float32")))
 
 
-def _bytes(shape: Mapping[int, object] | Sequence[object], dtype: str) -> int:
+def _count_bytes(shape: Mapping[int, object] | Sequence[object], dtype: str) -> int:
     """Return the bytes of a tensor, or 0 if one of its sizes is not known."""
     if not all(isinstance(extent, int | tirx.IntImm) for extent in shape):
         return 0

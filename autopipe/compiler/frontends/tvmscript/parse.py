@@ -13,7 +13,7 @@ from autopipe.compiler import module_io
 from autopipe.compiler.frontends.tvmscript import checks, gate, vocabulary
 from autopipe.compiler.patches import skip_call_stack
 from autopipe.errors import ModelError
-from autopipe.processes.sandbox import contained
+from autopipe.processes.sandbox import run_in_sandbox
 
 SECONDS: Final = 60
 """CPU time that reading a source may take; twice this by the clock."""
@@ -23,16 +23,16 @@ _PLACE: Final = re.compile(r"--> <str>:(\d+):")
 _LONGEST: Final = 500
 
 
-def parse(data: bytes) -> tvm.IRModule | tvm.tirx.PrimFunc:
+def parse_source(data: bytes) -> tvm.IRModule | tvm.tirx.PrimFunc:
     """Return the module or the PrimFunc that a source describes.
 
     The answer of the child is checked again here, so that it does not have to be trusted. Raises
     `ModelError`; its message begins with the number of the line, if there is one.
     """
-    text = contained(lambda: _read(data), memory=_MEMORY, seconds=SECONDS)
+    text = run_in_sandbox(lambda: _parse_to_json(data), memory=_MEMORY, seconds=SECONDS)
     try:
-        found = module_io.from_json(text)
-        checks.check(found)
+        found = module_io.parse_json(text)
+        checks.check_module(found)
     except ModelError:
         raise
     except Exception as error:
@@ -40,13 +40,13 @@ def parse(data: bytes) -> tvm.IRModule | tvm.tirx.PrimFunc:
     return found
 
 
-def _read(data: bytes) -> str:
-    found = _parsed(gate.admit(data))
-    checks.check(found)
+def _parse_to_json(data: bytes) -> str:
+    found = _parse_text(gate.admit(data))
+    checks.check_module(found)
     return str(tvm.ir.save_json(found))
 
 
-def _parsed(text: str) -> tvm.IRModule | tvm.tirx.PrimFunc:
+def _parse_text(text: str) -> tvm.IRModule | tvm.tirx.PrimFunc:
     from tvm.script import ir, relax, tirx
     from tvm.script.parser.core.entry import parse as tvm_parse
 
@@ -57,10 +57,10 @@ def _parsed(text: str) -> tvm.IRModule | tvm.tirx.PrimFunc:
     except RecursionError:
         raise ModelError("1: nested too deeply") from None
     except Exception as error:  # TVM raises what it likes
-        raise ModelError(_diagnostic(str(error))) from error
+        raise ModelError(_format_diagnostic(str(error))) from error
 
 
-def _diagnostic(message: str) -> str:
+def _format_diagnostic(message: str) -> str:
     """Return TVM's diagnostic as `line: reason`."""
     place = _PLACE.search(message)
     reason = message.partition("\n -->")[0].removeprefix("error: ").strip() or "no TVMScript"

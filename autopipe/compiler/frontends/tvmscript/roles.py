@@ -12,9 +12,9 @@ from tvm.relax import transform
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
-from autopipe.compiler.graph.calls import bindings, callee
-from autopipe.compiler.passes.legalize import legalize
+from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, round_moments
+from autopipe.compiler.graph.calls import find_callee, list_bindings
+from autopipe.compiler.passes.legalize import legalize_ops
 
 _OF_WEIGHTS: Final[Mapping[Kind, Moments]] = {"shift": Moments(0, 0.01), "scale": Moments(1, 1.04)}
 _ROOTS: Final = frozenset({"sqrt", "rsqrt", "log"})
@@ -25,15 +25,15 @@ _RULES: Final[Mapping[Any, Callable[[list[Moments]], Moments]]] = {
 }  # fmt: skip
 
 
-def roles(module: tvm.IRModule, weights: Sequence[str]) -> dict[str, Role]:
+def find_roles(module: tvm.IRModule, weights: Sequence[str]) -> dict[str, Role]:
     """Return the role of each of these parameters of `main` that has one."""
     with tvm.target.Target({"kind": "llvm"}), tvm.transform.PassContext(opt_level=3):
-        module = legalize(transform.DecomposeOpsForInference()(module))
+        module = legalize_ops(transform.DecomposeOpsForInference()(module))
     found = _Roles()
     for param in module["main"].params:
         found.origin.update({param: param.name} if param.name in weights else {})
-    for binding in bindings(module["main"]):
-        name = callee(binding.value)
+    for binding in list_bindings(module["main"]):
+        name = find_callee(binding.value)
         if name is None:
             found.rename(binding.var, binding.value)
         else:
@@ -53,29 +53,29 @@ class _Roles:
         """Give a value the moments of another value, or of a field of it."""
         old = value.tuple_value if isinstance(value, relax.TupleGetItem) else value
         if isinstance(old, relax.Var):
-            self._copy(old, new)
+            self._copy_facts(old, new)
 
     def call(self, function: tirx.PrimFunc, binding: relax.Binding) -> None:
         """Follow the arguments of a PrimFunc to its result."""
         arguments = list(binding.value.args[1].fields)
         for argument, param in zip(arguments, function.params, strict=False):
-            self._forget(param)
+            self._drop_facts(param)
             if isinstance(argument, relax.Var):
-                self._copy(argument, param)
+                self._copy_facts(argument, param)
         blocks: list[SBlock] = []
         tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
         for block in blocks:
             if isinstance(block.body, tirx.BufferStore):
                 self._block(block, block.body)
-        self._copy(function.params[-1], binding.var)
+        self._copy_facts(function.params[-1], binding.var)
 
-    def _copy(self, old: object, new: object) -> None:
+    def _copy_facts(self, old: object, new: object) -> None:
         if old in self.origin:
             self.origin[new] = self.origin[old]
         if old in self.moments:
             self.moments[new] = self.moments[old]
 
-    def _forget(self, key: object) -> None:
+    def _drop_facts(self, key: object) -> None:
         self.origin.pop(key, None)
         self.moments.pop(key, None)
 
@@ -85,31 +85,31 @@ class _Roles:
         sources = [load.source for load in loads if not load.source.same_as(store.buffer)]
         weights = [source for source in sources if source in self.origin]
         others = [source for source in sources if source not in self.origin]
-        terms = math.prod(_extent(a) for a in block.iter_vars if a.iter_type != a.DataPar)
+        terms = math.prod(_read_extent(a) for a in block.iter_vars if a.iter_type != a.DataPar)
         if weights and not others and len({self.origin[weight] for weight in weights}) == 1:
             self.origin[store.buffer] = self.origin[weights[0]]
-            if _calls(store.value) & _ROOTS:
+            if _list_called_ops(store.value) & _ROOTS:
                 self.roles.setdefault(self.origin[weights[0]], Role("variance", NORMAL))
             return
         kernel = any(_is_factor(store.value, weight) for weight in weights) and terms > 1
         data = self.moments.get(others[0], NORMAL) if others else NORMAL
         for weight in weights:
-            kind: Kind = "kernel" if kernel else _kind(store.value, weight)
+            kind: Kind = "kernel" if kernel else _classify_weight(store.value, weight)
             self.roles.setdefault(self.origin[weight], Role(kind, data, terms))
-        self.moments[store.buffer] = NORMAL if kernel else self._after(store, terms)
+        self.moments[store.buffer] = NORMAL if kernel else self._estimate_result(store, terms)
 
-    def _after(self, store: tirx.BufferStore, terms: int) -> Moments:
+    def _estimate_result(self, store: tirx.BufferStore, terms: int) -> Moments:
         """Return the moments of the values that a block writes."""
         value = store.value
         if terms == 1:
-            return bounded(*self._of(value))
-        inner = [side for side in _sides(value) if not _reads(side, store.buffer)]
-        each = self._of(inner[0]) if inner else NORMAL
+            return round_moments(*self._estimate_moments(value))
+        inner = [side for side in _list_operands(value) if not _has_load_of(side, store.buffer)]
+        each = self._estimate_moments(inner[0]) if inner else NORMAL
         if isinstance(value, tirx.Add):
-            return bounded(each.mean * terms, each.square * terms)
-        return bounded(*rules.largest([each]))
+            return round_moments(each.mean * terms, each.square * terms)
+        return round_moments(*rules.largest([each]))
 
-    def _of(self, value: Expr) -> Moments:
+    def _estimate_moments(self, value: Expr) -> Moments:
         """Return the moments of an expression."""
         if isinstance(value, TensorLoad):
             role = self.roles.get(self.origin.get(value.source, ""))
@@ -118,14 +118,20 @@ class _Roles:
         if isinstance(value, tirx.FloatImm | tirx.IntImm):
             return Moments(float(value.value), float(value.value) ** 2)
         if isinstance(value, tirx.Cast):
-            return self._of(value.value)
+            return self._estimate_moments(value.value)
         if isinstance(value, tvm.ir.Call):
-            return self._of(value.args[1]) if _name(value) == _BRANCH else NORMAL
+            return (
+                self._estimate_moments(value.args[1]) if _read_op_name(value) == _BRANCH else NORMAL
+            )
         rule = _RULES.get(type(value))
-        return rule([self._of(side) for side in _sides(value)]) if rule else NORMAL
+        return (
+            rule([self._estimate_moments(side) for side in _list_operands(value)])
+            if rule
+            else NORMAL
+        )
 
 
-def _kind(value: Expr, weight: Expr) -> Kind:
+def _classify_weight(value: Expr, weight: Expr) -> Kind:
     """Return what a weight does to the other operands of an elementwise expression."""
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
@@ -142,30 +148,30 @@ def _is_factor(value: Expr, weight: Expr) -> bool:
     """Whether a weight is one side of a product or quotient in an expression."""
     found: list[Expr] = []
     tvm_ffi.structural_walk(value, [(tirx.Mul, found.append), (tirx.Div, found.append)])
-    return any(_reads(side, weight) for inner in found for side in _sides(inner))
+    return any(_has_load_of(side, weight) for inner in found for side in _list_operands(inner))
 
 
-def _reads(value: Expr, buffer: Expr) -> bool:
+def _has_load_of(value: Expr, buffer: Expr) -> bool:
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
     return any(load.source.same_as(buffer) for load in loads)
 
 
-def _calls(value: Expr) -> set[str]:
+def _list_called_ops(value: Expr) -> set[str]:
     calls: list[tvm.ir.Call] = []
     tvm_ffi.structural_walk(value, (tvm.ir.Call, calls.append))
-    return set(map(_name, calls))
+    return set(map(_read_op_name, calls))
 
 
-def _name(call: tvm.ir.Call) -> str:
+def _read_op_name(call: tvm.ir.Call) -> str:
     """Return the name of an operator, without the part before its last dot."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 
-def _sides(value: Expr) -> list[Expr]:
+def _list_operands(value: Expr) -> list[Expr]:
     return [value.a, value.b] if hasattr(value, "a") and hasattr(value, "b") else []
 
 
-def _extent(axis: tirx.IterVar) -> int:
+def _read_extent(axis: tirx.IterVar) -> int:
     extent = axis.dom.extent
     return int(extent) if isinstance(extent, tirx.IntImm) else 1

@@ -23,12 +23,12 @@ _NUMBER: Final = re.compile(r"-?(inf|nan)")
 _SCOPES: Final = frozenset({"global", "local", "shared"})
 
 
-def dtype(text: str) -> bool:
+def is_dtype(text: str) -> bool:
     """Whether a string names an element type."""
     return bool(_DTYPE.fullmatch(text))
 
 
-def size(text: str) -> bool:
+def is_size(text: str) -> bool:
     """Whether a string is a size: a sum or product of names and numbers.
 
     TVM evaluates it as Python, so names of Python's built-in functions and keywords are refused.
@@ -39,7 +39,7 @@ def size(text: str) -> bool:
     return bool(_SIZE.fullmatch(text)) and whole and not known
 
 
-def _known(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+def _make_matcher(pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda text: bool(pattern.fullmatch(text))
 
 
@@ -47,56 +47,61 @@ Says = Callable[[str], bool]
 """Whether a string may be said in a place."""
 
 _FIRST: Final[Mapping[str, Says]] = {
-    "T.sblock": _known(_BLOCK), "T.axis.remap": _known(_KINDS), "R.dtype": dtype,
-    "R.Tensor": dtype,
+    "T.sblock": _make_matcher(_BLOCK), "T.axis.remap": _make_matcher(_KINDS), "R.dtype": is_dtype,
+    "R.Tensor": is_dtype,
 }  # fmt: skip
 """What the first argument of a call may say."""
 
 _SECOND: Final[Mapping[str, Says]] = {
-    "T.Buffer": dtype, "T.sblock_alloc_buffer": dtype, "R.Tensor": dtype, "R.const": dtype,
+    "T.Buffer": is_dtype, "T.sblock_alloc_buffer": is_dtype, "R.Tensor": is_dtype,
+    "R.const": is_dtype,
 }  # fmt: skip
 
 _NAMED: Final[Mapping[str, Says]] = {
-    "dtype": dtype, "out_dtype": dtype, "scope": _SCOPES.__contains__,
+    "dtype": is_dtype, "out_dtype": is_dtype, "scope": _SCOPES.__contains__,
 }  # fmt: skip
 """What a named argument of any word of T and R may say."""
 
 
-def allowed(tree: ast.AST) -> Iterator[ast.Constant]:
+def list_allowed_strings(tree: ast.AST) -> Iterator[ast.Constant]:
     """Yield every string of a source that is allowed in its place."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr):
-            yield from _text(node.value, lambda _: True)  # a docstring, which nobody reads
+            yield from _filter_string(node.value, lambda _: True)  # a docstring, which nobody reads
         elif isinstance(node, ast.Call):
-            yield from _of_call(node)
+            yield from _list_call_strings(node)
 
 
-def _of_call(node: ast.Call) -> Iterator[ast.Constant]:
+def _list_call_strings(node: ast.Call) -> Iterator[ast.Constant]:
     said = ast.unparse(node.func)
     root, _, word = said.partition(".")
     if isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
-        yield from _texts([*node.args, *(named.value for named in node.keywords)], dtype)
+        yield from _filter_strings(
+            [*node.args, *(named.value for named in node.keywords)], is_dtype
+        )
     elif said in attributes.OF:  # the gate has looked at what they say
         for given in (arg for arg in node.args if isinstance(arg, ast.Dict)):
-            yield from _texts([*filter(None, given.keys), *given.values], lambda _: True)
+            yield from _filter_strings([*filter(None, given.keys), *given.values], lambda _: True)
     elif said == "float" or (root == "T" and vocabulary.is_number(word)):
-        yield from _texts(node.args, _known(_NUMBER))
+        yield from _filter_strings(node.args, _make_matcher(_NUMBER))
     elif root == "T" and vocabulary.is_scalar(word):
-        yield from _texts(node.args, dtype)
+        yield from _filter_strings(node.args, is_dtype)
     elif root == "R" and vocabulary.is_operator(word):
-        yield from _texts([*node.args, *(named.value for named in node.keywords)], _known(_WORD))
-    yield from _of_place(said, root, node)
+        yield from _filter_strings(
+            [*node.args, *(named.value for named in node.keywords)], _make_matcher(_WORD)
+        )
+    yield from _list_argument_strings(said, root, node)
 
 
-def _of_place(said: str, root: str, node: ast.Call) -> Iterator[ast.Constant]:
+def _list_argument_strings(said: str, root: str, node: ast.Call) -> Iterator[ast.Constant]:
     for place, argument in zip((_FIRST, _SECOND), node.args, strict=False):
         if said in place:
-            yield from _text(argument, place[said])
+            yield from _filter_string(argument, place[said])
     for named in node.keywords:
         if root in {"T", "R"} and (named.arg or "") in _NAMED:
-            yield from _text(named.value, _NAMED[named.arg or ""])
+            yield from _filter_string(named.value, _NAMED[named.arg or ""])
         elif said == "T.sblock" and named.arg == "name":
-            yield from _text(named.value, _FIRST[said])
+            yield from _filter_string(named.value, _FIRST[said])
     if said == "R.Tensor":
         shapes = [
             *node.args[:1],
@@ -104,14 +109,14 @@ def _of_place(said: str, root: str, node: ast.Call) -> Iterator[ast.Constant]:
         ]
         for shape in shapes:
             if isinstance(shape, ast.Tuple | ast.List):
-                yield from _texts(shape.elts, size)
+                yield from _filter_strings(shape.elts, is_size)
 
 
-def _texts(nodes: Iterable[ast.expr], says: Says) -> Iterator[ast.Constant]:
+def _filter_strings(nodes: Iterable[ast.expr], says: Says) -> Iterator[ast.Constant]:
     for node in nodes:
-        yield from _text(node, says)
+        yield from _filter_string(node, says)
 
 
-def _text(node: ast.expr, says: Says) -> Iterator[ast.Constant]:
+def _filter_string(node: ast.expr, says: Says) -> Iterator[ast.Constant]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and says(node.value):
         yield node

@@ -50,7 +50,7 @@ _OPERATORS: Final = tuple(
 """The modules of Relax whose functions are operators, which compute tensors of tensors."""
 
 
-def known(root: str, word: str) -> bool:
+def is_known_word(root: str, word: str) -> bool:
     """Whether a model may say `root.word`, such as `T.axis.remap` or `R.nn.relu`."""
     if root == "I":
         return word == "ir_module"
@@ -59,7 +59,7 @@ def known(root: str, word: str) -> bool:
     return word in _RELAX or is_operator(word)
 
 
-def computes(op: str) -> bool:
+def is_known_op(op: str) -> bool:
     """Whether an operator of TVM has a word in this vocabulary."""
     dialect, _, word = op.partition(".")
     if dialect in {"prim", "tirx"}:

@@ -11,10 +11,10 @@ from tvm.relax import transform
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.tvmscript.checks import sizes
-from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.frontends.tvmscript.checks import read_static_sizes
+from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.config.model import DType, Input
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError, ModelError
 
 _INPUTS = "num_input"
@@ -32,16 +32,16 @@ class Whole:
     outputs: tuple[Value, ...]
 
 
-def whole(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Whole:
+def normalize_model(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Whole:
     """Return the model of a source, with its inputs bound to the shapes in `given`.
 
     Raises `ModelError`, and `ConfigError` if `given` does not fit.
     """
     module = _as_module(found)
     _check_names([p.name for p in module["main"].params], given)
-    module = _bound(module, given)
+    module = _bind_symbols(module, given)
     main = module["main"]
-    ports = [_value(f"parameter {p.name!r}", p.name, p.ty) for p in main.params]
+    ports = [_read_value(f"parameter {p.name!r}", p.name, p.ty) for p in main.params]
     count = int((main.attrs or {}).get(_INPUTS, len(ports)))
     if not 1 <= count <= len(ports):
         raise ModelError(f"num_input is {count}; main has {len(ports)} parameters")
@@ -50,30 +50,33 @@ def whole(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Wh
     if stray := sorted(given.keys() & {value.name for value in ports[count:]}):
         raise ConfigError(f"model.inputs.{stray[0]}: a weight, as num_input is {count}")
     return Whole(
-        _private(module, count), tuple(ports[:count]), tuple(ports[count:]), _outputs(main)
+        _make_private(module, count),
+        tuple(ports[:count]),
+        tuple(ports[count:]),
+        _list_outputs(main),
     )
 
 
 def _as_module(found: tvm.IRModule | tirx.PrimFunc) -> tvm.IRModule:
     """Return the model as a module with a graph `main`."""
     if isinstance(found, tirx.PrimFunc):
-        return _called(found)
-    alone = _alone(found)
-    return found if alone is None else _called(alone)
+        return _wrap_kernel(found)
+    alone = _find_single_kernel(found)
+    return found if alone is None else _wrap_kernel(alone)
 
 
-def _alone(found: tvm.IRModule) -> tirx.PrimFunc | None:
+def _find_single_kernel(found: tvm.IRModule) -> tirx.PrimFunc | None:
     """Return the PrimFunc if it is the whole model, else None."""
     functions = list(found.functions.values())
-    return functions[0] if len(functions) == 1 and prim_funcs(found) else None
+    return functions[0] if len(functions) == 1 and list_prim_funcs(found) else None
 
 
-def _called(function: tirx.PrimFunc) -> tvm.IRModule:
+def _wrap_kernel(function: tirx.PrimFunc) -> tvm.IRModule:
     """Return a module whose `main` calls a PrimFunc with inputs and returns its outputs.
 
     `call_tir` wants the outputs last, so the parameters are put into that order.
     """
-    read, written = _accessed(function)
+    read, written = _find_accesses(function)
     both = [p.name for p in function.params if p.name in read & written]
     if both:
         raise ModelError(f"{both[0]!r} is read and written; a model leaves its inputs alone")
@@ -89,8 +92,8 @@ def _called(function: tirx.PrimFunc) -> tvm.IRModule:
     body = tirx.PrimFunc([*inputs, *outputs], function.body, function.ret_type, function.attrs)
     for attribute in ("global_symbol", _INPUTS):
         body = body.without_attr(attribute)
-    types = [_type(p) for p in outputs]
-    params = [relax.Var(p.name, _type(p)) for p in inputs]
+    types = [_to_tensor_type(p) for p in outputs]
+    params = [relax.Var(p.name, _to_tensor_type(p)) for p in inputs]
     with builder.function("main", params, {_INPUTS: count}):
         variable = builder.add_func(body, "main_body" if name == "main" else name)
         with builder.dataflow():
@@ -106,7 +109,7 @@ def _called(function: tirx.PrimFunc) -> tvm.IRModule:
     return builder.finalize()
 
 
-def _accessed(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
+def _find_accesses(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
     """Return the names of the parameters that are inputs, and of those that are outputs.
 
     A reduction also reads its output, but its block does not list that read.
@@ -118,21 +121,21 @@ def _accessed(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
     read: set[str] = set()
     done: set[str] = set()
     for block in blocks:
-        read |= _named(function, [region.source for region in block.reads]) - done
-        done |= _named(function, [region.source for region in block.writes])
-    written = _named(function, [store.buffer for store in stores])
+        read |= _match_params(function, [region.source for region in block.reads]) - done
+        done |= _match_params(function, [region.source for region in block.writes])
+    written = _match_params(function, [store.buffer for store in stores])
     if not blocks:
         loads: list[tvm.ir.TensorLoad] = []
         tvm_ffi.structural_walk(function.body, (tvm.ir.TensorLoad, loads.append))
-        read = _named(function, [load.source for load in loads]) - written
+        read = _match_params(function, [load.source for load in loads]) - written
     return read, written
 
 
-def _named(function: tirx.PrimFunc, buffers: Sequence[Any]) -> set[str]:
+def _match_params(function: tirx.PrimFunc, buffers: Sequence[Any]) -> set[str]:
     return {p.name for p in function.params if any(p.same_as(buffer) for buffer in buffers)}
 
 
-def _bound(module: tvm.IRModule, given: Mapping[str, Input]) -> tvm.IRModule:
+def _bind_symbols(module: tvm.IRModule, given: Mapping[str, Input]) -> tvm.IRModule:
     """Replace the symbols in the shapes of inputs by the sizes of the pipeline file."""
     symbols: dict[str, int] = {}
     for param in module["main"].params:
@@ -147,7 +150,7 @@ def _bound(module: tvm.IRModule, given: Mapping[str, Input]) -> tvm.IRModule:
 
 def _check_names(names: Sequence[str], given: Mapping[str, Input]) -> None:
     for name in given.keys() - set(names):
-        meant = closest(name, names)
+        meant = find_closest(name, names)
         hint = f"; did you mean {meant!r}?" if meant else ";"
         raise ConfigError(
             f"model.inputs.{name}: the model has no such input{hint} it has {', '.join(names)}"
@@ -166,9 +169,9 @@ def _check_given(value: Value, given: Input | None) -> None:
         raise ConfigError(f"{where}.shape: {list(given.shape)}, the model has {list(value.shape)}")
 
 
-def _private(module: tvm.IRModule, count: int) -> tvm.IRModule:
+def _make_private(module: tvm.IRModule, count: int) -> tvm.IRModule:
     """Return the module with `main` as its only public function, all bindings in dataflow."""
-    for name, function in prim_funcs(module):
+    for name, function in list_prim_funcs(module):
         variable = module.get_global_var(name)
         for attribute in ("global_symbol", "layout_free_buffers"):  # set anew when it is lowered
             function = function.without_attr(attribute)  # noqa: PLW2901
@@ -178,7 +181,7 @@ def _private(module: tvm.IRModule, count: int) -> tvm.IRModule:
     return transform.ConvertToDataflow(1)(module)
 
 
-def _outputs(main: relax.Function) -> tuple[Value, ...]:
+def _list_outputs(main: relax.Function) -> tuple[Value, ...]:
     """Return the outputs of `main`, with the names of its variables."""
     result = main.body.body
     kind = main.ret_ty
@@ -187,17 +190,17 @@ def _outputs(main: relax.Function) -> tuple[Value, ...]:
     names = [field.name if isinstance(field, relax.Var) else "" for field in fields]
     if len(names) != len(types) or len(set(names)) != len(names) or "" in names:
         names = [f"output{index}" for index in range(len(types))]
-    return tuple(_value(f"output {n!r}", n, t) for n, t in zip(names, types, strict=True))
+    return tuple(_read_value(f"output {n!r}", n, t) for n, t in zip(names, types, strict=True))
 
 
-def _value(what: str, name: str, kind: object) -> Value:
+def _read_value(what: str, name: str, kind: object) -> Value:
     if not isinstance(kind, relax.TensorType):
         raise ModelError(f"{what} is no tensor")
     if str(kind.dtype) not in _DTYPES:
         raise ModelError(f"{what} is {kind.dtype}, not one of {', '.join(_DTYPES)}")
-    shape = sizes(what, getattr(kind.shape, "values", None))
+    shape = read_static_sizes(what, getattr(kind.shape, "values", None))
     return Value(name=name, shape=shape, dtype=str(kind.dtype))
 
 
-def _type(buffer: tirx.Buffer) -> relax.TensorType:
+def _to_tensor_type(buffer: tirx.Buffer) -> relax.TensorType:
     return relax.TensorType(buffer.shape, str(buffer.dtype))

@@ -64,14 +64,14 @@ class CostModel:
     def predict(self, features: Features) -> npt.NDArray[np.float32] | None:
         """Return the predicted goal of each setting of a task; None before any measurement."""
         if self._stale:
-            self._train()
+            self._train_booster()
             self._stale = False
         if self._booster is None:
             return None
-        rows = _matrix(features, self._names, slice(None))
+        rows = _build_matrix(features, self._names, slice(None))
         return self._booster.inplace_predict(rows)
 
-    def _train(self) -> None:
+    def _train_booster(self) -> None:
         import xgboost
 
         known = [
@@ -82,15 +82,17 @@ class CostModel:
         if not known:
             return
         self._names = sorted({name for sample in known for name in sample.features})
-        rows = [_matrix(sample.features, self._names, list(sample.seconds)) for sample in known]
-        goals = [_goals(list(sample.seconds.values())) for sample in known]
+        rows = [
+            _build_matrix(sample.features, self._names, list(sample.seconds)) for sample in known
+        ]
+        goals = [_to_log_speeds(list(sample.seconds.values())) for sample in known]
         data = xgboost.DMatrix(
             np.concatenate(rows)[-_LATEST:], np.concatenate(goals)[-_LATEST:], nthread=1
         )
         self._booster = xgboost.train(_PARAMETERS, data, _TREES)
 
 
-def _matrix(
+def _build_matrix(
     features: Features, names: Sequence[str], rows: slice | list[int]
 ) -> npt.NDArray[np.float32]:
     """Return a matrix: a row for each setting, a column for each feature, NaN where it has none."""
@@ -99,7 +101,7 @@ def _matrix(
     return np.stack([features.get(name, missing)[rows] for name in names], axis=1)
 
 
-def _goals(seconds: Sequence[float]) -> npt.NDArray[np.float32]:
+def _to_log_speeds(seconds: Sequence[float]) -> npt.NDArray[np.float32]:
     """Return log(best time / time): 0 for the best setting, negative for all others."""
     logs = np.log(min(seconds)) - np.log(np.array(seconds))
     return np.maximum(logs, -_WORST).astype(np.float32)

@@ -18,13 +18,15 @@ Features = Mapping[str, Column]
 """One number a setting, by name."""
 
 
-def features(space: Space) -> Features:
+def compute_features(space: Space) -> Features:
     """Return the features of each setting of a space. They are known before any measurement."""
-    knobs, size = values(space), len(space.settings)
-    numbers = [(name, n) for name, n in _numbers("function", space.served.match) if "=" not in name]
+    knobs, size = list_knob_values(space), len(space.settings)
+    numbers = [
+        (name, n) for name, n in _list_numbers("function", space.served.match) if "=" not in name
+    ]
     facts = {name: np.full(size, number, np.float32) for name, number in numbers}
     found: dict[str, Column] = {**knobs, **facts}
-    if (guesses := estimates(space)) is not None:
+    if (guesses := list_estimates(space)) is not None:
         found["estimate"] = guesses / guesses.min()
     for (one, first), (other, second) in combinations(knobs.items(), 2):
         found[f"{one}*{other}"] = first * second
@@ -34,7 +36,7 @@ def features(space: Space) -> Features:
     return found
 
 
-def estimates(space: Space) -> Column | None:
+def list_estimates(space: Space) -> Column | None:
     """Return the template's estimate of each setting, in its own unit; None if it has none."""
     served = space.served
     times = []
@@ -46,14 +48,14 @@ def estimates(space: Space) -> Column | None:
     return np.array(times, np.float32)
 
 
-def values(space: Space) -> Features:
+def list_knob_values(space: Space) -> Features:
     """Return the knobs of each setting as numbers, with one column for each word."""
-    rows = [dict(_numbers("knobs", knobs)) for knobs in space.settings]
+    rows = [dict(_list_numbers("knobs", knobs)) for knobs in space.settings]
     names = sorted({name for row in rows for name in row})
     return {name: np.array([row.get(name, 0) for row in rows], np.float32) for name in names}
 
 
-def _numbers(name: str, value: object) -> Iterator[tuple[str, float]]:
+def _list_numbers(name: str, value: object) -> Iterator[tuple[str, float]]:
     """Yield the numbers in a value. The elements of a list are numbered from its end."""
     if isinstance(value, bool | int | float):
         yield name, float(value)
@@ -61,7 +63,7 @@ def _numbers(name: str, value: object) -> Iterator[tuple[str, float]]:
         yield f"{name}={value}", 1.0
     elif isinstance(value, Sequence):
         for position, item in enumerate(value):
-            yield from _numbers(f"{name}.{position - len(value)}", item)
+            yield from _list_numbers(f"{name}.{position - len(value)}", item)
     elif is_dataclass(value):
         for field in fields(value):
-            yield from _numbers(f"{name}.{field.name}", getattr(value, field.name))
+            yield from _list_numbers(f"{name}.{field.name}", getattr(value, field.name))

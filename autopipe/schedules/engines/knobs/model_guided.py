@@ -13,7 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from autopipe.schedules.engines.knobs.cost_model import CostModel
-from autopipe.schedules.engines.knobs.features import estimates, features, values
+from autopipe.schedules.engines.knobs.features import (
+    compute_features,
+    list_estimates,
+    list_knob_values,
+)
 from autopipe.schedules.engines.knobs.space import Space
 
 _EXPLORE: Final = 0.15
@@ -33,10 +37,12 @@ class ModelGuided:
     def __init__(self, space: Space, seed: int, model: CostModel) -> None:
         """Take the model that all tasks of the template share."""
         self._rng = random.Random(seed)  # noqa: S311 - no secret
-        self._features = features(space)
-        self._points = np.log2(1 + np.abs(np.stack(list(values(space).values()), axis=1)))
-        guesses = estimates(space)
-        self._guesses = self._apart(0, range(len(self._points))) if guesses is None else guesses
+        self._features = compute_features(space)
+        self._points = np.log2(1 + np.abs(np.stack(list(list_knob_values(space).values()), axis=1)))
+        guesses = list_estimates(space)
+        self._guesses = (
+            self._compute_distances(0, range(len(self._points))) if guesses is None else guesses
+        )
         self._model = model
         self._sample = model.join(self._features)
 
@@ -49,7 +55,7 @@ class ModelGuided:
         order = np.argsort(-promise[unseen], kind="stable") if promise is not None else ()
         promised = [unseen[place] for place in order]
         if not promised or not self._sample.seconds:
-            return self._first(count, unseen, promised)
+            return self._choose_first_batch(count, unseen, promised)
         explored = int(_EXPLORE * count + self._rng.random())
         best, rest = promised[: count - explored], promised[count - explored :]
         return best + self._rng.sample(rest, min(explored, len(rest)))
@@ -58,7 +64,9 @@ class ModelGuided:
         """Let the model learn from new measurements."""
         self._model.learn(self._sample, measured)
 
-    def _first(self, count: int, unseen: Sequence[int], promised: Sequence[int]) -> list[int]:
+    def _choose_first_batch(
+        self, count: int, unseen: Sequence[int], promised: Sequence[int]
+    ) -> list[int]:
         """Return the template's guesses, then the model's predictions or distant settings."""
         order = sorted(unseen, key=lambda index: (index > 0, self._guesses[index]))
         some = max(1, round(_GUESSED * count))
@@ -67,16 +75,16 @@ class ModelGuided:
             others = set(rest)
             return chosen + [index for index in promised if index in others][: count - some]
         pool = self._rng.sample(rest, min(max(_POOL, count), len(rest)))
-        return self._spread(chosen, pool, count)
+        return self._add_farthest(chosen, pool, count)
 
-    def _spread(self, chosen: list[int], pool: Sequence[int], count: int) -> list[int]:
+    def _add_farthest(self, chosen: list[int], pool: Sequence[int], count: int) -> list[int]:
         """Add, one by one, the setting of the pool that is farthest from all chosen ones."""
-        apart = np.min([self._apart(index, pool) for index in chosen], axis=0)
+        apart = np.min([self._compute_distances(index, pool) for index in chosen], axis=0)
         while len(chosen) < count and apart.any():
             farthest = pool[int(apart.argmax())]
             chosen.append(farthest)
-            apart = np.minimum(apart, self._apart(farthest, pool))
+            apart = np.minimum(apart, self._compute_distances(farthest, pool))
         return chosen
 
-    def _apart(self, index: int, pool: Sequence[int]) -> npt.NDArray[np.float32]:
+    def _compute_distances(self, index: int, pool: Sequence[int]) -> npt.NDArray[np.float32]:
         return np.abs(self._points[list(pool)] - self._points[index]).sum(axis=1)

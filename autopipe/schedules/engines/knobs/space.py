@@ -27,7 +27,7 @@ class Space:
         """Return the settings of a template for a function."""
         every = served.template.settings(served.match, hardware)
         others = (knobs for knobs in every if knobs != served.knobs)
-        some = _some(others, LARGEST - 1, random.Random(seed))  # noqa: S311 - no secret
+        some = _sample_items(others, LARGEST - 1, random.Random(seed))  # noqa: S311 - no secret
         return cls(served, hardware, (served.knobs, *some))
 
     def document(self, index: int) -> str:
@@ -35,7 +35,7 @@ class Space:
         return dump(self.served.template, self.settings[index])
 
 
-def _some(items: Iterable[Any], most: int, rng: random.Random) -> list[Any]:
+def _sample_items(items: Iterable[Any], most: int, rng: random.Random) -> list[Any]:
     """Return at most `most` items, each with the same probability (Vitter's algorithm R)."""
     kept: list[Any] = []
     for position, item in enumerate(items):

@@ -22,9 +22,9 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     find_body,
     list_captured,
 )
-from autopipe.compiler.frontends.onnx.control.trips import Known, of_node, read_scalars
+from autopipe.compiler.frontends.onnx.control.trips import Known, find_node_trips, read_scalars
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.shapes import of_value
+from autopipe.compiler.frontends.onnx.reading.shapes import read_value_shape
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node
 from autopipe.errors import ModelError
 
@@ -52,7 +52,7 @@ def settle_counted_loops(graph: GraphProto, opset: int) -> bool:
     known, names = read_scalars(graph), Names(graph)
     changed = False
     for node in [node for node in graph.node if node.op_type == "Loop"]:
-        found = of_node(node, known)
+        found = find_node_trips(node, known)
         count = found.exactly
         if count is None and found.starts and (found.most is not None or not found.bounded):
             count = _count_rounds(node, known, opset, found.most)
@@ -87,7 +87,7 @@ def _count_rounds(node: NodeProto, known: Known, opset: int, most: int | None) -
             go, *after = map(np.asarray, run.run(None, given))
             if not np.all(go):
                 return count
-            if turns and _are_equal(after, [given[name] for name in changing]):
+            if turns and _has_equal_arrays(after, [given[name] for name in changing]):
                 raise ModelError(endless)
             given = {**given, names[0]: np.asarray(count, np.int64)}
             given.update(zip(changing, after, strict=True))
@@ -96,7 +96,7 @@ def _count_rounds(node: NodeProto, known: Known, opset: int, most: int | None) -
     return most if most is not None and most <= MOST else None
 
 
-def _are_equal(one: Sequence[Array], other: Sequence[Array]) -> bool:
+def _has_equal_arrays(one: Sequence[Array], other: Sequence[Array]) -> bool:
     return all(np.array_equal(left, right) for left, right in zip(one, other, strict=True))
 
 
@@ -220,5 +220,5 @@ def _list_row_types(graph: GraphProto, node: NodeProto, opset: int) -> list[_Row
 
 
 def _read_row_type(value: ValueInfoProto) -> _Row | None:
-    dtype, shape = value.type.tensor_type.elem_type, of_value(value)
+    dtype, shape = value.type.tensor_type.elem_type, read_value_shape(value)
     return (dtype, shape) if dtype and shape is not None else None

@@ -108,7 +108,7 @@ class BodyFunctions:
         dataflow block.
         """
         builder = relax.BlockBuilder()
-        return self._add(builder, name, params, lambda: emit(builder), pure=pure)
+        return self._add_function(builder, name, params, lambda: emit(builder), pure=pure)
 
     def mark(self, function: GlobalVar, attribute: str) -> None:
         """Give a function an attribute."""
@@ -145,9 +145,9 @@ class BodyFunctions:
                 operand_facts.require_type_shape(made.ty, f"result {value.name!r} of a body")
             return relax.Tuple(results(importer.bb, computed))
 
-        return self._add(importer.bb, graph.name or "body", params, emit, pure=True)
+        return self._add_function(importer.bb, graph.name or "body", params, emit, pure=True)
 
-    def _add(
+    def _add_function(
         self,
         builder: BlockBuilder,
         name: str,
@@ -167,9 +167,9 @@ class BodyFunctions:
                 builder.emit_func_output(result)
         finally:
             self._inside = before
-        return self._root.add_func(self._moved(builder.get()), _make_identifier(name))
+        return self._root.add_func(self._move_functions(builder.get()), _make_identifier(name))
 
-    def _moved(self, module: IRModule) -> relax.Function:
+    def _move_functions(self, module: IRModule) -> relax.Function:
         """Return the body, what its converters wrote in loops being part of the whole module."""
         moved = {
             variable: self._root.add_func(function, variable.name_hint)

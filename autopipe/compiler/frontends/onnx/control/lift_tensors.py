@@ -53,9 +53,9 @@ class _Lifting:
         for node in graph.node:
             for inner in list_bodies(node):
                 self.into(inner)
-                self._lift(inner)
+                self._lift_graph(inner)
 
-    def _lift(self, graph: GraphProto) -> None:
+    def _lift_graph(self, graph: GraphProto) -> None:
         moved = {tensor.name: self._place(tensor) for tensor in _list_tensors(graph)}
         del graph.initializer[:]
         for index, node in reversed(list(enumerate(graph.node))):

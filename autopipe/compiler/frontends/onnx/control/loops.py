@@ -38,7 +38,10 @@ from autopipe.compiler.frontends.onnx.control.round_results import (
 )
 from autopipe.compiler.frontends.onnx.control.trips import Trips, find_trips
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, optional_input
+from autopipe.compiler.frontends.onnx.conversion.converter_types import (
+    BlockBuilder,
+    find_optional_input,
+)
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.graph.calls import COMPUTED
 from autopipe.errors import ModelError
@@ -58,7 +61,7 @@ def convert_loop(functions: BodyFunctions, site: ControlSite) -> Expr:
     """
     what = f"Loop {site.name!r}"
     body = site.attributes["body"]
-    limit, condition = optional_input(site.inputs, 0), optional_input(site.inputs, 1)
+    limit, condition = find_optional_input(site.inputs, 0), find_optional_input(site.inputs, 1)
     around = Around.of([body], site.nodes)
     numbers = ((name, read_number(value)) for name, value in around.constants.items())
     constants = {name: np.asarray(number) for name, number in numbers if number is not None}
@@ -108,19 +111,19 @@ class _Loop:
                 raise ModelError(f"{self._what} does not run, so that an output of it is empty")
             return self._states
 
-        one = self._round(return_all_but_condition)
+        one = self._add_round(return_all_but_condition)
         self._check_size(count, one.ty.ret.fields[len(one.ty.ret.fields) - stacked :])
         chain = [one]
         while _FAN ** len(chain) <= count:
             last = chain[-1]
-            chain.append(self._function([last] * _FAN, self._counted_calls))
+            chain.append(self._add_function([last] * _FAN, self._emit_counted_calls))
         steps = [
             chain[level]
             for level in reversed(range(len(chain)))
             for _ in range(count // _FAN**level % (_FAN if level + 1 < len(chain) else count + 1))
         ]
-        given = [*self._first(), *self._states]
-        results = self._counted_calls(self._builder, steps, given, self._invariants)
+        given = [*self._list_initial(), *self._states]
+        results = self._emit_counted_calls(self._builder, steps, given, self._invariants)
         return results[len(given) - len(self._states) :]
 
     def numbered(self, limit: Expr, condition: Expr | None) -> list[Expr]:
@@ -131,14 +134,14 @@ class _Loop:
             starts = make_scalar(self._builder, condition, "bool")
             none = relax.const(0, "int64")
             left = self._builder.normalize(relax.op.where(starts, left, none))
-        chain = [self._round(return_states)]
+        chain = [self._add_round(return_states)]
         while len(chain) < _LEVELS:
-            chain.append(self._function([chain[-1]] * _FAN, self._counted_calls))
+            chain.append(self._add_function([chain[-1]] * _FAN, self._emit_counted_calls))
             self._functions.mark(chain[-1], COMPUTED)
         level = None
         for rank in reversed(range(_LEVELS)):
-            level = self._level(chain[rank], _FAN**rank, level)
-        given = [left, *self._first(), *self._states]
+            level = self._add_level(chain[rank], _FAN**rank, level)
+        given = [left, *self._list_initial(), *self._states]
         result = self._builder.emit(relax.Call(level, [*given, *self._invariants]))
         count = len(given)
         return [
@@ -146,7 +149,7 @@ class _Loop:
             for at in range(count - len(self._states), count)
         ]
 
-    def _level(self, chunk: GlobalVar, rounds: int, above: GlobalVar | None) -> GlobalVar:
+    def _add_level(self, chunk: GlobalVar, rounds: int, above: GlobalVar | None) -> GlobalVar:
         """Add the function that calls `chunk`, which is so many rounds, up to 7 times.
 
         Before that it calls `above`, if as many rounds are left as that takes.
@@ -155,7 +158,7 @@ class _Loop:
         def step(
             builder: BlockBuilder, _: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
         ) -> list[Expr]:
-            made = self._counted_calls(builder, [chunk], changing[1:], fixed)
+            made = self._emit_counted_calls(builder, [chunk], changing[1:], fixed)
             left = builder.normalize(relax.op.subtract(changing[0], relax.const(rounds, "int64")))
             return [as_many(builder, left, rounds), left, *made]
 
@@ -177,8 +180,8 @@ class _Loop:
             return [builder.emit(relax.TupleGetItem(result, at + 1)) for at in range(len(changing))]
 
         left = [relax.Var("left", relax.TensorType((), "int64"))]
-        one = self._function([], step, left, pure=True)
-        return self._function([], calls, left)
+        one = self._add_function([], step, left, pure=True)
+        return self._add_function([], calls, left)
 
     def watched(self, found: Trips, limit: Expr | None, condition: Expr | None) -> list[Expr]:
         """Return the outputs of a loop that runs as long as a condition holds."""
@@ -206,14 +209,14 @@ class _Loop:
                 go = more if found.goes_on else builder.normalize(relax.op.logical_and(go, more))
             return [go, *number, *states]
 
-        chain = [self._round(finished, bounded=found.bounded)]
+        chain = [self._add_round(finished, bounded=found.bounded)]
         reached = 1
         while len(chain) < _LEVELS and (found.most is None or reached < found.most):
             reached += _FAN ** len(chain)
             last = chain[-1]
-            chain.append(self._function([last] * _FAN, self._watched_calls))
-        given = [goes, *self._first(), *self._states]
-        whole = self._function(chain, self._started_calls, [relax.Var("goes_on", goes.ty)])
+            chain.append(self._add_function([last] * _FAN, self._emit_while_true))
+        given = [goes, *self._list_initial(), *self._states]
+        whole = self._add_function(chain, self._emit_if_started, [relax.Var("goes_on", goes.ty)])
         result = self._builder.emit(relax.Call(whole, [*given, *self._invariants]))
         count = len(given)
         return [
@@ -221,33 +224,33 @@ class _Loop:
             for at in range(count - len(self._states), count)
         ]
 
-    def _first(self) -> list[Expr]:
+    def _list_initial(self) -> list[Expr]:
         return [relax.const(0, "int64")] if self._is_counted else []
 
-    def _params(self) -> list[relax.Var]:
+    def _make_params(self) -> list[relax.Var]:
         """Return new variables for what changes from round to round."""
         number = [relax.Var("number", relax.TensorType((), "int64"))] if self._is_counted else []
         states = zip(self._names, self._states, strict=True)
         return [*number, *(relax.Var(name, state.ty) for name, state in states)]
 
-    def _fixed(self) -> list[relax.Var]:
+    def _make_invariants(self) -> list[relax.Var]:
         """Return new variables for what is the same in all rounds."""
         pairs = zip(self._invariant_names, self._invariants, strict=True)
         return [relax.Var(name, value.ty) for name, value in pairs]
 
-    def _round(self, results: RoundResults, *, bounded: bool = False) -> GlobalVar:
+    def _add_round(self, results: RoundResults, *, bounded: bool = False) -> GlobalVar:
         """Add the function of one round.
 
         `results` makes what it returns of the next number, the condition, states and rows.
         """
-        changing, fixed = self._params(), self._fixed()
+        changing, fixed = self._make_params(), self._make_invariants()
         number = changing[: len(changing) - len(self._states)]
         self._limit = fixed[0] if bounded else None
 
         def returned(builder: BlockBuilder, computed: list[Expr]) -> list[Expr]:
             go, rest = make_scalar(builder, computed[0], "bool"), computed[1:]
             states, rows = rest[: len(self._states)], rest[len(self._states) :]
-            self._check(states)
+            self._check_states(states)
             after = [builder.normalize(relax.op.add(n, relax.const(1, "int64"))) for n in number]
             wide = [builder.normalize(relax.op.expand_dims(row, 0)) for row in rows]
             return results(builder, after, go, states, wide)
@@ -262,7 +265,7 @@ class _Loop:
         }
         return self._functions.body(self._body, [*changing, *fixed], given, self._opset, returned)
 
-    def _function(
+    def _add_function(
         self,
         steps: Steps,
         calls: Calls,
@@ -271,8 +274,8 @@ class _Loop:
         pure: bool = False,
     ) -> GlobalVar:
         """Add a function that calls others, one after the other."""
-        changing, fixed = [*before, *self._params()], self._fixed()
-        pure = pure or calls == self._counted_calls
+        changing, fixed = [*before, *self._make_params()], self._make_invariants()
+        pure = pure or calls == self._emit_counted_calls
 
         def emit(builder: BlockBuilder) -> Expr:
             made = calls(builder, steps, changing, fixed)
@@ -280,7 +283,7 @@ class _Loop:
 
         return self._functions.add("rounds", [*changing, *fixed], emit, pure=pure)
 
-    def _counted_calls(
+    def _emit_counted_calls(
         self, builder: BlockBuilder, steps: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
     ) -> list[Expr]:
         """Call one function after the other; their rows become one tensor."""
@@ -297,7 +300,7 @@ class _Loop:
         whole = [row[0] if len(row) == 1 else builder.emit(relax.op.concat(row, 0)) for row in rows]
         return [*changing, *whole]
 
-    def _watched_calls(
+    def _emit_while_true(
         self, builder: BlockBuilder, steps: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
     ) -> Expr:
         """Call one function after the other as long as the condition holds."""
@@ -307,7 +310,7 @@ class _Loop:
                 builder.emit_normalized(binding)
         return sequence.body
 
-    def _started_calls(
+    def _emit_if_started(
         self, builder: BlockBuilder, steps: Steps, changing: Sequence[Expr], fixed: Sequence[Expr]
     ) -> Expr:
         """The same, if the condition holds at all."""
@@ -325,7 +328,7 @@ class _Loop:
                 "use its states alone"
             )
 
-    def _check(self, states: Sequence[Expr]) -> None:
+    def _check_states(self, states: Sequence[Expr]) -> None:
         for name, before, after in zip(self._names, self._states, states, strict=True):
             if not tvm_ffi.structural_equal(before.ty, after.ty):
                 raise ModelError(

@@ -23,7 +23,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     has_control,
     redirect_inputs,
 )
-from autopipe.compiler.frontends.onnx.reading.shapes import of_value
+from autopipe.compiler.frontends.onnx.reading.shapes import read_value_shape
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_bodies
 
 _Shapes = Mapping[str, tuple[int, ...]]
@@ -68,14 +68,14 @@ class _Folding:
             redirect_inputs(node, names)
             for inner in list_bodies(node):
                 self.within(inner, shapes if node.op_type == "If" else {})
-            if results.isdisjoint(node.output) and self._moves(node, shapes):
+            if results.isdisjoint(node.output) and self._can_move(node, shapes):
                 names.update(zip(node.output, self._taken(node, shapes), strict=True))
             else:
                 kept.append(node)
         del graph.node[:]
         graph.node.extend(kept)
 
-    def _moves(self, node: NodeProto, shapes: _Shapes) -> bool:
+    def _can_move(self, node: NodeProto, shapes: _Shapes) -> bool:
         if node.op_type in KINDS or node.op_type == "Dropout":  # which may draw
             return False
         return _compute_shape(node, shapes) is not None or self._constants.issuperset(
@@ -111,4 +111,4 @@ def _compute_shape(node: NodeProto, shapes: _Shapes) -> Array | None:
 def _read_shapes(graph: GraphProto) -> _Shapes:
     """Return the shapes of a graph that are known, by name."""
     values = (*graph.input, *graph.value_info)
-    return {value.name: shape for value in values if (shape := of_value(value)) is not None}
+    return {value.name: shape for value in values if (shape := read_value_shape(value)) is not None}

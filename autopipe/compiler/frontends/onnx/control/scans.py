@@ -79,12 +79,12 @@ class _Scan:
             or len(self._body.output) < len(node.output)
         ):
             raise ModelError(f"{describe_node(node)} and its body differ in inputs or outputs")
-        self._shapes = [self._shape(name, shapes) for name in self._scanned]
+        self._shapes = [self._find_shape(name, shapes) for name in self._scanned]
         self._nodes: list[NodeProto] = []
 
     def loop(self) -> list[NodeProto]:
         """Return the nodes that compute the same."""
-        axes = self._list("scan_input_axes", len(self._scanned))
+        axes = self._read_list("scan_input_axes", len(self._scanned))
         axes = [
             _normalize_axis(a, len(s), self._node) for a, s in zip(axes, self._shapes, strict=True)
         ]
@@ -94,22 +94,26 @@ class _Scan:
                 f"{describe_node(self._node)} scans inputs of different lengths: {lengths}"
             )
         (length,) = lengths
-        inner = self._rounds(axes, length)
+        inner = self._build_body(axes, length)
         results = list(self._node.output)
         results += [""] * (len(self._body.output) - len(results))
-        arranged = self._arranged(results, length)
-        given = [self._constant(np.int64(length)), self._constant(np.ones((), bool)), *self._states]
+        arranged = self._arrange_outputs(results, length)
+        given = [
+            self._add_constant(np.int64(length)),
+            self._add_constant(np.ones((), bool)),
+            *self._states,
+        ]
         loop = helper.make_node("Loop", given, results, name=self._node.name, body=inner)
         return [*self._nodes, loop, *arranged]
 
-    def _rounds(self, axes: Sequence[int], length: int) -> GraphProto:
+    def _build_body(self, axes: Sequence[int], length: int) -> GraphProto:
         """Return the body of the loop."""
         number, goes = self._names.fresh("round"), self._names.fresh("goes_on")
-        backwards = self._list("scan_input_directions", len(self._scanned))
+        backwards = self._read_list("scan_input_directions", len(self._scanned))
         nodes: list[NodeProto] = []
         at = {0: number, 1: self._names.fresh("round")}
         if 1 in backwards:
-            last = self._constant(np.int64(length - 1))
+            last = self._add_constant(np.int64(length - 1))
             nodes.append(helper.make_node("Sub", [last, number], [at[1]]))
         slices = [self._names.fresh(name) for name in self._scanned]
         for name, outer, axis, back in zip(slices, self._scanned, axes, backwards, strict=True):
@@ -131,13 +135,13 @@ class _Scan:
             nodes, self._body.name or "body", [*scalars, *given], [*ends, *left]
         )
 
-    def _arranged(self, results: list[str], length: int) -> list[NodeProto]:
+    def _arrange_outputs(self, results: list[str], length: int) -> list[NodeProto]:
         """Return nodes that turn what was stacked to the axes and directions that are asked for.
 
         They compute what is in `results`, which gets the names of what the loop has to compute.
         """
-        axes = self._list("scan_output_axes", self._made)
-        backwards = self._list("scan_output_directions", self._made)
+        axes = self._read_list("scan_output_axes", self._made)
+        backwards = self._read_list("scan_output_directions", self._made)
         nodes: list[NodeProto] = []
         for index, (given, back) in enumerate(zip(axes, backwards, strict=True)):
             place = len(self._states) + index
@@ -148,7 +152,7 @@ class _Scan:
                 continue
             results[place] = made = self._names.fresh(name)
             if back:
-                order = self._constant(np.arange(length, dtype=np.int64)[::-1].copy())
+                order = self._add_constant(np.arange(length, dtype=np.int64)[::-1].copy())
                 turned = self._names.fresh(name) if axis else name
                 nodes.append(helper.make_node("Gather", [made, order], [turned], axis=0))
                 made = turned
@@ -157,19 +161,19 @@ class _Scan:
                 nodes.append(helper.make_node("Transpose", [made], [name], perm=others))
         return nodes
 
-    def _list(self, name: str, count: int) -> list[int]:
+    def _read_list(self, name: str, count: int) -> list[int]:
         given: Any = self._attributes.get(name, [0] * count)
         if len(given) != count:
             _describe_refusal(self._node, name)
         return list(map(int, given))
 
-    def _constant(self, value: Array | np.generic) -> str:
+    def _add_constant(self, value: Array | np.generic) -> str:
         name = self._names.fresh("constant")
         tensor = numpy_helper.from_array(np.asarray(value), name)
         self._nodes.append(helper.make_node("Constant", [], [name], value=tensor))
         return name
 
-    def _shape(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    def _find_shape(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
         if not shapes.get(name):
             raise ModelError(
                 f"{describe_node(self._node)} scans {name!r}, whose shape is not known before the "

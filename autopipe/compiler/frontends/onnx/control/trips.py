@@ -45,7 +45,7 @@ class Trips:
         return self.most if self.starts and self.goes_on else None
 
 
-def of_node(node: NodeProto, known: Known) -> Trips:
+def find_node_trips(node: NodeProto, known: Known) -> Trips:
     """Return what is known of the rounds of a Loop. Raises ModelError, as `trips` does."""
     limit, condition = (*node.input, "", "")[:2]
     carried, made = len(node.input[2:]), len(find_body(node).output)

@@ -13,7 +13,12 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     has_control,
     instantiate_body,
 )
-from autopipe.compiler.frontends.onnx.control.trips import Known, of_node, read_scalars, read_truth
+from autopipe.compiler.frontends.onnx.control.trips import (
+    Known,
+    find_node_trips,
+    read_scalars,
+    read_truth,
+)
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     describe_node,
     list_bodies,
@@ -48,13 +53,13 @@ class Unrolling:
             return False
         names = Names(graph)
         scans.to_loops(graph, {}, names)
-        return self._within(graph, read_scalars(graph), names)
+        return self._unroll_graph(graph, read_scalars(graph), names)
 
-    def _within(self, graph: GraphProto, known: Known, names: Names) -> bool:
+    def _unroll_graph(self, graph: GraphProto, known: Known, names: Names) -> bool:
         nodes: list[NodeProto] = []
         changed = False
         for node in graph.node:
-            plain = self._plain(node, known, names)
+            plain = self._replace_node(node, known, names)
             changed |= plain is not None
             for inner in list_bodies(node) if plain is None else ():
                 changed |= _take_known_branches(inner, known, names)
@@ -63,15 +68,15 @@ class Unrolling:
         graph.node.extend(nodes)
         return changed
 
-    def _plain(self, node: NodeProto, known: Known, names: Names) -> list[NodeProto] | None:
+    def _replace_node(self, node: NodeProto, known: Known, names: Names) -> list[NodeProto] | None:
         """Return what takes the place of a node; None if it stays."""
         if node.op_type == "If":
             chosen = read_truth(known, node.input[0])
             return None if chosen is None else take_branch(node, names, chosen=chosen)
-        return self._rounds(node, known, names) if node.op_type == "Loop" else None
+        return self._unroll_node(node, known, names) if node.op_type == "Loop" else None
 
-    def _rounds(self, node: NodeProto, known: Known, names: Names) -> list[NodeProto] | None:
-        count = of_node(node, known).exactly
+    def _unroll_node(self, node: NodeProto, known: Known, names: Names) -> list[NodeProto] | None:
+        count = find_node_trips(node, known).exactly
         if count is None:
             return None
         cost = count * max(1, sum(len(inner.node) for inner in list_graphs(find_body(node))))

@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.ir import Expr, IRModule
 
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
-from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.calls import graph_functions, list_bindings
 from autopipe.compiler.labels.node_labels import Label, complete_labels, set_labels
 from autopipe.compiler.step_counter import count_steps
 
@@ -44,7 +44,7 @@ class ConvertedNodes:
             return module
         found = {}
         for _, function in graph_functions(module):
-            for binding in bindings(function):
+            for binding in list_bindings(function):
                 pair = self._labels.get(hash(binding.var)) or self._labels.get(hash(binding.value))
                 if pair is not None:
                     found[binding.var] = pair[1]

@@ -11,8 +11,8 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 BlockBuilder = relax.BlockBuilder
 
 Inputs = Sequence[Expr]
-"""Operands of a node. One that is left out is None: read it by `optional_input`, never by index.
-Those that ONNX requires are there, as `reading.check_operators` checks."""
+"""Operands of a node. One that is left out is None: read it by `find_optional_input`, never by
+index. Those that ONNX requires are there, as `reading.check_operators` checks."""
 
 Attributes = dict[str, Any]
 """Attributes of a node by name: numbers, bytes, tensors or lists of them. TVM adds `tvm_custom`,
@@ -39,6 +39,6 @@ class Converter(Protocol):
         """Return the function that converts a node."""
 
 
-def optional_input(inputs: Inputs, index: int) -> Expr | None:
+def find_optional_input(inputs: Inputs, index: int) -> Expr | None:
     """Return an operand that ONNX allows to leave out, None if it is."""
     return inputs[index] if index < len(inputs) else None

@@ -18,7 +18,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Parameters,
     Size,
 )
-from autopipe.config.problem import shown
+from autopipe.config.problem import format_value
 from autopipe.errors import ModelError
 
 _MOST: Final = 6
@@ -53,7 +53,7 @@ class Named:
             except NodeError:
                 raise  # of a node inside this one
             except ModelError as error:
-                if _tells_node(str(error), attr):
+                if _has_node_name(str(error), attr):
                     raise
                 raise ModelError(f"{_NODE}{_read_name(attr)}': {error}") from error
             except Exception as error:  # TVM raises what it likes
@@ -73,7 +73,7 @@ def describe_error(error: Exception) -> str:
     """Return the account of an error of TVM as one line, without the trace."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("File ", "[bt]", "Traceback"))]
-    return f"{type(error).__name__}: {shown(told[-1] if told else 'no message', _LONGEST)}"
+    return f"{type(error).__name__}: {format_value(told[-1] if told else 'no message', _LONGEST)}"
 
 
 def _describe_failure(op: str, inputs: Inputs, attr: Attributes, error: Exception) -> str:
@@ -84,10 +84,10 @@ def _describe_failure(op: str, inputs: Inputs, attr: Attributes, error: Exceptio
 
 
 def _read_name(attr: Attributes) -> str:
-    return shown(attr.get("tvm_custom", {}).get("name", ""))
+    return format_value(attr.get("tvm_custom", {}).get("name", ""))
 
 
-def _tells_node(message: str, attr: Attributes) -> bool:
+def _has_node_name(message: str, attr: Attributes) -> bool:
     """Whether an error of a converter of ours names this node, or one inside it."""
     return message.startswith(_NODE) or f"'{_read_name(attr)}'" in message
 
@@ -99,10 +99,12 @@ def _describe_input(value: Expr | None) -> str:
     kind = getattr(value, "ty", None)
     if isinstance(kind, relax.TensorType):
         dims = getattr(kind.shape, "values", None)
-        return shown(f"{kind.dtype} {'of unknown shape' if dims is None else describe_shape(dims)}")
+        return format_value(
+            f"{kind.dtype} {'of unknown shape' if dims is None else describe_shape(dims)}"
+        )
     if isinstance(kind, relax.ShapeType):
-        return shown(f"a shape {describe_shape(kind.values or ())}")
-    return shown(type(value).__name__)
+        return format_value(f"a shape {describe_shape(kind.values or ())}")
+    return format_value(type(value).__name__)
 
 
 def describe_shape(dims: Sequence[Size]) -> str:

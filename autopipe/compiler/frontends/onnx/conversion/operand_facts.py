@@ -100,6 +100,6 @@ def require_constant(kind: str, operand: Expr, attr: Attributes, params: Paramet
     return found
 
 
-def scalar_maker(data: Expr) -> Callable[[float], GenericConst]:
+def make_scalar_factory(data: Expr) -> Callable[[float], GenericConst]:
     """Return a function that makes constants of the dtype of some data."""
     return partial(relax.const, dtype=str(data.ty.dtype))

@@ -28,7 +28,7 @@ from autopipe.compiler.frontends.onnx.conversion.converters import install_conve
 from autopipe.compiler.frontends.onnx.conversion.failing_node import NodeError, describe_error
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import name_nodes
-from autopipe.config.dimension import Dimension, terms
+from autopipe.config.dimension import Dimension, parse_terms
 from autopipe.errors import ModelError
 
 SIZES: Final = "autopipe.sizes"
@@ -61,7 +61,7 @@ def to_relax(
         hide_control_nodes(hidden)
         model = hidden
     steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}  # as documents have them
-    shapes = _given_shapes(inputs, dimensions, steps)
+    shapes = _list_open_shapes(inputs, dimensions, steps)
     extents = Extents(steps, dimensions)
     module = _convert_nodes(model, shapes, extents, origins)
     main = module["main"]
@@ -99,7 +99,7 @@ def _convert_nodes(
     return converted.label(module)
 
 
-def _given_shapes(
+def _list_open_shapes(
     inputs: Sequence[Value], dimensions: Mapping[str, Dimension], steps: Mapping[str, Expr]
 ) -> dict[str, list[Size]]:
     """Return the shapes that TVM does not take as they are declared: an open size, or one of 0."""
@@ -125,7 +125,7 @@ def open_shape(
 
 def _add_terms(extent: str, sizes: Mapping[str, Expr]) -> Size:
     """Return a dynamic size: of `past + 1` the sum of both."""
-    summands = (term if isinstance(term, int) else sizes[term] for term in terms(extent))
+    summands = (term if isinstance(term, int) else sizes[term] for term in parse_terms(extent))
     return reduce(add, summands, 0)
 
 

@@ -14,8 +14,8 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     ExactPart,
     Extents,
     as_int64,
+    as_scalar_array,
     multiply_sizes,
-    single_as_array,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, SizeRule
 from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES, Array
@@ -50,12 +50,12 @@ def cast_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
     return str(np.dtype(DTYPES[attr["to"]][0]))
 
 
-def truth_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
+def choose_bool_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
     """Return the dtype of truth values."""
     return "bool"
 
 
-def second_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
+def choose_second_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
     """Return the dtype of the second input."""
     return dtypes[1]
 
@@ -198,7 +198,7 @@ def negate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Arra
 def gather_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Gather at places that are known."""
     data, places = numbers
-    if data is None or data.ndim == 0 or not _all_fixed(places):
+    if data is None or data.ndim == 0 or not _is_fixed(places):
         return None
     return _make_array(np.take(data, places.astype("int64"), attr.get("axis", 0)))
 
@@ -214,7 +214,7 @@ def slice_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array
     starts, ends, axes, steps = given
     if data is None or starts is None or ends is None:
         return None
-    if not all(one is None or _all_fixed(one) for one in given):
+    if not all(one is None or _is_fixed(one) for one in given):
         return None
     count = starts.size
     along = range(count) if axes is None else axes.reshape(-1).tolist()
@@ -256,7 +256,7 @@ def unsqueeze_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> A
 def reshape_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Reshape to sizes that are known."""
     data, shape = numbers
-    if data is None or not _all_fixed(shape):
+    if data is None or not _is_fixed(shape):
         return None
     return data.reshape([one or data.shape[at] for at, one in enumerate(shape)])
 
@@ -264,7 +264,7 @@ def reshape_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Arr
 def expand_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Compute Expand to sizes that are known."""
     data, shape = numbers
-    if data is None or not _all_fixed(shape) or multiply_sizes(shape.tolist()) > MOST:
+    if data is None or not _is_fixed(shape) or multiply_sizes(shape.tolist()) > MOST:
         return None
     return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
 
@@ -283,13 +283,13 @@ def pass_on(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | Non
     return numbers[0]
 
 
-def _all_fixed(array: Array | None) -> TypeGuard[Array]:
+def _is_fixed(array: Array | None) -> TypeGuard[Array]:
     return array is not None and all(isinstance(number, int) for number in array.flat)
 
 
 def _make_array(value: object) -> Array:
     """Return a number or an array as an array of objects."""
-    return value if isinstance(value, np.ndarray) else single_as_array(value)
+    return value if isinstance(value, np.ndarray) else as_scalar_array(value)
 
 
 add_numbers: Final = _apply_pairwise(_simplify_result(lambda a, b: a + b))

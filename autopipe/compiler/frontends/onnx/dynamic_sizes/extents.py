@@ -168,7 +168,7 @@ class Extents:
         if allowed is not None:  # a last number that has to be 1
             truth = bb.emit(relax.op.astype(allowed, "int64"))
             flat, matched = bb.emit(relax.op.concat([flat, truth], 0)), [*matched, as_integer(1)]
-        self._match(bb, flat, matched)
+        self._match_sizes(bb, flat, matched)
         self._kept[value] = sizes if value.ty.ndim else sizes.reshape(())
         return self._kept[value]
 
@@ -195,10 +195,10 @@ class Extents:
         excess = sum(tirx.max(as_int64(size - limit), as_integer(0)) for size, limit in unclear)
         for size in free:
             excess *= tirx.min(as_int64(size), as_integer(1))
-        number = bb.emit(relax.op.shape_to_tensor(shape_of([excess])))
-        self._match(bb, number, [as_integer(0)])
+        number = bb.emit(relax.op.shape_to_tensor(to_shape([excess])))
+        self._match_sizes(bb, number, [as_integer(0)])
 
-    def _match(self, bb: BlockBuilder, numbers: Expr, sizes: Sequence[Expr]) -> None:
+    def _match_sizes(self, bb: BlockBuilder, numbers: Expr, sizes: Sequence[Expr]) -> None:
         """Match a tensor of numbers with sizes: new ones, and those that it has to have."""
         # TVM would make new variables, all called `x`, of the op `tensor_to_shape`
         kind = relax.ShapeType(ndim=len(sizes))
@@ -275,7 +275,7 @@ def multiply_sizes(sizes: Sequence[Size]) -> Size:
     return reduce(mul, sizes, 1)
 
 
-def shape_of(sizes: Iterable[Size]) -> relax.ShapeExpr:
+def to_shape(sizes: Iterable[Size]) -> relax.ShapeExpr:
     """Return sizes as a shape of TVM."""
     return relax.ShapeExpr([as_integer(size) if isinstance(size, int) else size for size in sizes])
 
@@ -297,8 +297,8 @@ def _make_tensor(bb: BlockBuilder, numbers: Array, dtype: str) -> Expr:
     if not is_open(flat):
         values = np.array(flat, object).astype("float64" if over > 1 else "int64")
         return relax.const((values / over if over > 1 else values).reshape(numbers.shape), dtype)
-    made = bb.emit(relax.op.shape_to_tensor(shape_of(flat)))
-    made = bb.emit(relax.op.reshape(made, shape_of(numbers.shape)))
+    made = bb.emit(relax.op.shape_to_tensor(to_shape(flat)))
+    made = bb.emit(relax.op.reshape(made, to_shape(numbers.shape)))
     if dtype != "int64":
         made = bb.emit(relax.op.astype(made, dtype))
     if over > 1:
@@ -317,14 +317,14 @@ def _make_parts(values: Array) -> Array | None:
     return made
 
 
-def list_as_array(numbers: Sequence[object]) -> Array:
+def as_vector_array(numbers: Sequence[object]) -> Array:
     """Return a list of numbers as an array [n] of objects."""
     made: Array = np.empty(len(numbers), object)
     made[:] = numbers
     return made
 
 
-def single_as_array(number: object) -> Array:
+def as_scalar_array(number: object) -> Array:
     """Return a number as an array of one object and no axes."""
     made: Array = np.empty((), object)
     made[()] = number

@@ -18,7 +18,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Converter,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.conversion.failing_node import describe_shape
 from autopipe.compiler.frontends.onnx.conversion.place_limits import OUTSIDE, read_shapes
@@ -27,10 +27,10 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.empty_reductions import guar
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     advise_on_sizes,
-    list_as_array,
+    as_scalar_array,
+    as_vector_array,
     list_dimensions,
     multiply_sizes,
-    single_as_array,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
@@ -50,7 +50,7 @@ class DynamicConverter:
         convert_static = self._static.get_converter(opset)
 
         def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-            made = self._evaluate(bb, inputs, attr, params)
+            made = self._evaluate_numbers(bb, inputs, attr, params)
             if made is None and self._operator.name == "If":
                 condition = self._extents.of(inputs[0], params)
                 made = decided_conditions.convert_taken_branch(
@@ -91,7 +91,7 @@ class DynamicConverter:
         """Return the numbers of operands; data-dependent ones become new sizes where they are sizes."""
         sizes = list(numbers)
         for at in self._operator.read_sizes:
-            value = optional_input(inputs, at)
+            value = find_optional_input(inputs, at)
             if value is not None and sizes[at] is None and not _has_dynamic_shape(value):
                 node = operand_facts.read_node_name(attr)
                 sizes[at] = self._extents.read(bb, value, f"{node}.{at}")
@@ -134,7 +134,7 @@ class DynamicConverter:
             f"or fits at some sizes only; {advise_on_sizes(sizes)}, or a multiple"
         )
 
-    def _evaluate(
+    def _evaluate_numbers(
         self, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr | None:
         """Return the result of a node that computes numbers from shapes; None for another node."""
@@ -157,9 +157,9 @@ class DynamicConverter:
             data, f"{self._operator.name} {operand_facts.quote_node_name(attr)}"
         )
         if self._operator.name == "Shape":
-            numbers = list_as_array(sizes[slice(attr.get("start"), attr.get("end"))])
+            numbers = as_vector_array(sizes[slice(attr.get("start"), attr.get("end"))])
         else:
-            numbers = single_as_array(self._extents.simple(multiply_sizes(sizes)))
+            numbers = as_scalar_array(self._extents.simple(multiply_sizes(sizes)))
         return self._extents.put(bb, numbers, "int64")
 
 

@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     multiply_sizes,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit_kernel
 
@@ -24,7 +24,7 @@ def find_nonzero_places(
 ) -> Expr:
     """Return the places of what is not 0 in the flat data."""
     size = extents.simple(multiply_sizes(sizes))
-    flat = bb.emit(relax.op.reshape(data, shape_of([size])))
+    flat = bb.emit(relax.op.reshape(data, to_shape([size])))
     counts = emit_kernel(
         bb, lambda flat, size: kernels.count_nonzero(flat, size[0]), flat, [size], "counted"
     )

@@ -107,17 +107,18 @@ def _list_axes(
                 f"{what} by scales that are computed is not supported with open sizes; {advise_on_sizes(sizes)}"
             )
         found = [
-            _by_size(extents, at, sizes[at], size) for at, size in zip(places, wanted, strict=True)
+            _scale_to_size(extents, at, sizes[at], size)
+            for at, size in zip(places, wanted, strict=True)
         ]
     else:
         found = [
-            _by_scale(extents, at, sizes[at], scale, what)
+            _scale_by_factor(extents, at, sizes[at], scale, what)
             for at, scale in zip(places, scales, strict=True)
         ]
     return [one for one in found if not extents.equal(one.before, one.after)]
 
 
-def _by_size(extents: Extents, axis: int, before: Size, after: Size) -> _OpenAxis:
+def _scale_to_size(extents: Extents, axis: int, before: Size, after: Size) -> _OpenAxis:
     for up, down in ((after, before), (before, after)):
         if not (isinstance(up, int) or isinstance(down, int)):
             times = extents.simple(tirx.floordiv(up, down))
@@ -126,7 +127,7 @@ def _by_size(extents: Extents, axis: int, before: Size, after: Size) -> _OpenAxi
     return _OpenAxis(axis, before, after, after, before)
 
 
-def _by_scale(
+def _scale_by_factor(
     extents: Extents, axis: int, before: Size, scale: ExactPart | float, what: str
 ) -> _OpenAxis:
     exact = None
@@ -298,12 +299,12 @@ def _find_asymmetric_place(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
     return index * axis.down, as_int64(axis.up)
 
 
-def _half_pixel(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
+def _find_half_pixel(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
     return (index * 2 + 1) * axis.down - axis.up, as_int64(axis.up * 2)
 
 
 def _find_pytorch_place(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
-    number, over = _half_pixel(axis, index)
+    number, over = _find_half_pixel(axis, index)
     return tirx.Select(as_int64(axis.after) > 1, number, as_integer(0)), over
 
 
@@ -313,7 +314,7 @@ def _align_corners(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
 
 _PLACES: Final[Mapping[str, Place]] = {
     "asymmetric": _find_asymmetric_place,
-    "half_pixel": _half_pixel,
+    "half_pixel": _find_half_pixel,
     "pytorch_half_pixel": _find_pytorch_place,
     "align_corners": _align_corners,
 }

@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     as_integer,
-    shape_of,
+    to_shape,
 )
 
 # ruff: noqa: PLR0913, PLR0917  TVM's converters have one signature
@@ -55,7 +55,7 @@ def take_part(
         )
     places = bb.emit(relax.op.arange(as_integer(0), as_int64(count), as_integer(1), "int64"))
     places = bb.emit(relax.op.multiply(places, relax.const(step, "int64")))
-    start = bb.emit(relax.op.shape_to_tensor(shape_of([first])))
+    start = bb.emit(relax.op.shape_to_tensor(to_shape([first])))
     places = bb.emit(relax.op.add(places, start))
     return bb.emit(relax.op.take(data, places, axis))
 

@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Numbers,
     Size,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -44,7 +44,7 @@ def make_window_rule(
             what = describe_node(kind, attr)
             sizes = extents.shape(inputs[0], what)[_OUTER:]
             if is_open(sizes):
-                weight = optional_input(inputs, 1)
+                weight = find_optional_input(inputs, 1)
                 _settle_pads(extents, sizes, attr, weight, what)
 
     return rule

@@ -29,7 +29,7 @@ def _collect_limits(
     limits: dict[str, int],
 ) -> None:
     """Add the limits in a graph; `sources` are the model's inputs whose values a value holds."""
-    shapes = {**shapes, **_declared_shapes(graph)}
+    shapes = {**shapes, **_list_declared_shapes(graph)}
     for node in graph.node:
         for body in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
             parameters = [value.name for value in body.input]
@@ -54,7 +54,7 @@ def _count_entries(node: NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> in
     return max(1, shape[axis]) if -len(shape) <= axis < len(shape) else 1
 
 
-def _declared_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
+def _list_declared_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
     values = {
         value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
         for value in (*graph.input, *graph.value_info)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from onnx import GraphProto, NodeProto
 
-from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
+from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, round_moments
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait, count_matrix_products
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
 from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
@@ -33,7 +33,7 @@ def find_roles(
         }
         data = [moments.get(name, NORMAL) for name in inputs if name not in origin]
         for slot, kind in slots.items():
-            role = Role(kind, data[0] if data else NORMAL, _fan_in(node, slot, shapes))
+            role = Role(kind, data[0] if data else NORMAL, _count_fan_in(node, slot, shapes))
             found.setdefault(origin[inputs[slot]], role)
         moments.update(dict.fromkeys(node.output, _find_result_moments(node, data, slots, shapes)))
     return found
@@ -48,7 +48,7 @@ def _find_result_moments(
         mean, square = NORMAL
     else:
         mean, square = _apply_rule(find_operator(node), data, shapes.get(node.input[0]) or (1,))
-    return bounded(mean, square + shift)
+    return round_moments(mean, square + shift)
 
 
 def _apply_rule(operator: Operator | None, data: list[Moments], shape: tuple[int, ...]) -> Moments:
@@ -60,7 +60,7 @@ def _apply_rule(operator: Operator | None, data: list[Moments], shape: tuple[int
     return data[0]
 
 
-def _fan_in(node: NodeProto, slot: int, shapes: Shapes) -> int:
+def _count_fan_in(node: NodeProto, slot: int, shapes: Shapes) -> int:
     """Return how many products one output element sums over."""
     operator = find_operator(node)
     count = count_matrix_products if operator is None else operator.count_products

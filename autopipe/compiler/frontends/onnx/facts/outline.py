@@ -7,7 +7,7 @@ from typing import Final
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.facts.hints import SizeHints, find_size_hints
-from autopipe.compiler.frontends.onnx.facts.synthesize import all_constant
+from autopipe.compiler.frontends.onnx.facts.synthesize import has_constant_kernels
 from autopipe.compiler.frontends.onnx.reading import gate, source, tensors, window_fit
 from autopipe.config.model import Input
 from autopipe.errors import ConfigError, ModelError
@@ -82,7 +82,7 @@ def _read_vetted(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline
         inputs=vetted.inputs,
         convolutions=frozenset(len(vetted.shapes.get(name, ())) for name in kernels),
         layers=len(set(_list_layers(vetted))),
-        constant_weights=all_constant(graph, stored, vetted.shapes),
+        constant_weights=has_constant_kernels(graph, stored, vetted.shapes),
         hints=find_size_hints(graph, vetted.shapes),
     )
 

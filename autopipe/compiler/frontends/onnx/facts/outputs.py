@@ -13,12 +13,12 @@ from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.conversion.relax import list_result_types, open_shape
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
-from autopipe.compiler.frontends.onnx.reading.tensors import dtype_name
+from autopipe.compiler.frontends.onnx.reading.tensors import to_dtype_name
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ModelError
 
 
-def outputs_of(
+def describe_outputs(
     module: IRModule,
     graph: GraphProto,
     inputs: Sequence[Value],
@@ -65,9 +65,9 @@ def _describe_output(
         raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
     shape = tuple(operand_facts.read_extents(kind, what))
     stated, dtype = declared.type.tensor_type, str(kind.dtype)
-    if stated.elem_type and dtype_name(stated.elem_type, what) != dtype:
+    if stated.elem_type and to_dtype_name(stated.elem_type, what) != dtype:
         raise ModelError(
-            f"{what} is {dtype_name(stated.elem_type, what)}, and TVM imports it as {dtype}"
+            f"{what} is {to_dtype_name(stated.elem_type, what)}, and TVM imports it as {dtype}"
         )
     names = tuple(
         next((name for name, one in named.items() if extents.equal(one, size)), "")
@@ -76,7 +76,7 @@ def _describe_output(
         for extent, size in zip(shape, kind.shape.values, strict=True)
     )
     ranges = tuple(
-        range_of(size, extents) if extent < 0 and not name else None
+        find_size_range(size, extents) if extent < 0 and not name else None
         for extent, name, size in zip(shape, names, kind.shape.values, strict=True)
     )
     return Value(
@@ -85,7 +85,7 @@ def _describe_output(
     )  # fmt: skip
 
 
-def range_of(size: Size, extents: Extents) -> tuple[int, int] | None:
+def find_size_range(size: Size, extents: Extents) -> tuple[int, int] | None:
     """Return the smallest and the largest value of a size; None where nothing bounds it."""
     least, most = extents.bounds(extents.simple(size))
     return (max(least, 0), most) if 0 <= most <= MOST_ELEMENTS else None

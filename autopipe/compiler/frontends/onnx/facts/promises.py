@@ -40,8 +40,10 @@ def derive_promises(
     `weights` are the tensors that are not stored in the graph.
     """
     indexed = _IndexedGraph.of(graph, weights)
-    traits = [indexed.traits_of(node) for inner in list_graphs(graph) for node in inner.node]
-    floors = {name: indexed.error_floor(name, dtype) for name, dtype in output_dtypes.items()}
+    traits = [indexed.find_traits(node) for inner in list_graphs(graph) for node in inner.node]
+    floors = {
+        name: indexed.compute_error_floor(name, dtype) for name, dtype in output_dtypes.items()
+    }
     exact = COMMON_CASES if any(map(indexed.cancels, graph.node)) else SPECIAL_CASES
     some = reduce(or_, traits, Trait.NONE)
     is_exact = bool(traits) and all(one & Trait.EXACT_SPECIALS for one in traits)
@@ -56,7 +58,7 @@ def derive_promises(
     )
 
 
-def _keeps_error(node: NodeProto) -> bool:
+def _is_error_preserving(node: NodeProto) -> bool:
     return has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_ERROR)
 
 
@@ -79,7 +81,7 @@ class _IndexedGraph:
         producers = {name: node for node in graph.node for name in node.output}
         return cls(producers, {tensor.name: tensor for tensor in graph.initializer}, weights)
 
-    def traits_of(self, node: NodeProto) -> Trait:
+    def find_traits(self, node: NodeProto) -> Trait:
         """Return the traits of a node; a cast is only exact where two correct programs agree.
 
         An infinity is no integer, and 16-bit floats are computed in float32: a sum of them that
@@ -105,10 +107,10 @@ class _IndexedGraph:
         """
         if node.op_type != "Sub":
             return False
-        left, right = (self._summands(name) for name in node.input)
+        left, right = (self._find_summands(name) for name in node.input)
         return not left.isdisjoint(right)
 
-    def _summands(self, name: str) -> set[str]:
+    def _find_summands(self, name: str) -> set[str]:
         """Return the computed values that a value is a sum of, itself among them."""
         summands, waiting = set[str](), [name]
         while waiting:
@@ -124,7 +126,7 @@ class _IndexedGraph:
                 waiting += node.input
         return summands
 
-    def error_floor(self, output: str, dtype: str) -> float:
+    def compute_error_floor(self, output: str, dtype: str) -> float:
         """Return the absolute error of an output that its last operators do not resolve."""
         if np.dtype(dtype).kind != "f":
             return 0.0
@@ -147,33 +149,33 @@ class _IndexedGraph:
                 ordered[name] = None
             else:
                 waiting.append((name, True))
-                waiting += [(operand, False) for operand in _error_operands(node)]
+                waiting += [(operand, False) for operand in _list_error_operands(node)]
         return list(ordered)
 
     def _propagate_floor(self, node: NodeProto, unit: float, floors: Mapping[str, float]) -> float:
         """Return the error floor of a node's result from those of its operands."""
         operands = [floors.get(name, 0.0) for name in node.input]
         if node.op_type == "DequantizeLinear":
-            scale = self._largest_magnitude(node.input[1])
+            scale = self._find_magnitude(node.input[1])
             return _QUANTIZATION_STEPS * scale if math.isfinite(scale) else 0.0
         if slope := _read_slope(node):
             return unit + slope * operands[0]
         if node.op_type == "Mul":
-            left, right = (self._largest_magnitude(name) for name in node.input)
+            left, right = (self._find_magnitude(name) for name in node.input)
             return operands[0] * right + operands[1] * left
         if has_trait(node, Trait.ADDS):
             return sum(operands)
-        keeps = _keeps_error(node) or has_trait(node, Trait.SELECTS)
+        keeps = _is_error_preserving(node) or has_trait(node, Trait.SELECTS)
         return max(operands, default=0.0) if keeps else 0.0
 
-    def _largest_magnitude(self, name: str) -> float:
+    def _find_magnitude(self, name: str) -> float:
         """Return the largest absolute value of a constant, 0 for other values."""
-        values = self._constant(name)
+        values = self._find_constant(name)
         if values is None or not values.size:
             return 0.0
         return max(abs(float(values.min())), abs(float(values.max())))
 
-    def _constant(self, name: str) -> Array | None:
+    def _find_constant(self, name: str) -> Array | None:
         if name in self.weights:
             return self.weights[name]
         tensor, node = self.initializers.get(name), self.producers.get(name)
@@ -182,8 +184,8 @@ class _IndexedGraph:
         return None if tensor is None else numpy_helper.to_array(tensor)
 
 
-def _error_operands(node: NodeProto) -> list[str]:
+def _list_error_operands(node: NodeProto) -> list[str]:
     """Return the operands whose errors are in a node's result."""
     if node.op_type == "Mul" or has_trait(node, Trait.ADDS | Trait.SELECTS):
         return list(node.input)
-    return list(node.input[:1]) if _keeps_error(node) or _read_slope(node) else []
+    return list(node.input[:1]) if _is_error_preserving(node) or _read_slope(node) else []

@@ -11,7 +11,7 @@ from onnx import GraphProto, NodeProto
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.operator import Trait
-from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait, named_inputs
+from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait, list_named_inputs
 from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 
@@ -37,5 +37,5 @@ def warn_of_deciding_inputs(graph: GraphProto, inputs: Sequence[Value]) -> Itera
 def _list_deciding_inputs(node: NodeProto, carried: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield the inputs of the model that decide a shape in a node."""
     operator = find_operator(node)
-    for name in named_inputs(node, () if operator is None else operator.deciding):
+    for name in list_named_inputs(node, () if operator is None else operator.deciding):
         yield from sorted(carried.get(name, ()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import GraphProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.draw import draw
+from autopipe.compiler.frontends.draw import draw_weight
 from autopipe.compiler.frontends.onnx.facts import moments
 from autopipe.compiler.frontends.onnx.facts.moments import Shapes
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
@@ -34,13 +34,13 @@ def synthesize_weights(
             dtype = helper.np_dtype_to_tensor_dtype(candidates[name].dtype)
             graph.input.append(helper.make_tensor_value_info(name, dtype, shapes[name]))
     drawn = {
-        name: draw(f"{seed}:{name}", role, candidates[name].shape, candidates[name].dtype)
+        name: draw_weight(f"{seed}:{name}", role, candidates[name].shape, candidates[name].dtype)
         for name, role in plan.items()
     }
     return {**weights, **drawn}
 
 
-def all_constant(graph: GraphProto, weights: Mapping[str, Array], shapes: Shapes) -> bool:
+def has_constant_kernels(graph: GraphProto, weights: Mapping[str, Array], shapes: Shapes) -> bool:
     """Whether each kernel of the model holds one value only, so that comparing proves nothing."""
     candidates = {**weights, **_find_generated(graph, shapes)}
     plan = moments.find_roles(graph, frozenset(candidates), shapes, {})

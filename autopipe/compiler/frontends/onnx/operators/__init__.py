@@ -191,12 +191,12 @@ def has_trait(node: NodeProto, traits: Trait) -> bool:
     return operator is not None and operator.has(traits)
 
 
-def steering_inputs(node: NodeProto) -> list[str]:
+def list_steering_inputs(node: NodeProto) -> list[str]:
     """Return the names of inputs that steer a node, and so have to be constants of the graph."""
     operator = find_operator(node)
-    return named_inputs(node, () if operator is None else operator.steering)
+    return list_named_inputs(node, () if operator is None else operator.steering)
 
 
-def named_inputs(node: NodeProto, places: Sequence[int]) -> list[str]:
+def list_named_inputs(node: NodeProto, places: Sequence[int]) -> list[str]:
     """Return the names of the inputs at some places, as far as a node has them."""
     return [node.input[at] for at in places if at < len(node.input)]

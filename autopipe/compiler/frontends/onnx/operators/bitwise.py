@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Parameters,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import dtype_name
+from autopipe.compiler.frontends.onnx.reading.tensors import to_dtype_name
 from autopipe.errors import ModelError
 
 # ruff: noqa: ARG003  TVM's converters have one signature
@@ -56,7 +56,7 @@ class BitCast(onnx_frontend.OnnxOpConverter):
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         what = f"BitCast {operand_facts.quote_node_name(attr)}"
-        source, result = str(inputs[0].ty.dtype), dtype_name(attr["to"], what)
+        source, result = str(inputs[0].ty.dtype), to_dtype_name(attr["to"], what)
         if result == "bool" or np.dtype(source).itemsize != np.dtype(result).itemsize:
             raise ModelError(f"{what} from {source} to {result} is not supported")
         if source == result:

@@ -43,7 +43,7 @@ class Cast(onnx_frontend.Cast):
         if dtype in _FOUR_BITS:
             rounded = [_round_floats(bb, data)]
             wide = cls._impl_v13(bb, rounded, {**attr, "to": TensorProto.INT8}, params)
-            return _low_bits(bb, bb.normalize(wide), dtype)
+            return _extract_low_bits(bb, bb.normalize(wide), dtype)
         if not isinstance(data.ty, relax.TensorType) or dtype not in _THROUGH:
             return super()._impl_v13(bb, inputs, attr, params)
         if not str(data.ty.dtype).startswith("float"):
@@ -75,7 +75,7 @@ def _round_floats(bb: BlockBuilder, data: Expr) -> Expr:
     return bb.normalize(relax.op.where(negative, down, up))
 
 
-def _low_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
+def _extract_low_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
     """Return the low four bits of int8 as a number."""
     low = bb.normalize(relax.op.bitwise_and(data, relax.const(15, "int8")))
     if dtype == "uint4":

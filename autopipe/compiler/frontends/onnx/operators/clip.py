@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
@@ -39,7 +39,7 @@ class Clip(onnx_frontend.Clip):
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         data = inputs[0]
-        low, high = (_read_scalar(optional_input(inputs, at)) for at in (1, 2))
+        low, high = (_read_scalar(find_optional_input(inputs, at)) for at in (1, 2))
         if str(data.ty.dtype).startswith("float"):  # integers have no infinities
             ends = np.finfo(str(data.ty.dtype))
             low = relax.const(ends.min, data.ty.dtype) if low is None else low

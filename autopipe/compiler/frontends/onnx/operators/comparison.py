@@ -30,22 +30,26 @@ class Equal(onnx_frontend.Equal):
         return relax.op.logical_not(bb.normalize(relax.op.logical_xor(*inputs)))
 
 
-def _comparison(name: str, since: int, converter: Converter, compute_sizes: SizeRule) -> Operator:
+def _make_comparison(
+    name: str, since: int, converter: Converter, compute_sizes: SizeRule
+) -> Operator:
     return Operator(
         name=name, since=since, converter=converter, compute_sizes=compute_sizes,
-        size_dtype=arithmetic.truth_dtype, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
+        size_dtype=arithmetic.choose_bool_dtype, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     )  # fmt: skip
 
 
 OPERATORS: Final = (
-    _comparison("Equal", 19, Equal, arithmetic.is_equal),
-    _comparison("Greater", 13, onnx_frontend.Greater, arithmetic.is_greater),
-    _comparison("GreaterOrEqual", 16, onnx_frontend.GreaterOrEqual, arithmetic.is_greater_or_equal),
-    _comparison("Less", 13, onnx_frontend.Less, arithmetic.is_less),
-    _comparison("LessOrEqual", 16, onnx_frontend.LessOrEqual, arithmetic.is_less_or_equal),
-    _comparison("And", 7, onnx_frontend.And, arithmetic.are_both),
-    _comparison("Or", 7, onnx_frontend.Or, arithmetic.is_either),
-    _comparison("Not", 1, onnx_frontend.Not, arithmetic.negate_truth),
+    _make_comparison("Equal", 19, Equal, arithmetic.is_equal),
+    _make_comparison("Greater", 13, onnx_frontend.Greater, arithmetic.is_greater),
+    _make_comparison(
+        "GreaterOrEqual", 16, onnx_frontend.GreaterOrEqual, arithmetic.is_greater_or_equal
+    ),
+    _make_comparison("Less", 13, onnx_frontend.Less, arithmetic.is_less),
+    _make_comparison("LessOrEqual", 16, onnx_frontend.LessOrEqual, arithmetic.is_less_or_equal),
+    _make_comparison("And", 7, onnx_frontend.And, arithmetic.are_both),
+    _make_comparison("Or", 7, onnx_frontend.Or, arithmetic.is_either),
+    _make_comparison("Not", 1, onnx_frontend.Not, arithmetic.negate_truth),
     Operator(
         name="Xor",
         since=7,

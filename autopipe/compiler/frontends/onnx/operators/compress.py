@@ -21,7 +21,7 @@ from autopipe.compiler.frontends.onnx.conversion.operand_facts import (
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     multiply_sizes,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
@@ -57,7 +57,7 @@ def convert_dynamic_compress(
     what = describe_node("Compress", attr)
     axis, sizes = attr.get("axis"), extents.shape(data, what)
     if axis is None:
-        data = bb.emit(relax.op.reshape(data, shape_of([multiply_sizes(sizes)])))
+        data = bb.emit(relax.op.reshape(data, to_shape([multiply_sizes(sizes)])))
         axis, sizes = 0, [multiply_sizes(sizes)]
     asked = extents.shape(condition, what)
     if extents.truth(asked[0] <= sizes[int(axis)]) is not True:

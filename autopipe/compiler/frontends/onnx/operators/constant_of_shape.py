@@ -18,7 +18,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
@@ -49,7 +49,7 @@ def convert_dynamic_constant_of_shape(
 
     value = to_array(attr["value"]).reshape(()) if "value" in attr else None
     number = relax.const(0.0, "float32") if value is None else operand_facts.make_constant(value)
-    return relax.op.full(shape_of(numbers[0]), number, str(number.ty.dtype))
+    return relax.op.full(to_shape(numbers[0]), number, str(number.ty.dtype))
 
 
 OPERATORS: Final = (

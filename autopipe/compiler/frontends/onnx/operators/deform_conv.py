@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
@@ -32,7 +32,7 @@ class DeformConv(onnx_frontend.OnnxOpConverter):
     ) -> Expr:
         what = f"DeformConv {operand_facts.quote_node_name(attr)}"
         data, weight, offset = inputs[:3]
-        bias, mask = optional_input(inputs, 3), optional_input(inputs, 4)
+        bias, mask = find_optional_input(inputs, 3), find_optional_input(inputs, 4)
         if data.ty.ndim != 4:  # noqa: PLR2004
             raise ModelError(f"{what} is of {data.ty.ndim - 2} dimensions; 2 are supported")
         batch, channels, *_ = operand_facts.require_shape(data, what)

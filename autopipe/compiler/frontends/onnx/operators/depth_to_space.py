@@ -19,7 +19,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_int64,
     as_integer,
     is_open,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -59,13 +59,13 @@ def convert_dynamic_space_to_depth(
         extents.simple(tirx.floordiv(as_int64(size), as_integer(block))) for size in image
     )
     parts = bb.emit(
-        relax.op.reshape(data, shape_of([batch, channels, rows, block, columns, block]))
+        relax.op.reshape(data, to_shape([batch, channels, rows, block, columns, block]))
     )
     convert_dynamic_reverse_sequence = bb.emit(
         relax.op.permute_dims(parts, _ORDERS[operand_facts.decode_text(attr.get("mode", b"DCR"))])
     )
     return relax.op.reshape(
-        convert_dynamic_reverse_sequence, shape_of([batch, channels * block * block, rows, columns])
+        convert_dynamic_reverse_sequence, to_shape([batch, channels * block * block, rows, columns])
     )
 
 

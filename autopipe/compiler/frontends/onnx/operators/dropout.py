@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
@@ -27,18 +27,18 @@ class Dropout(onnx_frontend.Dropout):
     ) -> Expr:
         if attr["tvm_custom"]["num_outputs"] == 1:
             return super()._impl_v1(bb, inputs, attr, params)
-        return _all_kept(bb, inputs[0])
+        return _add_full_mask(bb, inputs[0])
 
     @classmethod
     def _impl_v12(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        ratio, training = optional_input(inputs, 1), optional_input(inputs, 2)
+        ratio, training = find_optional_input(inputs, 1), find_optional_input(inputs, 2)
         if not (_is_number(training, 0, params) or _is_number(ratio, 0, params)):
             raise ModelError("Dropout with training_mode is not supported")
         if attr["tvm_custom"]["num_outputs"] == 1:
             return super()._impl_v12(bb, inputs, attr, params)
-        return _all_kept(bb, inputs[0])
+        return _add_full_mask(bb, inputs[0])
 
 
 def _is_number(value: Expr | None, number: int, params: Parameters) -> bool:
@@ -49,7 +49,7 @@ def _is_number(value: Expr | None, number: int, params: Parameters) -> bool:
     return found is not None and found.item() == number
 
 
-def _all_kept(bb: BlockBuilder, data: Expr) -> Expr:
+def _add_full_mask(bb: BlockBuilder, data: Expr) -> Expr:
     return relax.Tuple([data, bb.normalize(relax.op.ones(data.ty.shape, "bool"))])
 
 

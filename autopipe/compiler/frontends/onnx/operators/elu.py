@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Parameters,
 )
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import make_scalar_factory
 from autopipe.compiler.frontends.onnx.operator import Operator
 
 # ruff: noqa: ARG003  TVM's converters have one signature
@@ -39,7 +39,7 @@ class Celu(onnx_frontend.OnnxOpConverter):
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, number = inputs[0], scalar_maker(inputs[0])
+        data, number = inputs[0], make_scalar_factory(inputs[0])
         alpha = float(attr.get("alpha", 1.0))
         scaled = bb.normalize(relax.op.divide(data, number(alpha)))
         below = relax.op.subtract(bb.normalize(relax.op.exp(scaled)), number(1.0))
@@ -59,7 +59,7 @@ class Selu(onnx_frontend.OnnxOpConverter):
 
 
 def _compute_elu(bb: BlockBuilder, data: Expr, alpha: float, gamma: float) -> Expr:
-    number = scalar_maker(data)
+    number = make_scalar_factory(data)
     below = relax.op.subtract(bb.normalize(relax.op.exp(data)), number(1.0))
     below = bb.normalize(relax.op.multiply(below, number(alpha * gamma)))
     above = data if gamma == 1 else bb.normalize(relax.op.multiply(data, number(gamma)))

@@ -18,7 +18,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
     describe_node,
@@ -38,14 +38,14 @@ def convert_dynamic_expand(
     sizes, wanted = extents.shape(inputs[0], what), list(numbers[1])
     rank = max(len(sizes), len(wanted))
     sizes, wanted = ([1] * (rank - len(one)) + list(one) for one in (sizes, wanted))
-    made = [_broadcast_size(extents, *pair) for pair in zip(sizes, wanted, strict=True)]
+    made = [_find_broadcast_size(extents, *pair) for pair in zip(sizes, wanted, strict=True)]
     if all(extents.equal(*pair) for pair in zip(sizes, made, strict=True)):
         data = inputs[0]
-        return data if data.ty.ndim == rank else relax.op.reshape(data, shape_of(made))
+        return data if data.ty.ndim == rank else relax.op.reshape(data, to_shape(made))
     return spread_data(extents, bb, inputs[0], made)
 
 
-def _broadcast_size(extents: Extents, one: Size, other: Size) -> Size:
+def _find_broadcast_size(extents: Extents, one: Size, other: Size) -> Size:
     """Return the size of two that are broadcast to each other."""
     if is_number(one, 1) or extents.equal(one, other):
         return other

@@ -32,8 +32,8 @@ class FusedMatMul(onnx_frontend.OnnxOpConverter):
                 f"FusedMatMul {operand_facts.quote_node_name(attr)} with {' and '.join(flags)} "
                 "is not supported"
             )
-        left = _transpose(bb, inputs[0], attr.get("transA", 0))
-        right = _transpose(bb, inputs[1], attr.get("transB", 0))
+        left = _swap_last_axes(bb, inputs[0], attr.get("transA", 0))
+        right = _swap_last_axes(bb, inputs[1], attr.get("transB", 0))
         product = bb.normalize(relax.op.matmul(left, right))
         alpha = float(attr.get("alpha", 1.0))
         if alpha == 1.0:
@@ -41,7 +41,7 @@ class FusedMatMul(onnx_frontend.OnnxOpConverter):
         return relax.op.multiply(product, relax.const(alpha, product.ty.dtype))
 
 
-def _transpose(bb: BlockBuilder, factor: Expr, is_asked: int) -> Expr:
+def _swap_last_axes(bb: BlockBuilder, factor: Expr, is_asked: int) -> Expr:
     """Swap the last two axes where it is asked for; as in onnxruntime, a vector stays as it is."""
     rank = int(factor.ty.ndim)
     if not is_asked or rank == 1:

@@ -17,7 +17,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
 from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
@@ -217,7 +217,7 @@ def _cast_narrow(bb: BlockBuilder, values: Expr, dtype: str) -> Expr:
 
 def _list_zero_points(inputs: Inputs) -> list[Expr | None]:
     """Return the zero points that were given, None for others."""
-    return [optional_input(inputs, at) for at in (2, 3)]
+    return [find_optional_input(inputs, at) for at in (2, 3)]
 
 
 OPERATORS: Final = (

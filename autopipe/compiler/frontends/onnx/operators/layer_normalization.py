@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 
@@ -29,9 +29,9 @@ class LayerNormalization(onnx_frontend.LayerNormalization):
     def _impl_v17(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, scale, bias = inputs[0], inputs[1], optional_input(inputs, 2)
-        axes = _last_axes(data, attr)
-        normalized = _layer_normal(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
+        data, scale, bias = inputs[0], inputs[1], find_optional_input(inputs, 2)
+        axes = _list_last_axes(data, attr)
+        normalized = _normalize_layer(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
         if attr["tvm_custom"]["num_outputs"] == 1:
             return normalized
         moments = _compute_moments(bb, data, axes, attr.get("epsilon", 1e-5))
@@ -46,12 +46,12 @@ class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         data, skip, scale = inputs[:3]
-        shift, bias = optional_input(inputs, 3), optional_input(inputs, 4)
+        shift, bias = find_optional_input(inputs, 3), find_optional_input(inputs, 4)
         total = bb.normalize(relax.op.add(data, skip))
         if bias is not None:
             total = bb.normalize(relax.op.add(total, bias))
         epsilon, axes = attr.get("epsilon", 1e-12), [total.ty.ndim - 1]
-        normalized = _layer_normal(bb, (total, scale, shift), axes, epsilon)
+        normalized = _normalize_layer(bb, (total, scale, shift), axes, epsilon)
         count = attr["tvm_custom"]["num_outputs"]
         if count == 1:
             return normalized
@@ -70,7 +70,7 @@ class RMSNormalization(onnx_frontend.RMSNormalization):
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         data, scale = inputs[:2]
-        axes, dtype = _last_axes(data, attr), str(data.ty.dtype)
+        axes, dtype = _list_last_axes(data, attr), str(data.ty.dtype)
         if axes[0] and dtype != "float64" and _has_shape_of(scale, data, axes):
             return super()._impl_v23(bb, inputs, attr, params)
         compute = "float64" if dtype == "float64" else "float32"
@@ -81,7 +81,7 @@ class RMSNormalization(onnx_frontend.RMSNormalization):
         return relax.op.multiply(bb.normalize(relax.op.astype(normalized, dtype)), scale)
 
 
-def _last_axes(data: Expr, attr: Attributes) -> list[int]:
+def _list_last_axes(data: Expr, attr: Attributes) -> list[int]:
     rank = data.ty.ndim
     return list(range(int(attr.get("axis", -1)) % rank, rank))
 
@@ -95,7 +95,7 @@ def _has_shape_of(parameter: Expr, data: Expr, axes: list[int]) -> bool:
     return sizes[0] == [sizes[1][axis] for axis in axes] and -1 not in sizes[0]
 
 
-def _layer_normal(
+def _normalize_layer(
     bb: BlockBuilder, operands: tuple[Expr, Expr, Expr | None], axes: list[int], epsilon: float
 ) -> Expr:
     """Return data normalized over axes, times a scale, plus a bias, which may be None."""

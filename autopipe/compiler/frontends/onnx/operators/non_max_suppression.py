@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Numbers,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
@@ -51,7 +51,7 @@ def convert_dynamic_non_max_suppression(
     """NonMaxSuppression."""
     what = describe_node("NonMaxSuppression", attr)
     given, scores = inputs[:2]
-    most, overlap, least = (optional_input(inputs, at) for at in (2, 3, 4))
+    most, overlap, least = (find_optional_input(inputs, at) for at in (2, 3, 4))
     images, classes, count = extents.shape(scores, what)
     if any(str(one.ty.dtype) != "float32" for one in (given, scores)):
         raise ModelError(f"{what}: boxes and scores have to be float32")

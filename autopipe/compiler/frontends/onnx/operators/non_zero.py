@@ -22,7 +22,7 @@ from autopipe.compiler.frontends.onnx.conversion.operand_facts import (
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
     find_nonzero_places,
@@ -55,7 +55,7 @@ def convert_dynamic_non_zero(
     sizes = extents.shape(data, describe_node("NonZero", attr)) or [1]
     found = find_nonzero_places(extents, bb, data, sizes, read_node_name(attr))
     if len(sizes) == 1:
-        return relax.op.reshape(found, shape_of([1, *extents.shape(found, "places")]))
+        return relax.op.reshape(found, to_shape([1, *extents.shape(found, "places")]))
 
     def compute(places: te.Tensor, *sizes: Sequence[Expr]) -> te.Tensor:
         def at(axis: Expr, place: Expr) -> Expr:

@@ -19,8 +19,8 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     as_integer,
+    as_scalar_array,
     is_open,
-    single_as_array,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
@@ -86,7 +86,7 @@ def convert_dynamic_one_hot(
         return None
     depth = numbers[1].reshape(-1)[0]
     row = bb.emit(relax.op.arange(as_integer(0), as_int64(depth), as_integer(1), "int64"))
-    number = extents.put(bb, single_as_array(depth), "int64")
+    number = extents.put(bb, as_scalar_array(depth), "int64")
     return compute_one_hot(bb, inputs, attr, number, row)
 
 

@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Numbers,
     Parameters,
     Size,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -113,7 +113,7 @@ def _check_reflection(data: Expr, widths: Sequence[int], attr: Attributes) -> No
 
 def _is_computed(inputs: Inputs, params: Parameters) -> bool:
     """Whether the number that is put around the data is not known before the model runs."""
-    number = optional_input(inputs, 2)
+    number = find_optional_input(inputs, 2)
     return number is not None and operand_facts.read_values(number, params) is None
 
 
@@ -128,7 +128,7 @@ def convert_dynamic_pad(
         return None
     mode = operand_facts.decode_text(attr.get("mode", b"constant"))
     made = [extents.simple(sum(three)) for three in zip(before, sizes, after, strict=True)]
-    number = optional_input(inputs, 2)
+    number = find_optional_input(inputs, 2)
     if number is None:
         number = relax.const(attr.get("value", 0), str(inputs[0].ty.dtype))
     number = bb.emit(relax.op.reshape(number, []))
@@ -189,7 +189,7 @@ def _read_pads(
     pads = [number if not isinstance(number, int) else int(number) for number in list(given)]
     half = len(pads) // 2
     axes = list(range(half))
-    if optional_input(inputs, 3) is not None:
+    if find_optional_input(inputs, 3) is not None:
         if numbers[3] is None:
             raise ModelError(f"which axes {what} works on depends on what the model is given")
         axes = [int(axis) % rank for axis in numbers[3]]

@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.conversion.places import limit_to_extents
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
@@ -65,7 +65,7 @@ class LpPool(onnx_frontend.LpPool):
     ) -> Expr:
         data, power = inputs[0], int(attr.get("p", 2))
         number = partial(relax.const, dtype=str(data.ty.dtype))
-        attr = _filled_up(data, _pad_attributes(data, attr))
+        attr = _add_ceil_padding(data, _pad_attributes(data, attr))
         powers = bb.normalize(relax.op.abs(data))
         if power == 2:  # noqa: PLR2004 - the square is a product
             powers = bb.normalize(relax.op.multiply(data, data))
@@ -90,7 +90,7 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         what = f"MaxUnpool {operand_facts.quote_node_name(attr)}"
-        data, places, wanted = inputs[0], inputs[1], optional_input(inputs, 2)
+        data, places, wanted = inputs[0], inputs[1], find_optional_input(inputs, 2)
         sizes, window = (
             operand_facts.require_shape(data, f"input of {what}"),
             list(attr["kernel_shape"]),
@@ -135,7 +135,7 @@ def _pad_attributes(data: Expr, attr: Attributes) -> Attributes:
     return {**kept, "pads": first + last}
 
 
-def _filled_up(data: Expr, attr: Attributes) -> Attributes:
+def _add_ceil_padding(data: Expr, attr: Attributes) -> Attributes:
     """Return the attributes with enough padding for the windows that `ceil_mode` has hang over.
 
     A window that would begin in the padding at the end is left out.
@@ -170,13 +170,13 @@ def _find_maximum_places(bb: BlockBuilder, data: Expr, pooled: Expr, attr: Attri
     inner = sizes[_OUTER:]
 
     def whole(data: te.Tensor) -> te.Tensor:
-        pool = _window_places(attr, inner)
+        pool = _make_window_argmax(attr, inner)
         found = te.compute(results, lambda *index: pool(data, index), name="max_pool_places")[0]
 
         def at(*index: Expr) -> Expr:
             place, image = found[index], index[0] * sizes[1] + index[1]
             if attr.get("storage_order", 0):
-                place = _by_columns(place, inner)
+                place = _to_column_major(place, inner)
             return image.astype("int64") * math.prod(inner) + place
 
         return te.compute(results, at, name="places")
@@ -184,7 +184,7 @@ def _find_maximum_places(bb: BlockBuilder, data: Expr, pooled: Expr, attr: Attri
     return bb.emit_te(whole, data, primfunc_name_hint="max_pool_places")
 
 
-def _window_places(
+def _make_window_argmax(
     attr: Attributes, inner: list[int]
 ) -> Callable[[te.Tensor, Sequence[Expr]], Sequence[Expr]]:
     """Return what computes, of data and an index, place and value of a window's first maximum.
@@ -229,7 +229,7 @@ def _make_least(place: object, value: object) -> tuple[Expr, Expr]:
     return tirx.const(-1, place), tirx.min_value(value)
 
 
-def _by_columns(place: Expr, sizes: list[int]) -> Expr:
+def _to_column_major(place: Expr, sizes: list[int]) -> Expr:
     """Return a place that was counted along the last axis, counted along the first."""
     digits = []
     for size in reversed(sizes):

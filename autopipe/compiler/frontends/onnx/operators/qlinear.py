@@ -79,18 +79,20 @@ def _write_dynamic_matmul(body: BodyWriter) -> None:
         helper.make_node("DynamicQuantizeLinear", [body.name_input(0)], ["bytes", "scale", "zero"])
     )
     sums = body.add("MatMulInteger", ["bytes", body.name_input(1), "zero", body.name_input(3)])
-    _end_scaled(body, sums, body.add("Mul", ["scale", body.name_input(2)]), body.name_input(4))
+    _write_scaled_end(
+        body, sums, body.add("Mul", ["scale", body.name_input(2)]), body.name_input(4)
+    )
 
 
 def _write_matmul_to_float(body: BodyWriter) -> None:
     """MatMulIntegerToFloat: bytes multiplied, and the sums scaled."""
     sums = body.add("MatMulInteger", [body.name_input(at) for at in (0, 1, 4, 5)])
-    _end_scaled(
+    _write_scaled_end(
         body, sums, body.add("Mul", [body.name_input(2), body.name_input(3)]), body.name_input(6)
     )
 
 
-def _end_scaled(body: BodyWriter, sums: str, scale: str, bias: str) -> None:
+def _write_scaled_end(body: BodyWriter, sums: str, scale: str, bias: str) -> None:
     product = [body.add("Cast", [sums], to=TensorProto.FLOAT), scale]
     if bias:
         body.end("Add", [body.add("Mul", product), bias])
@@ -98,7 +100,7 @@ def _end_scaled(body: BodyWriter, sums: str, scale: str, bias: str) -> None:
         body.end("Mul", product)
 
 
-def _quantized(name: str, inputs: tuple[str, ...], write: Callable[..., None]) -> Operator:
+def _make_operator(name: str, inputs: tuple[str, ...], write: Callable[..., None]) -> Operator:
     return Operator(
         name=name, domain=MICROSOFT, inputs=inputs, body=partial(write_body, write),
         traits=Trait.ROUNDS_TO_STEPS,
@@ -112,17 +114,19 @@ OPERATORS: Final = (
         inputs=("A", "B", "a_scale", "b_scale"),
         body=partial(write_body, _write_matmul_to_float),
     ),
-    _quantized("DynamicQuantizeMatMul", ("A", "B", "b_scale"), _write_dynamic_matmul),
-    _quantized("QGemm", ("A", "a_scale", "", "B", "b_scale"), _write_gemm),
-    _quantized("QLinearAdd", _BINARY, partial(_write_binary, "Add")),
-    _quantized("QLinearAveragePool", _UNARY, partial(_write_pool, "AveragePool", _WINDOW)),
-    _quantized("QLinearConcat", ("Y_scale", "", "X", "X_scale"), _write_concat),
-    _quantized("QLinearGlobalAveragePool", _UNARY, partial(_write_pool, "GlobalAveragePool", ())),
-    _quantized("QLinearLeakyRelu", _UNARY, partial(_write_unary, "LeakyRelu", ("alpha",))),
-    _quantized("QLinearMul", _BINARY, partial(_write_binary, "Mul")),
-    _quantized("QLinearSigmoid", _UNARY, partial(_write_unary, "Sigmoid", ())),
-    _quantized("QLinearSoftmax", _UNARY, _write_softmax),
-    _quantized(
+    _make_operator("DynamicQuantizeMatMul", ("A", "B", "b_scale"), _write_dynamic_matmul),
+    _make_operator("QGemm", ("A", "a_scale", "", "B", "b_scale"), _write_gemm),
+    _make_operator("QLinearAdd", _BINARY, partial(_write_binary, "Add")),
+    _make_operator("QLinearAveragePool", _UNARY, partial(_write_pool, "AveragePool", _WINDOW)),
+    _make_operator("QLinearConcat", ("Y_scale", "", "X", "X_scale"), _write_concat),
+    _make_operator(
+        "QLinearGlobalAveragePool", _UNARY, partial(_write_pool, "GlobalAveragePool", ())
+    ),
+    _make_operator("QLinearLeakyRelu", _UNARY, partial(_write_unary, "LeakyRelu", ("alpha",))),
+    _make_operator("QLinearMul", _BINARY, partial(_write_binary, "Mul")),
+    _make_operator("QLinearSigmoid", _UNARY, partial(_write_unary, "Sigmoid", ())),
+    _make_operator("QLinearSoftmax", _UNARY, _write_softmax),
+    _make_operator(
         "QLinearWhere",
         ("condition", "X", "x_scale", "", "Y", "y_scale", "", "z_scale"),
         _write_where,

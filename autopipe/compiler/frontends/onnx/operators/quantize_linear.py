@@ -16,10 +16,10 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Converter,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.reading.tensors import dtype_name
+from autopipe.compiler.frontends.onnx.reading.tensors import to_dtype_name
 from autopipe.errors import ModelError
 
 # ruff: noqa: ARG003  TVM's converters have one signature
@@ -74,7 +74,7 @@ def _reduce_to_extreme(bb: BlockBuilder, op: Callable[..., Expr], data: Expr) ->
     return bb.normalize(op(rows))
 
 
-def _quantize(
+def _quantize_tensor(
     bb: BlockBuilder, given: Operands, wanted: str | None, dtypes: tuple[str, ...]
 ) -> Expr | None:
     data, _, zero = given
@@ -121,7 +121,7 @@ def _is_one(values: Expr | None) -> TypeGuard[GenericConst]:
     return isinstance(values, GenericConst) and values.value.numpy().size == 1
 
 
-def _dequantize(
+def _dequantize_tensor(
     bb: BlockBuilder, given: Operands, wanted: str | None, dtypes: tuple[str, ...]
 ) -> Expr | None:
     data, scale, zero = given
@@ -141,7 +141,7 @@ def _replace_steps(converter: type[onnx_frontend.OnnxOpConverter], steps: Steps)
     def replaced(original: Convert) -> Convert:
         def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
             if attr.get("block_size"):
-                return _in_blocks(bb, inputs, attr, converter.__name__, steps)
+                return _convert_blocks(bb, inputs, attr, converter.__name__, steps)
             made = None
             if not attr.get("output_dtype"):
                 laid = _align_operands(bb, inputs, int(attr.get("axis", 1)))
@@ -158,7 +158,7 @@ def _replace_steps(converter: type[onnx_frontend.OnnxOpConverter], steps: Steps)
 
 def _align_operands(bb: BlockBuilder, inputs: Inputs, axis: int) -> Operands:
     """Return data, scale and zero point, the latter two laid along the axis they are for."""
-    data, scale, zero = inputs[0], inputs[1], optional_input(inputs, 2)
+    data, scale, zero = inputs[0], inputs[1], find_optional_input(inputs, 2)
     rank = data.ty.ndim
 
     def laid(values: Expr) -> Expr:
@@ -173,11 +173,13 @@ def _align_operands(bb: BlockBuilder, inputs: Inputs, axis: int) -> Operands:
     return data, laid(scale), None if zero is None else laid(zero)
 
 
-def _in_blocks(bb: BlockBuilder, inputs: Inputs, attr: Attributes, kind: str, steps: Steps) -> Expr:
+def _convert_blocks(
+    bb: BlockBuilder, inputs: Inputs, attr: Attributes, kind: str, steps: Steps
+) -> Expr:
     """Convert where a scale is for some elements in a row; raise `ModelError` for other types."""
     wanted = attr.get("output_dtype")
     dtype = (
-        dtype_name(wanted, f"what {operand_facts.quote_node_name(attr)} returns")
+        to_dtype_name(wanted, f"what {operand_facts.quote_node_name(attr)} returns")
         if wanted
         else None
     )
@@ -191,7 +193,7 @@ def _in_blocks(bb: BlockBuilder, inputs: Inputs, attr: Attributes, kind: str, st
 
 def _spread_blocks(bb: BlockBuilder, inputs: Inputs, attr: Attributes) -> Operands:
     """Return data, scale and zero point, the latter two once for each element of a block."""
-    data, scale, zero = inputs[0], inputs[1], optional_input(inputs, 2)
+    data, scale, zero = inputs[0], inputs[1], find_optional_input(inputs, 2)
     axis, block = int(attr.get("axis", 1)) % data.ty.ndim, int(attr["block_size"])
     what = f"data of {operand_facts.quote_node_name(attr)}"
     size = operand_facts.require_shape(data, what)[axis]
@@ -210,7 +212,7 @@ OPERATORS: Final = (
     Operator(
         name="DequantizeLinear",
         since=28,
-        converter=_replace_steps(onnx_frontend.DequantizeLinear, _dequantize),
+        converter=_replace_steps(onnx_frontend.DequantizeLinear, _dequantize_tensor),
     ),
     Operator(
         name="DynamicQuantizeLinear",
@@ -221,7 +223,7 @@ OPERATORS: Final = (
     Operator(
         name="QuantizeLinear",
         since=28,
-        converter=_replace_steps(onnx_frontend.QuantizeLinear, _quantize),
+        converter=_replace_steps(onnx_frontend.QuantizeLinear, _quantize_tensor),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
 )

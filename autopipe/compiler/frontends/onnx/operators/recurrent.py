@@ -80,7 +80,7 @@ class _Layer:
         if self._batch_first:
             for name, order in _BATCH_FIRST.items():
                 if name in given:
-                    self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
+                    self._given[name] = self._emit_value(relax.op.permute_dims(given[name], order))
         shapes = {
             name: tuple(operand_facts.read_extents(value.ty, f"{kind}: input {name}"))
             for name, value in self._given.items()
@@ -88,7 +88,7 @@ class _Layer:
         x = self._given["X"].ty.shape.values
         self._sizes = x[0], x[1] if len(x) > 1 else x[0]
         self._node = RecurrentNode(kind, attr, shapes)
-        self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
+        self._lengths = self._read_lengths(shapes["X"][0] if shapes["X"] else 0)
         self._form = self._node.form(
             lengths=self._lengths is not None,
             finite=bool(attr.get(finite_weights.NOTE)),
@@ -98,85 +98,87 @@ class _Layer:
         as_they_are = {"sequence_lens", *(_BYTES if rounded else ())}
         for name, value in self._given.items():  # in order, so that each import is the same
             if name not in as_they_are:
-                self._given[name] = self._cast(value, self._form.dtype)
+                self._given[name] = self._cast_value(value, self._form.dtype)
 
     def convert(self) -> Expr:
         """Return the outputs of the layer."""
-        return self._finished(self._loops(self._form, self._products()))
+        return self._arrange_outputs(self._call_loops(self._form, self._project_input()))
 
-    def _products(self) -> Expr:
+    def _project_input(self) -> Expr:
         """Return the input's part of all sums: [steps, batch, directions * gates * hidden]."""
         form, w = self._form, self._given["W"]
-        columns = self._emit(relax.op.reshape(w, [form.columns, -1]))
-        columns = self._emit(relax.op.permute_dims(columns, [1, 0]))
-        product = self._emit(relax.op.matmul(self._given["X"], columns))
-        bias = self._bias()
-        return product if bias is None else self._emit(relax.op.add(product, bias))
+        columns = self._emit_value(relax.op.reshape(w, [form.columns, -1]))
+        columns = self._emit_value(relax.op.permute_dims(columns, [1, 0]))
+        product = self._emit_value(relax.op.matmul(self._given["X"], columns))
+        bias = self._combine_biases()
+        return product if bias is None else self._emit_value(relax.op.add(product, bias))
 
-    def _bias(self) -> Expr | None:
+    def _combine_biases(self) -> Expr | None:
         """Return the biases that are added to the product, or None if there are none."""
         if "B" not in self._given:
             return None
         form, half = self._form, self._form.gates * self._form.hidden
-        of_input = self._part("B", 0, half)
+        of_input = self._slice_columns("B", 0, half)
         # what is reset with the state is added to it step by step
         added = half - form.hidden if form.reset_after else half
-        of_state = self._part("B", half, half + added)
+        of_state = self._slice_columns("B", half, half + added)
         if added < half:
             none = relax.op.zeros((len(form.directions), half - added), form.dtype)
-            of_state = self._emit(relax.op.concat([of_state, self._emit(none)], 1))
-        total = self._emit(relax.op.add(of_input, of_state))
-        return self._emit(relax.op.reshape(total, [form.columns]))
+            of_state = self._emit_value(relax.op.concat([of_state, self._emit_value(none)], 1))
+        total = self._emit_value(relax.op.add(of_input, of_state))
+        return self._emit_value(relax.op.reshape(total, [form.columns]))
 
-    def _part(self, name: str, start: int, end: int) -> Expr:
+    def _slice_columns(self, name: str, start: int, end: int) -> Expr:
         """Return some columns of an input."""
-        return self._emit(relax.op.strided_slice(self._given[name], [1], [start], [end]))
+        return self._emit_value(relax.op.strided_slice(self._given[name], [1], [start], [end]))
 
-    def _recurrent(self) -> dict[str, Expr]:
+    def _list_state_weights(self) -> dict[str, Expr]:
         """Return the recurrent weights and what the loops are to know of them."""
-        return {"r": self._emit(relax.op.permute_dims(self._given["R"], [0, 2, 1]))}
+        return {"r": self._emit_value(relax.op.permute_dims(self._given["R"], [0, 2, 1]))}
 
-    def _loops(self, form: Recurrence, products: Expr) -> Expr:
+    def _call_loops(self, form: Recurrence, products: Expr) -> Expr:
         """Return the results of the steps."""
         given: dict[str, Expr | None] = {
             "x": products,
             "p": self._given.get("P"),
             "lengths": self._lengths,
         }
-        given |= self._recurrent()
+        given |= self._list_state_weights()
         for name in form.states:
             given[name] = self._given.get(f"initial_{name}")
         if "bias" in form.inputs and "B" in self._given:
             size = 2 * form.gates * form.hidden
-            given["bias"] = self._part("B", size - form.hidden, size)
+            given["bias"] = self._slice_columns("B", size - form.hidden, size)
         arguments = [
-            self._emit(relax.op.zeros(self._filled(name, shape), dtype)) if value is None else value
+            self._emit_value(relax.op.zeros(self._fill_shape(name, shape), dtype))
+            if value is None
+            else value
             for name, (shape, dtype) in form.inputs.items()
             for value in (given.get(name),)
         ]
         results = [
-            relax.TensorType(self._filled(name, shape), form.dtype)
+            relax.TensorType(self._fill_shape(name, shape), form.dtype)
             for name, shape in form.outputs.items()
         ]
-        function = self._bb.add_func(plain.write(form), form.kind.lower())
-        return self._emit(relax.call_tir(function, relax.Tuple(arguments), results))
+        function = self._bb.add_func(plain.build_loops(form), form.kind.lower())
+        return self._emit_value(relax.call_tir(function, relax.Tuple(arguments), results))
 
-    def _filled(self, name: str, shape: tuple[int, ...]) -> Sequence[Size]:
+    def _fill_shape(self, name: str, shape: tuple[int, ...]) -> Sequence[Size]:
         """Return the shape of an input or output of the loops."""
-        return plain.filled(name, shape, self._sizes) if self._form.is_open else shape
+        return plain.fill_shape(name, shape, self._sizes) if self._form.is_open else shape
 
-    def _finished(self, results: Expr) -> Expr:
+    def _arrange_outputs(self, results: Expr) -> Expr:
         """Return the outputs in the layout and dtype of the node."""
         outputs = []
         for place in range(len(self._form.outputs)):
-            value = self._emit(relax.TupleGetItem(results, place))
+            value = self._emit_value(relax.TupleGetItem(results, place))
             if self._batch_first:
                 order = [1, 0, 2] if place else [2, 0, 1, 3]
-                value = self._emit(relax.op.permute_dims(value, order))
-            outputs.append(self._cast(value, self._dtype))
+                value = self._emit_value(relax.op.permute_dims(value, order))
+            outputs.append(self._cast_value(value, self._dtype))
         return relax.Tuple(outputs)
 
-    def _own_lengths(self, steps: int) -> Expr | None:
+    def _read_lengths(self, steps: int) -> Expr | None:
         """Return the lengths of the sequences, or None where each takes all steps."""
         lengths = self._given.get("sequence_lens")
         if not isinstance(lengths, GenericConst):
@@ -191,12 +193,12 @@ class _Layer:
             )
         return None if (values == steps).all() else lengths
 
-    def _cast(self, value: Expr, dtype: str) -> Expr:
+    def _cast_value(self, value: Expr, dtype: str) -> Expr:
         if str(value.ty.dtype) == dtype:
             return value
-        return self._emit(relax.op.astype(value, dtype))
+        return self._emit_value(relax.op.astype(value, dtype))
 
-    def _emit(self, value: Expr) -> relax.Var:
+    def _emit_value(self, value: Expr) -> relax.Var:
         return self._bb.emit(value)
 
 
@@ -246,32 +248,34 @@ class _ByteLayer(_Layer):
         self._weights = weights
         super().__init__(bb, "LSTM", given, attr, rounded=True)
 
-    def _products(self) -> Expr:
+    def _project_input(self) -> Expr:
         form, weights = self._form, self._weights["W"]
-        columns = self._emit(relax.op.reshape(weights.values, [form.columns, -1]))
-        columns = self._emit(relax.op.permute_dims(columns, [1, 0]))
+        columns = self._emit_value(relax.op.reshape(weights.values, [form.columns, -1]))
+        columns = self._emit_value(relax.op.permute_dims(columns, [1, 0]))
         scale, zero = (_lay_out(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
         values, step, point = quantize_to_range(self._bb, self._given["X"])
         sums = MatMulInteger._impl_v10(
             self._bb, [values, columns, point, zero], self._attributes, ({}, {})
         )
-        floats = self._emit(relax.op.astype(sums, form.dtype))
-        scales = self._emit(relax.op.multiply(step, scale))
-        product = self._emit(relax.op.multiply(floats, scales))
-        bias = self._bias()
-        return product if bias is None else self._emit(relax.op.add(product, bias))
+        floats = self._emit_value(relax.op.astype(sums, form.dtype))
+        scales = self._emit_value(relax.op.multiply(step, scale))
+        product = self._emit_value(relax.op.multiply(floats, scales))
+        bias = self._combine_biases()
+        return product if bias is None else self._emit_value(relax.op.add(product, bias))
 
-    def _recurrent(self) -> dict[str, Expr]:
+    def _list_state_weights(self) -> dict[str, Expr]:
         weights = self._weights["R"]
         bytes_ = make_signed(self._bb, weights.values, weights.zero)
         zero = bytes_.zero
         if zero is None:
             ways = len(self._form.directions)
-            zero = self._emit(relax.op.zeros((ways, self._form.columns // ways), "int32"))
-        total = self._emit(relax.op.sum(self._emit(relax.op.astype(bytes_.values, "int32")), [-1]))
-        excess = self._emit(relax.op.multiply(zero, relax.const(self._form.hidden, "int32")))
-        total = self._emit(relax.op.subtract(total, excess))
-        values = self._emit(relax.op.permute_dims(bytes_.values, [0, 2, 1]))
+            zero = self._emit_value(relax.op.zeros((ways, self._form.columns // ways), "int32"))
+        total = self._emit_value(
+            relax.op.sum(self._emit_value(relax.op.astype(bytes_.values, "int32")), [-1])
+        )
+        excess = self._emit_value(relax.op.multiply(zero, relax.const(self._form.hidden, "int32")))
+        total = self._emit_value(relax.op.subtract(total, excess))
+        values = self._emit_value(relax.op.permute_dims(bytes_.values, [0, 2, 1]))
         return {"r": values, "scale": weights.scale, "zero": zero, "total": total}
 
 

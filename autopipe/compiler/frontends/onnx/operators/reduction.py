@@ -19,7 +19,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Parameters,
     Size,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -98,15 +98,15 @@ def _convert_reduction(
     if not axes and attr.get("noop_with_empty_axes", 0):
         return kind.unreduced(bb, data)
     keepdims = bool(attr.get("keepdims", 1))
-    if (empty := _of_nothing(data, axes, keepdims=keepdims)) is not None:
+    if (empty := _find_empty_shape(data, axes, keepdims=keepdims)) is not None:
         return relax.op.full(empty, _make_number(kind.identity, dtype), dtype)
     if op == "ReduceLogSumExp":
-        return _log_of_sum(bb, data, axes, keepdims=keepdims)
+        return _compute_log_sum_exp(bb, data, axes, keepdims=keepdims)
     if dtype == "bool":
         narrow = bb.normalize(relax.op.astype(data, "uint8"))
         return relax.op.astype(bb.normalize(kind.combine(narrow, axes, keepdims)), "bool")
     if op == "ReduceMean" and not dtype.startswith("float"):
-        return _integer_mean(bb, data, axes, keepdims=keepdims)
+        return _compute_integer_mean(bb, data, axes, keepdims=keepdims)
     combined = bb.normalize(kind.combine(kind.prepare(bb, data), axes, keepdims))
     return kind.finish(bb, combined)
 
@@ -125,7 +125,7 @@ def _make_converter(op: str) -> Converter:
 
 def _read_axes(inputs: Inputs, attr: Attributes, params: Parameters) -> list[int] | None:
     """Return the axes that are named, None if none are."""
-    if (given := optional_input(inputs, 1)) is None:
+    if (given := find_optional_input(inputs, 1)) is None:
         axes: Sequence[int] = attr.get("axes") or ()
     else:
         what = f"what says which axes {operand_facts.quote_node_name(attr)} reduces"
@@ -133,7 +133,7 @@ def _read_axes(inputs: Inputs, attr: Attributes, params: Parameters) -> list[int
     return [int(axis) for axis in axes] or None
 
 
-def _of_nothing(data: Expr, axes: list[int] | None, *, keepdims: bool) -> list[Size] | None:
+def _find_empty_shape(data: Expr, axes: list[int] | None, *, keepdims: bool) -> list[Size] | None:
     """Return the shape of the result if an axis without elements is reduced, else None."""
     sizes = list(getattr(data.ty.shape, "values", None) or ())
     reduced = {axis % len(sizes) for axis in axes or range(len(sizes))} if sizes else set()
@@ -153,7 +153,9 @@ def _make_number(value: float, dtype: str) -> GenericConst:
     return relax.const(value, dtype)
 
 
-def _integer_mean(bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool) -> Expr:
+def _compute_integer_mean(
+    bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool
+) -> Expr:
     """Return the mean of integers, rounded towards 0; their sum is of 64 bits."""
     dtype = str(data.ty.dtype)
     wide = "uint64" if dtype.startswith("u") else "int64"
@@ -165,7 +167,9 @@ def _integer_mean(bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepd
     return mean if dtype == wide else relax.op.astype(mean, dtype)
 
 
-def _log_of_sum(bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool) -> Expr:
+def _compute_log_sum_exp(
+    bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool
+) -> Expr:
     """Return the logarithm of the sum of exponentials, none of which overflows.
 
     Where the largest number is infinite, nothing is subtracted: inf - inf is no number.
@@ -179,7 +183,7 @@ def _log_of_sum(bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdim
     return result if keepdims else relax.op.squeeze(result, axes or list(range(data.ty.ndim)))
 
 
-def _reduction(name: str, since: int, traits: Trait, **fields: Any) -> Operator:  # noqa: ANN401
+def _make_reduction(name: str, since: int, traits: Trait, **fields: Any) -> Operator:  # noqa: ANN401
     return Operator(
         name=name, since=since, converter=_make_converter(name),
         empty_result=KINDS[name].identity, traits=traits, **fields
@@ -191,19 +195,19 @@ _EXTREME: Final = (
 )
 
 OPERATORS: Final = (
-    _reduction("ReduceL1", 18, Trait.FOLDABLE),
-    _reduction("ReduceL2", 18, Trait.FOLDABLE),
-    _reduction("ReduceLogSum", 28, Trait.SINGULAR_AT_ZERO),
-    _reduction("ReduceLogSumExp", 28, Trait.SINGULAR_AT_ZERO),
-    _reduction("ReduceMax", 20, _EXTREME | Trait.COMPUTES_SIZES, moments=rules.largest),
-    _reduction("ReduceMean", 18, Trait.FOLDABLE | Trait.KEEPS_ERROR, moments=rules.averaged),
-    _reduction("ReduceMin", 20, _EXTREME),
-    _reduction(
+    _make_reduction("ReduceL1", 18, Trait.FOLDABLE),
+    _make_reduction("ReduceL2", 18, Trait.FOLDABLE),
+    _make_reduction("ReduceLogSum", 28, Trait.SINGULAR_AT_ZERO),
+    _make_reduction("ReduceLogSumExp", 28, Trait.SINGULAR_AT_ZERO),
+    _make_reduction("ReduceMax", 20, _EXTREME | Trait.COMPUTES_SIZES, moments=rules.largest),
+    _make_reduction("ReduceMean", 18, Trait.FOLDABLE | Trait.KEEPS_ERROR, moments=rules.averaged),
+    _make_reduction("ReduceMin", 20, _EXTREME),
+    _make_reduction(
         "ReduceProd",
         18,
         Trait.FOLDABLE | Trait.COMPUTES_SIZES,
         compute_sizes=arithmetic.take_product,
     ),
-    _reduction("ReduceSum", 13, Trait.FOLDABLE | Trait.COMPUTES_SIZES),
-    _reduction("ReduceSumSquare", 18, Trait.FOLDABLE),
+    _make_reduction("ReduceSum", 13, Trait.FOLDABLE | Trait.COMPUTES_SIZES),
+    _make_reduction("ReduceSumSquare", 18, Trait.FOLDABLE),
 )

@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Parameters,
 )
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import make_scalar_factory
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 # ruff: noqa: ARG003  TVM's converters have one signature
@@ -30,7 +30,7 @@ class Shrink(onnx_frontend.OnnxOpConverter):
         data = inputs[0]
         if not dtype.startswith("float"):
             data = bb.normalize(relax.op.astype(data, "float32"))
-        number = scalar_maker(data)
+        number = make_scalar_factory(data)
         bias, edge = float(attr.get("bias", 0.0)), float(attr.get("lambd", 0.5))
         less = bb.normalize(relax.op.subtract(data, number(bias)))
         more = bb.normalize(relax.op.add(data, number(bias)))
@@ -50,7 +50,7 @@ class ThresholdedRelu(onnx_frontend.OnnxOpConverter):
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, number = inputs[0], scalar_maker(inputs[0])
+        data, number = inputs[0], make_scalar_factory(inputs[0])
         above = bb.normalize(relax.op.greater(data, number(float(attr.get("alpha", 1.0)))))
         return relax.op.where(above, data, number(0.0))
 

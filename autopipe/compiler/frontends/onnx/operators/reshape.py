@@ -19,9 +19,9 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
-    list_as_array,
+    as_vector_array,
     multiply_sizes,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -45,7 +45,7 @@ def _reshape_to_known_sizes(
     for at in rest:
         others = [size for size in wanted if not is_number(size, -1)]
         wanted[at] = extents.simple(_find_remaining_size(extents, before, others))
-    return relax.op.reshape(inputs[0], shape_of(wanted))
+    return relax.op.reshape(inputs[0], to_shape(wanted))
 
 
 def _find_remaining_size(extents: Extents, before: list[Size], others: list[Size]) -> Size:
@@ -76,19 +76,19 @@ def convert_dynamic_reshape(
     before, count = extents.shape(data, what), operand_facts.require_shape(wanted, what)[0]
     zero, one = _ZERO, relax.const(1, "int64")
     if not attr.get("allowzero", 0):
-        same = extents.put(bb, list_as_array((before + [0] * count)[:count]), "int64")
+        same = extents.put(bb, as_vector_array((before + [0] * count)[:count]), "int64")
         wanted = bb.emit(relax.op.where(bb.emit(relax.op.equal(wanted, zero)), same, wanted))
     open_ = bb.emit(relax.op.less(wanted, zero))
     others = bb.emit(relax.op.prod(bb.emit(relax.op.where(open_, one, wanted)), keepdims=True))
     others = bb.emit(relax.op.maximum(others, one))
-    whole = list_as_array([extents.simple(multiply_sizes(before))])
+    whole = as_vector_array([extents.simple(multiply_sizes(before))])
     elements = extents.put(bb, whole, "int64")
     rest = bb.emit(relax.op.floor_divide(elements, others))
     wanted = bb.emit(relax.op.where(open_, rest, wanted))
     sizes = extents.read(
         bb, wanted, read_node_name(attr), allowed=_hold_elements(bb, wanted, elements)
     )
-    return relax.op.reshape(data, shape_of(sizes))
+    return relax.op.reshape(data, to_shape(sizes))
 
 
 def _hold_elements(bb: BlockBuilder, sizes: Expr, elements: Expr) -> Expr:

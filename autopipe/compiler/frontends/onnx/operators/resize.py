@@ -19,7 +19,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.conversion.window import read_side
 from autopipe.compiler.frontends.onnx.dynamic_sizes.resize_places import (
@@ -84,7 +84,7 @@ class Resize(onnx_frontend.Resize):
     def _impl_v18(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, given = inputs[0], [optional_input(inputs, at) for at in range(1, 4)]
+        data, given = inputs[0], [find_optional_input(inputs, at) for at in range(1, 4)]
         numbers = [_read_numbers(value, params) for value in given]
         named = [
             value if found != [] else None for value, found in zip(given, numbers, strict=True)

@@ -23,7 +23,7 @@ from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     check_places,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator
-from autopipe.compiler.roi_align import MOST_SAMPLES, RegionForm, plain
+from autopipe.compiler.roi_align import MOST_SAMPLES, RegionForm, build_regions
 from autopipe.errors import ModelError
 
 # ruff: noqa: ARG003  TVM's converters have one signature
@@ -68,7 +68,7 @@ def _align_regions(bb: BlockBuilder, inputs: Inputs, attr: Attributes, *, half_p
     )
     data = bb.emit(relax.op.permute_dims(inputs[0], [0, 2, 3, 1]))
     return bb.emit_te(
-        functools.partial(plain, form), data, *inputs[1:3], primfunc_name_hint="roi_align",
+        functools.partial(build_regions, form), data, *inputs[1:3], primfunc_name_hint="roi_align",
         primfunc_attrs=form.attributes,
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Converter,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     ALONG_AXIS,
@@ -75,7 +75,7 @@ class TensorScatter(onnx_frontend.OnnxOpConverter):
 
             return te.compute(cache.shape, at, name="tensor_scatter")
 
-        start = optional_input(inputs, 2)
+        start = find_optional_input(inputs, 2)
         starts = [] if start is None else [start]
         return bb.emit_te(scatter, cache, update, *starts, primfunc_name_hint="tensor_scatter")
 
@@ -190,23 +190,23 @@ class _Rows:
 
     def write(self) -> None:
         """Write the loops, over stripes of rows where a row is long."""
-        most = self._stripe()
-        rows = _multiply(self.sizes)
+        most = self._choose_stripe()
+        rows = _multiply_sizes(self.sizes)
         if most is None:
             with T.serial(as_int64(0), as_int64(1)):  # TVM wants a single statement
                 whole = (as_int64(0), self._row[0] if self._row else as_int64(1))
                 with T.parallel(as_int64(0), rows) as row:
-                    self._copy(row, whole)
+                    self._copy_row(row, whole)
                 self._replace(whole)
             return
         with T.parallel(as_int64(0), tirx.floordiv(self._row[0] + (most - 1), most)) as stripe:
             first = stripe * most
             part = first, tirx.min(self._row[0] - first, as_int64(most))
             with T.serial(as_int64(0), rows) as row:
-                self._copy(row, part)
+                self._copy_row(row, part)
             self._replace(part)
 
-    def _stripe(self) -> int | None:
+    def _choose_stripe(self) -> int | None:
         """Return how many steps of the first axis of a row a stripe has; None for one stripe."""
         fixed = [int(size) for size in self._row if isinstance(size, tirx.IntImm)]
         if not fixed or len(fixed) < len(self._row):
@@ -215,9 +215,9 @@ class _Rows:
         most = max(1, _STRIPE // max(1, prod(others)))
         return most if first > most else None
 
-    def _copy(self, row: Expr, part: tuple[Expr, Expr]) -> None:
+    def _copy_row(self, row: Expr, part: tuple[Expr, Expr]) -> None:
         at = _unfold_index(row, self.sizes)
-        with self._elements(part) as element:
+        with self._loop_over_elements(part) as element:
             self.out[(*at, *element)] = self.data[(*at, *element)]
 
     def _replace(self, part: tuple[Expr, Expr]) -> None:
@@ -227,7 +227,7 @@ class _Rows:
         with (
             T.If(some),
             T.Then(),
-            T.serial(as_int64(0), _multiply(updated)) as number,
+            T.serial(as_int64(0), _multiply_sizes(updated)) as number,
         ):
             source = _unfold_index(number, updated)
             at: list[Expr] = []
@@ -235,11 +235,11 @@ class _Rows:
                 place = tirx.Cast("int64", self.places[(*source, as_int64(axis))])
                 place = tirx.if_then_else(place < 0, place + size, place)
                 at.append(T.Bind(tirx.max(tirx.min(place, size - 1), as_int64(0))))
-            with self._elements(part) as element:
+            with self._loop_over_elements(part) as element:
                 self.out[(*at, *element)] = self.updates[(*source, *element)]
 
     @contextmanager
-    def _elements(self, part: tuple[Expr, Expr]) -> Iterator[list[Expr]]:
+    def _loop_over_elements(self, part: tuple[Expr, Expr]) -> Iterator[list[Expr]]:
         """Write loops over a part of a row; yield the place in the row."""
         first, length = part
         with ExitStack() as loops:
@@ -248,7 +248,7 @@ class _Rows:
             yield [first + at[0], *at[1:]] if at else []
 
 
-def _multiply(sizes: Sequence[Expr]) -> Expr:
+def _multiply_sizes(sizes: Sequence[Expr]) -> Expr:
     return reduce(mul, sizes, as_int64(1))
 
 
@@ -256,7 +256,7 @@ def _unfold_index(number: Expr, sizes: Sequence[Expr]) -> list[Expr]:
     """Return the index along each axis of what is counted through all of them."""
     if len(sizes) < _SEVERAL:
         return [number] * len(sizes)
-    inner = [_multiply(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    inner = [_multiply_sizes(sizes[axis + 1 :]) for axis in range(len(sizes))]
     return [
         tirx.floormod(tirx.floordiv(number, tirx.max(below, 1)), tirx.max(size, 1))
         for size, below in zip(sizes, inner, strict=True)

@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Parameters,
 )
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import make_scalar_factory
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 
@@ -27,7 +27,7 @@ class HardSigmoid(onnx_frontend.OnnxOpConverter):
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, number = inputs[0], scalar_maker(inputs[0])
+        data, number = inputs[0], make_scalar_factory(inputs[0])
         scaled = relax.op.multiply(data, number(float(attr.get("alpha", 0.2))))
         line = bb.normalize(relax.op.add(scaled, number(float(attr.get("beta", 0.5)))))
         low = bb.normalize(relax.op.minimum(number(1.0), line))

@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Numbers,
     Parameters,
     Size,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
@@ -25,8 +25,8 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     advise_on_sizes,
     as_int64,
     as_integer,
+    as_vector_array,
     is_open,
-    list_as_array,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
     describe_node,
@@ -59,7 +59,7 @@ class Slice(onnx_frontend.Slice):
     def _impl_v13(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, given = inputs[0], [optional_input(inputs, at) for at in range(1, 5)]
+        data, given = inputs[0], [find_optional_input(inputs, at) for at in range(1, 5)]
         numbers = [operand_facts.read_values(value, params) for value in given]
         computed = any(
             value is not None and found is None for value, found in zip(given, numbers, strict=True)
@@ -124,7 +124,7 @@ def _slice_at_known_places(
         starts is None
         or ends is None
         or any(
-            one is None and optional_input(inputs, at) is not None
+            one is None and find_optional_input(inputs, at) is not None
             for at, one in ((3, axes), (4, steps))
         )
     ):
@@ -208,11 +208,11 @@ def convert_dynamic_slice(
             for one in (starts, ends)
         ]
         name = read_node_name(attr) if count == 1 else f"{read_node_name(attr)}.{at}"
-        data = _sliced_axis(extents, bb, data, ends_of_axis, int(axis) % rank, step, name)
+        data = _slice_open_axis(extents, bb, data, ends_of_axis, int(axis) % rank, step, name)
     return data
 
 
-def _sliced_axis(
+def _slice_open_axis(
     extents: Extents,
     bb: BlockBuilder,
     data: Expr,
@@ -227,7 +227,7 @@ def _sliced_axis(
     """
     size = extents.shape(data, name)[axis]
     step = max(min(step, LARGEST), -LARGEST)  # no axis is longer, and sums fit
-    sign, sizes = (1 if step > 0 else -1), extents.put(bb, list_as_array([size]), "int64")
+    sign, sizes = (1 if step > 0 else -1), extents.put(bb, as_vector_array([size]), "int64")
     first, last = (
         _limit_places(bb, place, sizes, least, sign)
         for place, least in zip(ends, (0, min(sign, 0)), strict=True)

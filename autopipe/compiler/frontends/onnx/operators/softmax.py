@@ -18,7 +18,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_int64,
     as_integer,
     is_open,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -38,7 +38,7 @@ def convert_dynamic_hardmax(
     largest = bb.emit(relax.op.argmax(data, axis, keepdims=True))
     places = bb.emit(relax.op.arange(as_integer(0), as_int64(sizes[axis]), as_integer(1), "int64"))
     shape = [size if at == axis else 1 for at, size in enumerate(sizes)]
-    places = bb.emit(relax.op.reshape(places, shape_of(shape)))
+    places = bb.emit(relax.op.reshape(places, to_shape(shape)))
     return relax.op.astype(bb.emit(relax.op.equal(places, largest)), data.ty.dtype)
 
 

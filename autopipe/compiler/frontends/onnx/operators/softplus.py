@@ -13,13 +13,13 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Parameters,
 )
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import scalar_maker
+from autopipe.compiler.frontends.onnx.conversion.operand_facts import make_scalar_factory
 from autopipe.compiler.frontends.onnx.operator import Operator
 
 # ruff: noqa: ARG003  TVM's converters have one signature
 
 _TERMS: Final = {"float16": 4, "float32": 8, "float64": 17}
-"""Of the series in `_log_of_one_and`, until the next is less than a rounding."""
+"""Of the series in `_compute_log1p`, until the next is less than a rounding."""
 
 
 class Softplus(onnx_frontend.OnnxOpConverter):
@@ -45,16 +45,16 @@ class Mish(onnx_frontend.OnnxOpConverter):
 
 def _compute_softplus(bb: BlockBuilder, data: Expr) -> Expr:
     small = relax.op.exp(bb.normalize(relax.op.negative(bb.normalize(relax.op.abs(data)))))
-    positive = bb.normalize(relax.op.maximum(data, scalar_maker(data)(0.0)))
-    return bb.normalize(relax.op.add(positive, _log_of_one_and(bb, bb.normalize(small))))
+    positive = bb.normalize(relax.op.maximum(data, make_scalar_factory(data)(0.0)))
+    return bb.normalize(relax.op.add(positive, _compute_log1p(bb, bb.normalize(small))))
 
 
-def _log_of_one_and(bb: BlockBuilder, data: Expr) -> Expr:
+def _compute_log1p(bb: BlockBuilder, data: Expr) -> Expr:
     """Return log(1 + x) for x from 0 to 1 by the series of twice the artanh of x / (2 + x).
 
     The sum 1 + x would cut off what is left of a small x.
     """
-    number = scalar_maker(data)
+    number = make_scalar_factory(data)
     ratio = bb.normalize(relax.op.divide(data, bb.normalize(relax.op.add(data, number(2.0)))))
     square = bb.normalize(relax.op.multiply(ratio, ratio))
     terms = _TERMS[str(data.ty.dtype)]

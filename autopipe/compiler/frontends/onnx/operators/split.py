@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Numbers,
     Size,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
@@ -34,7 +34,7 @@ def _split_into_known_parts(
     axis = int(attr.get("axis", 0)) % len(sizes)
     given = numbers[1] if len(numbers) > 1 else None
     parts = list(given) if given is not None else list(attr.get("split", ()))
-    if optional_input(inputs, 1) is not None and given is None:
+    if find_optional_input(inputs, 1) is not None and given is None:
         return None
     if not is_open([sizes[axis], *parts]):
         return None
@@ -63,7 +63,7 @@ def convert_dynamic_split(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
     """Split into parts that are computed; together they have to be the whole."""
-    if optional_input(inputs, 1) is None or numbers[1] is not None:
+    if find_optional_input(inputs, 1) is None or numbers[1] is not None:
         return _split_into_known_parts(extents, bb, inputs, numbers, attr)
     sizes = extents.shape(inputs[0], describe_node("Split", attr))
     most = extents.bounds(sizes[int(attr.get("axis", 0))])[1]

@@ -14,14 +14,14 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Numbers,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     advise_on_sizes,
     is_open,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -34,7 +34,7 @@ def _accept_one_axis(converter: type[onnx_frontend.OnnxOpConverter]) -> Converte
     """Return a converter of an axis, too, where TVM's takes a list of axes; onnxruntime does."""
 
     def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-        axes = onnx_frontend.get_constant(optional_input(inputs, 1), params)
+        axes = onnx_frontend.get_constant(find_optional_input(inputs, 1), params)
         if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
             listed = [inputs[0], operand_facts.make_constant(axes.value.numpy().reshape(1))]
             inputs = onnx_frontend.onnx_input(listed)
@@ -49,7 +49,7 @@ def convert_dynamic_squeeze(
 ) -> Expr | None:
     """Squeeze of an axis that has one element at every size: `(samples - 192) // 512 + 1`."""
     what = describe_node("Squeeze", attr)
-    if optional_input(inputs, 1) is not None and numbers[1] is None:
+    if find_optional_input(inputs, 1) is not None and numbers[1] is None:
         return None
     sizes = extents.shape(inputs[0], what)
     given = list(numbers[1]) if len(numbers) > 1 and numbers[1] is not None else attr.get("axes")
@@ -66,7 +66,7 @@ def convert_dynamic_squeeze(
             "one"
         )
     return relax.op.reshape(
-        inputs[0], shape_of([size for axis, size in enumerate(sizes) if not one.get(axis)])
+        inputs[0], to_shape([size for axis, size in enumerate(sizes) if not one.get(axis)])
     )
 
 

@@ -6,7 +6,7 @@ from tvm import relax, tirx, topi
 from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.arithmetic.float_order import FLOATS, ordered, restored
+from autopipe.compiler.arithmetic.float_order import FLOATS, restore_floats, to_ordered_integers
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
@@ -63,7 +63,7 @@ def rank_elements(bb: BlockBuilder, data: Expr, attr: Attributes, count: int) ->
     elif dtype in AS_SORTED:
         data = bb.normalize(relax.op.astype(data, AS_SORTED[dtype]))
     elif dtype in FLOATS:
-        data = bb.normalize(bb.emit_te(ordered, data, primfunc_name_hint="ordered"))
+        data = bb.normalize(bb.emit_te(to_ordered_integers, data, primfunc_name_hint="ordered"))
     axis, largest = attr.get("axis", -1), attr.get("largest", 1)
     found = relax.op.topk(data, count, axis, ret_type="both", largest=largest, dtype="int64")
     if dtype not in {*AS_SORTED, *FLOATS}:
@@ -71,7 +71,7 @@ def rank_elements(bb: BlockBuilder, data: Expr, attr: Attributes, count: int) ->
     found = bb.normalize(found)
     values, places = (bb.normalize(relax.TupleGetItem(found, at)) for at in range(2))
     if dtype in FLOATS:
-        same: Expr = bb.emit_te(restored, values, dtype, primfunc_name_hint="restored")
+        same: Expr = bb.emit_te(restore_floats, values, dtype, primfunc_name_hint="restored")
     else:
         same = _make_unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
     return relax.Tuple([bb.normalize(same), places])
@@ -79,16 +79,16 @@ def rank_elements(bb: BlockBuilder, data: Expr, attr: Attributes, count: int) ->
 
 def _make_signed(bb: BlockBuilder, data: Expr) -> Expr:
     """Return numbers of 64 bits without a sign as signed ones in the same order."""
-    return relax.op.bitwise_xor(_same_bits(bb, data, "int64"), relax.const(_LEAST, "int64"))
+    return relax.op.bitwise_xor(_reinterpret_bits(bb, data, "int64"), relax.const(_LEAST, "int64"))
 
 
 def _make_unsigned(bb: BlockBuilder, data: Expr) -> Expr:
     """Return what `_signed` was made of."""
     signed = bb.normalize(relax.op.bitwise_xor(data, relax.const(_LEAST, "int64")))
-    return _same_bits(bb, signed, "uint64")
+    return _reinterpret_bits(bb, signed, "uint64")
 
 
-def _same_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
+def _reinterpret_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
     return bb.emit_te(topi.reinterpret, data, dtype, primfunc_name_hint="same_bits")
 
 

@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
     Inputs,
     Parameters,
-    optional_input,
+    find_optional_input,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
@@ -24,7 +24,7 @@ class Trilu(onnx_frontend.Trilu):
     def _impl_v14(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, diagonal = inputs[0], optional_input(inputs, 1)
+        data, diagonal = inputs[0], find_optional_input(inputs, 1)
         found = operand_facts.read_values(diagonal, params)
         sizes = operand_facts.read_extents(
             data.ty, f"input of Trilu {operand_facts.quote_node_name(attr)}"

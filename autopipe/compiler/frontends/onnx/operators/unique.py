@@ -25,7 +25,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
     as_int64,
     multiply_sizes,
-    shape_of,
+    to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
@@ -72,7 +72,7 @@ def convert_dynamic_unique(
     if "axis" in attr and len(sizes) > 1:
         raise ModelError(f"{what} along an axis of several is not supported")
     dtype, size = str(data.ty.dtype), extents.simple(multiply_sizes(sizes))
-    flat = bb.emit(relax.op.reshape(data, shape_of([size])))
+    flat = bb.emit(relax.op.reshape(data, to_shape([size])))
     flat = bb.emit(relax.op.astype(flat, AS_SORTED[dtype])) if dtype in AS_SORTED else flat
     order = bb.emit(relax.op.argsort(flat, axis=0, descending=False, dtype="int64"))
     ordered = bb.emit(relax.op.take(flat, order, 0))

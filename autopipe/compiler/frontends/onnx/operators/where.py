@@ -13,7 +13,7 @@ OPERATORS: Final = (
         since=16,
         converter=onnx_frontend.Where,
         compute_sizes=arithmetic.select_numbers,
-        size_dtype=arithmetic.second_dtype,
+        size_dtype=arithmetic.choose_second_dtype,
         traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.SELECTS | Trait.EXACT_SPECIALS,
     ),
 )

@@ -82,7 +82,7 @@ def check_functions(model: ModelProto) -> None:
         is_known = (
             (MICROSOFT, function.name) in OPERATORS
             if domain
-            else since_version(function.name, version)
+            else find_since_version(function.name, version)
         )
         if domain is not None and is_known and (domain, function.name) in called:
             raise ModelError(
@@ -100,7 +100,7 @@ def check_definitions(graph: GraphProto, version: int) -> None:
             operator = find_operator(node)
             if operator is None or operator.domain != ONNX:
                 continue
-            since = since_version(operator.name, version)
+            since = find_since_version(operator.name, version)
             if since > operator.since:
                 found[f"{operator.name} as opset {since} defines it"] += 1
         if version < _AXES_FROM_THE_END:
@@ -163,7 +163,7 @@ def _check_squeezed(graph: GraphProto) -> None:
             )
 
 
-def since_version(name: str, opset: int) -> int:
+def find_since_version(name: str, opset: int) -> int:
     """Return the opset that brought the definition of an operator, 0 where ONNX has none."""
     if not onnx.defs.has(name, opset, ""):
         return 0

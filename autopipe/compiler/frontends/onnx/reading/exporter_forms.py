@@ -46,13 +46,13 @@ def settle_form(model: ModelProto) -> None:
     """Bring a model into the form that onnx's checker and TVM know; what has it stays as it is."""
     version = max((entry.version for entry in model.opset_import if not entry.domain), default=0)
     if _SCALE_OF_GROUP <= version < _SCALE_OF_CHANNEL:
-        group_scales.by_instances(model.graph)
+        group_scales.rewrite_group_norms(model.graph)
     for graph in list_graphs(model.graph):
         graph.name = graph.name or _UNNAMED
         for value in (*graph.input, *graph.output, *graph.value_info):
             _open_dimension(value)
         sparse.write_out(graph)
-        _keep_the_last(graph.initializer)
+        _drop_shadowed(graph.initializer)
         _settle_nodes(graph, version)
     for value in model.graph.input:
         for dim in value.type.tensor_type.shape.dim:
@@ -76,7 +76,7 @@ def _settle_nodes(graph: GraphProto, opset: int) -> None:
             _drop_empty_sizes(node, empty)
         elif node.op_type == "TopK":
             _sort_results(node)
-    if not _in_order(graph):
+    if not _is_sorted(graph):
         _sort_nodes(graph)
 
 
@@ -94,7 +94,7 @@ def give_scalars(model: ModelProto) -> None:
         inferred = infer_types(model)
     except onnx.shape_inference.InferenceError:
         return  # of another node; it is told when shapes are inferred for good
-    lists = {name for inner in list_graphs(inferred.graph) for name in _lists_of_one(inner)}
+    lists = {name for inner in list_graphs(inferred.graph) for name in _list_unit_vectors(inner)}
     names = Names(model.graph)
     for graph, node in ranges:
         for index, name in enumerate(node.input):
@@ -120,7 +120,7 @@ def _is_range(node: NodeProto) -> bool:
     return node.op_type == "Range" and not node.domain
 
 
-def _lists_of_one(graph: GraphProto) -> Iterator[str]:
+def _list_unit_vectors(graph: GraphProto) -> Iterator[str]:
     for value in (*graph.input, *graph.value_info):
         dims = value.type.tensor_type.shape.dim
         if [dim.dim_value for dim in dims] == [1]:
@@ -136,7 +136,7 @@ def _open_dimension(value: ValueInfoProto) -> None:
                 dim.ClearField("dim_value")
 
 
-def _keep_the_last(stored: MutableSequence[TensorProto]) -> None:
+def _drop_shadowed(stored: MutableSequence[TensorProto]) -> None:
     """Drop tensors without a name, and all but the last of those with one name."""
     known = {""}
     for index, tensor in reversed(list(enumerate(stored))):
@@ -174,7 +174,7 @@ def _sort_results(topk: NodeProto) -> None:
             attribute.i = 1
 
 
-def _in_order(graph: GraphProto) -> bool:
+def _is_sorted(graph: GraphProto) -> bool:
     """Whether each node stands behind those that it reads of."""
     later = Counter(name for node in graph.node for name in node.output if name)
     for node in graph.node:

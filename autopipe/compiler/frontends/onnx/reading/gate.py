@@ -31,10 +31,10 @@ from autopipe.compiler.frontends.onnx.reading import (
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.frontends.onnx.reading.weights import declare_weights, detach_weights
 from autopipe.compiler.frontends.onnx.rewriting import expand_operators
-from autopipe.config.dimension import Dimension, probes, told
+from autopipe.config.dimension import Dimension, format_sizes, list_probe_sizes
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
-from autopipe.processes.sandbox import contained
+from autopipe.processes.sandbox import run_in_sandbox
 
 SECONDS = 60
 """CPU time the check of a model may take; twice this by the clock."""
@@ -68,16 +68,16 @@ def admit_model(
     `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
     """
     memory = _MEMORY + 4 * len(data)
-    contained(lambda: _try_model(data, path, inputs), memory=memory, seconds=SECONDS)
-    for sizes in probes(dimensions):
+    run_in_sandbox(lambda: _try_model(data, path, inputs), memory=memory, seconds=SECONDS)
+    for sizes in list_probe_sizes(dimensions):
         if 0 in sizes.values():  # as a fixed size it would be refused
             continue
         fixed = {name: given.at(sizes) for name, given in inputs.items()}
         try:
-            contained(partial(_try_at, data, path, fixed), memory=memory, seconds=SECONDS)
+            run_in_sandbox(partial(_try_at, data, path, fixed), memory=memory, seconds=SECONDS)
         except ModelError as error:
             advice = "another range, or a multiple, in model.dimensions may fit"
-            raise ModelError(f"with {told(sizes)}: {error}; {advice}") from error
+            raise ModelError(f"with {format_sizes(sizes)}: {error}; {advice}") from error
     return vet_model(data, path, inputs)
 
 
@@ -86,7 +86,9 @@ def sketch_model(data: bytes, path: Path) -> Vetted:
 
     Operators that would fit each other in other sizes are not refused. Raises `ModelError`.
     """
-    contained(lambda: _try_model(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    run_in_sandbox(
+        lambda: _try_model(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS
+    )
     return vet_model(data, path, None)
 
 
@@ -95,7 +97,7 @@ def read_declared_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...] 
 
     None alone stands for an input of unknown rank. Raises `ModelError` for bytes that are no model.
     """
-    contained(lambda: _try_parsing(data), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    run_in_sandbox(lambda: _try_parsing(data), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
     graph = parse_model(data).graph
     stored = {tensor.name for tensor in graph.initializer}
     shaped = shapes.read_declared_shapes(graph)

@@ -28,7 +28,7 @@ def check_memory(
     given = {name: known.get(name, 0) for name in inputs}
     stored = sum(known.get(name, 0) for name in weights)
     varying = set(given)
-    bounds.check(
+    bounds.check_memory(
         list(_list_steps(graph, known, varying)),
         given=given,
         stored=stored,
@@ -70,7 +70,7 @@ def _count_rounds(node: NodeProto, numbers: trips.Known) -> int:
     """Return how often the innermost loop in a node runs, as far as it is known."""
     inner = (each for body in list_bodies(node) for each in body.node)
     within = max((_count_rounds(each, numbers) for each in inner), default=1)
-    own = trips.of_node(node, numbers).exactly if node.op_type == "Loop" else None
+    own = trips.find_node_trips(node, numbers).exactly if node.op_type == "Loop" else None
     return within if own is None else own * within
 
 

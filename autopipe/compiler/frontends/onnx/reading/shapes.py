@@ -14,12 +14,12 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
     count_elements,
     describe_node,
-    dtype_name,
     list_graphs,
     name_nodes,
+    to_dtype_name,
 )
 from autopipe.config.model import Input
-from autopipe.config.suggestion import closest
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError, ModelError
 
 _LONGEST = 500
@@ -42,7 +42,7 @@ def bind_inputs(graph: GraphProto, inputs: Mapping[str, Input]) -> tuple[Value, 
     """
     names = [value.name for value in graph.input]
     for name in inputs.keys() - set(names):
-        meant = closest(name, names)
+        meant = find_closest(name, names)
         hint = f"; did you mean {meant!r}?" if meant else ";"
         raise ConfigError(
             f"model.inputs.{name}: the model has no such input{hint} it has {_quote_names(names)}"
@@ -175,7 +175,7 @@ def _advise_shape(value: ValueInfoProto) -> str:
 def _read_dtype(value: ValueInfoProto) -> str:
     if not value.type.HasField("tensor_type"):
         raise ModelError(f"input {value.name!r} is not a tensor")
-    return dtype_name(value.type.tensor_type.elem_type, f"input {value.name!r}")
+    return to_dtype_name(value.type.tensor_type.elem_type, f"input {value.name!r}")
 
 
 def infer_shapes(model: ModelProto) -> ModelProto:
@@ -208,11 +208,11 @@ def check_types(graph: GraphProto) -> None:
             known = {0, TensorProto.BFLOAT16, *(_FOUR_BITS if node.op_type == "Cast" else ())}
             for name in node.output:
                 if types.get(name, 0) not in known:
-                    dtype_name(types[name], f"output {name!r} of {describe_node(node)}")
+                    to_dtype_name(types[name], f"output {name!r} of {describe_node(node)}")
 
 
 def _check_inferred(model: ModelProto) -> ModelProto:
-    onnx.checker.check_model(_with_output_shapes(model))
+    onnx.checker.check_model(_add_output_shapes(model))
     return infer_strictly(model)
 
 
@@ -251,20 +251,20 @@ def count_bytes(graph: GraphProto) -> dict[str, int]:
 def _list_values(graph: GraphProto) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """Yield name, shape and element type of each value whose shape is static."""
     for value in (*graph.input, *graph.value_info, *graph.output):
-        shape = of_value(value)
+        shape = read_value_shape(value)
         if shape is not None:
             count_elements(shape, f"value {value.name!r}")
             yield value.name, shape, value.type.tensor_type.elem_type
 
 
-def of_value(value: ValueInfoProto) -> tuple[int, ...] | None:
+def read_value_shape(value: ValueInfoProto) -> tuple[int, ...] | None:
     """Return the shape of a value, or None if it is not static."""
     kind = value.type.tensor_type
     shape = tuple(dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value"))
     return shape if kind.HasField("shape") and len(shape) == len(kind.shape.dim) else None
 
 
-def _with_output_shapes(model: ModelProto) -> ModelProto:
+def _add_output_shapes(model: ModelProto) -> ModelProto:
     """Return a model for the checker, which wants some shape in places where runtimes do not."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

@@ -23,7 +23,7 @@ _SUFFIXES = (".pt", ".pth", ".pkl", ".pickle")
 def read_model_file(path: Path) -> bytes:
     """Return the bytes of a model file, refusing what is plainly not one."""
     try:
-        with foreign.opened(path) as file:
+        with foreign.open_regular_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_BYTES:
                 raise ModelError(
@@ -56,7 +56,7 @@ def list_files(path: Path) -> Mapping[str, Path]:
     found = {"model": path}
     try:
         with (
-            foreign.opened(path) as file,
+            foreign.open_regular_file(path) as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
             names = sorted(list_locations(data))

@@ -37,7 +37,7 @@ _EXTERNAL = 1
 MAX_DEPTH = 16
 
 
-def dtype_name(number: int, what: str) -> str:
+def to_dtype_name(number: int, what: str) -> str:
     """Return TVM's name of an ONNX element type."""
     if number not in DTYPES:
         known = ", ".join(name for name, _ in DTYPES.values())
@@ -123,7 +123,7 @@ def check_tensor(tensor: TensorProto, model: Path | None = None) -> None:
     what = f"tensor {tensor.name!r}"
     if tensor.HasField("segment"):
         raise ModelError(f"{what} is stored in segments, which is not supported; store it whole")
-    name = dtype_name(tensor.data_type, what)
+    name = to_dtype_name(tensor.data_type, what)
     count = count_elements(tensor.dims, what)
     if model is not None and tensor.data_location == _EXTERNAL:
         _find_extent(tensor, model)
@@ -170,7 +170,7 @@ def read_location(tensor: TensorProto) -> str | None:
 def _find_extent(tensor: TensorProto, model: Path) -> tuple[Path, int]:
     """Return the file of a tensor's external data and the offset in it."""
     what = f"tensor {tensor.name!r}"
-    name = dtype_name(tensor.data_type, what)
+    name = to_dtype_name(tensor.data_type, what)
     needed = count_elements(tensor.dims, what) * _read_itemsize(name)
     entries = {entry.key: entry.value for entry in tensor.external_data}
     try:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from onnx import GraphProto, TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.operators import steering_inputs
+from autopipe.compiler.frontends.onnx.operators import list_steering_inputs
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
     Array,
@@ -31,7 +31,7 @@ def detach_weights(graph: GraphProto) -> dict[str, TensorProto]:
         name
         for inner in list_graphs(graph)
         for node in inner.node
-        for name in steering_inputs(node)
+        for name in list_steering_inputs(node)
     }
     found: dict[str, TensorProto] = {}
     for index, tensor in reversed(list(enumerate(graph.initializer))):

@@ -54,13 +54,13 @@ class RecurrentNode:
         `lengths` tells whether sequences have lengths of their own, `finite` whether all recurrent
         weights are known to be finite, `rounded` whether bytes are multiplied.
         """
-        directions = self._directions()
-        steps, batch, size = self._dims("X", 3)
-        hidden = self._hidden()
+        directions = self._read_directions()
+        steps, batch, size = self._read_dims("X", 3)
+        hidden = self._read_hidden_size()
         initial = "initial_h" in self.shapes or "initial_c" in self.shapes
-        self._check(len(directions), batch, size, hidden)
+        self._check_shapes(len(directions), batch, size, hidden)
         if not min(steps, batch, size, hidden):
-            self._refuse("nothing to compute: a dimension is 0")
+            self._refuse_node("nothing to compute: a dimension is 0")
         return Recurrence(
             kind=self.kind,
             steps=max(steps, 0),
@@ -68,17 +68,17 @@ class RecurrentNode:
             hidden=hidden,
             directions=directions,
             dtype=dtype,
-            clip=self._clip(),
-            coupled=bool(self._number("input_forget")),
+            clip=self._read_clip(),
+            coupled=bool(self._read_int("input_forget")),
             peepholes="P" in self.shapes,
-            reset_after=self.kind == "GRU" and bool(self._number("linear_before_reset")),
+            reset_after=self.kind == "GRU" and bool(self._read_int("linear_before_reset")),
             lengths=lengths,
             initial=initial,
             resting=finite and not initial,
             rounded=rounded,
         )
 
-    def _check(self, ways: int, batch: int, size: int, hidden: int) -> None:
+    def _check_shapes(self, ways: int, batch: int, size: int, hidden: int) -> None:
         """Raise ModelError where the shape of an input does not fit the others."""
         columns = GATES[self.kind] * hidden
         wanted = {
@@ -92,65 +92,67 @@ class RecurrentNode:
         }
         for name, shape in wanted.items():
             if self.shapes.get(name, shape) != shape:
-                self._refuse(
+                self._refuse_node(
                     f"input {name} has shape {list(self.shapes[name])}, and {list(shape)} fits"
                     f" hidden_size {hidden} and the other inputs"
                 )
 
-    def _hidden(self) -> int:
-        found = self._dims("R", 3)[2]
+    def _read_hidden_size(self) -> int:
+        found = self._read_dims("R", 3)[2]
         stated = self.attributes.get("hidden_size", found)
         if stated != found:
-            self._refuse(f"hidden_size is {stated}, and input R is for {found}")
+            self._refuse_node(f"hidden_size is {stated}, and input R is for {found}")
         return found
 
-    def _dims(self, name: str, rank: int) -> Shape:
+    def _read_dims(self, name: str, rank: int) -> Shape:
         shape = self.shapes[name]
         if len(shape) != rank:
-            self._refuse(f"input {name} has shape {list(shape)}, not {rank} dimensions")
+            self._refuse_node(f"input {name} has shape {list(shape)}, not {rank} dimensions")
         return shape
 
-    def _directions(self) -> tuple[Direction, ...]:
+    def _read_directions(self) -> tuple[Direction, ...]:
         said = operand_facts.decode_text(self.attributes.get("direction", "forward"))
         if said not in _DIRECTIONS:
-            self._refuse(f"direction {said!r} is none of {', '.join(_DIRECTIONS)}")
+            self._refuse_node(f"direction {said!r} is none of {', '.join(_DIRECTIONS)}")
         reversed_ = _DIRECTIONS[said]
         count = len(_USUAL[self.kind])
-        functions = list(self._functions(len(reversed_) * count))
+        functions = list(self._read_activations(len(reversed_) * count))
         return tuple(
             Direction(reverse=reverse, activations=tuple(functions[at * count : (at + 1) * count]))
             for at, reverse in enumerate(reversed_)
         )
 
-    def _functions(self, count: int) -> Iterator[Activation]:
+    def _read_activations(self, count: int) -> Iterator[Activation]:
         usual = _USUAL[self.kind]
         given: Sequence[Any] = self.attributes.get("activations") or usual * (count // len(usual))
         if len(given) != count:
-            self._refuse(f"activations has {len(given)} names, and {count} are needed")
+            self._refuse_node(f"activations has {len(given)} names, and {count} are needed")
         left = {
             name: list(map(float, self.attributes.get(f"activation_{name}", ())))
             for name in ("alpha", "beta")
         }
         for name, values in left.items():
             if not all(map(math.isfinite, values)):
-                self._refuse(f"activation_{name} holds {', '.join(map(str, values))}")
+                self._refuse_node(f"activation_{name} holds {', '.join(map(str, values))}")
         for name in map(operand_facts.decode_text, given):
             if name.lower() not in _PARAMETERS:
-                self._refuse(f"activation {name!r} is unknown; known are {', '.join(_PARAMETERS)}")
+                self._refuse_node(
+                    f"activation {name!r} is unknown; known are {', '.join(_PARAMETERS)}"
+                )
             taken = {
                 parameter: left[parameter].pop(0) if left[parameter] else usually
                 for parameter, usually in _PARAMETERS[name.lower()].items()
             }
             yield Activation.model_validate({"name": name.lower(), **taken})
 
-    def _clip(self) -> float | None:
+    def _read_clip(self) -> float | None:
         clip = float(self.attributes.get("clip", 0.0))
         if not 0 <= clip < float("inf"):
-            self._refuse(f"clip is {clip:g}, and it has to be positive")
+            self._refuse_node(f"clip is {clip:g}, and it has to be positive")
         return clip or None
 
-    def _number(self, name: str) -> int:
+    def _read_int(self, name: str) -> int:
         return int(self.attributes.get(name, 0))
 
-    def _refuse(self, why: str) -> None:
+    def _refuse_node(self, why: str) -> None:
         raise ModelError(f"{self.attributes['tvm_custom']['name'] or self.kind}: {why}")

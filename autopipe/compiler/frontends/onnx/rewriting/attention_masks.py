@@ -16,7 +16,7 @@ _PASSES_ON: Final = ("Cast", "CastLike", "Identity")
 """Operators that leave minus infinity as it is."""
 
 
-def ask_all(graph: GraphProto) -> None:
+def rewrite_mask_tests(graph: GraphProto) -> None:
     """Ask whether all elements of a row are minus infinity, not whether the largest is.
 
     To TVM the largest of minus infinities alone is the least finite number.
@@ -25,7 +25,7 @@ def ask_all(graph: GraphProto) -> None:
     stored = {tensor.name: tensor for tensor in graph.initializer}
     nodes = []
     for node in graph.node:
-        sides = _of_rows(node, makers, stored) if node.op_type == "Equal" else None
+        sides = _match_row_maximum(node, makers, stored) if node.op_type == "Equal" else None
         if sides is None:
             nodes.append(node)
             continue
@@ -36,7 +36,7 @@ def ask_all(graph: GraphProto) -> None:
     graph.node.extend(kept)
 
 
-def _of_rows(
+def _match_row_maximum(
     equal: NodeProto, makers: Mapping[str, NodeProto], stored: Mapping[str, TensorProto]
 ) -> tuple[NodeProto, str] | None:
     """Return the reduction that is compared with minus infinity, and the name of the latter."""

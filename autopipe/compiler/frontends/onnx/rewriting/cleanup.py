@@ -58,7 +58,7 @@ def _clear_output_shapes(rewrite: GraphRewrite) -> None:
         value.type.tensor_type.ClearField("shape")
 
 
-def _simplify(rewrite: GraphRewrite) -> None:
+def _simplify_repeatedly(rewrite: GraphRewrite) -> None:
     model = rewrite.model
     before, left = -1, note_shapes(model)
     simplify_graph(model)
@@ -78,7 +78,7 @@ def _restore_outputs(rewrite: GraphRewrite) -> None:
 
 
 def _rewrite_masks(rewrite: GraphRewrite) -> None:
-    attention_masks.ask_all(rewrite.model.graph)
+    attention_masks.rewrite_mask_tests(rewrite.model.graph)
 
 
 def _store_shapes(rewrite: GraphRewrite) -> None:
@@ -107,7 +107,7 @@ CLEANUP: Final[tuple[OnnxPass, ...]] = (
     OnnxPass(_attach_weights, "what is computed of weights can be folded"),
     OnnxPass(_fuse_quantized, "quantized operators compute with integers, not with floats"),
     OnnxPass(_clear_output_shapes, "the shapes that a file declares may be wrong"),
-    OnnxPass(_simplify, "constants are folded, and nodes that do nothing are dropped"),
+    OnnxPass(_simplify_repeatedly, "constants are folded, and nodes that do nothing are dropped"),
     OnnxPass(_flatten_control_flow, "known branches are taken, and short loops unrolled"),
     OnnxPass(_restore_outputs, "outputs have the types that the file declares"),
     OnnxPass(_rewrite_masks, "TVM's maximum of minus infinities is the least finite number"),

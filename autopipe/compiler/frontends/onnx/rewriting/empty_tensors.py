@@ -52,7 +52,7 @@ def _fold_once(model: ModelProto, decided: set[str]) -> bool:
     inferred = _infer_graph(model)
     if _clamp_starts(model.graph, inferred):
         return True
-    empty = _empty_arrays(inferred)
+    empty = _list_empty_arrays(inferred)
     if not empty:
         return False
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
@@ -86,7 +86,7 @@ def _replace_decided(graph: GraphProto, node: NodeProto, known: _Known) -> bool:
         _replace_node(graph, node, {name: empty[name] for name in results})
         return True
     if node.op_type == "Split":
-        return _without_empty_parts(graph, node, empty, stored)
+        return _drop_empty_parts(graph, node, empty, stored)
     given = [name for name in node.input if name]
     without = [name for name in given if name not in empty]
     if len(without) == len(given):
@@ -114,7 +114,7 @@ def _compute_node(node: NodeProto, known: _Known) -> dict[str, Array]:
     return _evaluate_node(node, values, known.opset) if len(values) == len(given) else {}
 
 
-def _without_empty_parts(
+def _drop_empty_parts(
     graph: GraphProto,
     split: NodeProto,
     empty: Mapping[str, Array],
@@ -159,7 +159,8 @@ def _clamp_starts(graph: GraphProto, inferred: GraphProto) -> bool:
     """Have steps back start within the tensor: ONNX's inference takes a start below it for none."""
     stored = {tensor.name: tensor for tensor in graph.initializer}
     known = {
-        value.name: shapes.of_value(value) for value in (*inferred.input, *inferred.value_info)
+        value.name: shapes.read_value_shape(value)
+        for value in (*inferred.input, *inferred.value_info)
     }
     changed = False
     for node in graph.node:
@@ -205,12 +206,12 @@ def _infer_graph(model: ModelProto) -> GraphProto:
         return onnx.GraphProto()  # the importer names the node
 
 
-def _empty_arrays(inferred: GraphProto) -> dict[str, Array]:
+def _list_empty_arrays(inferred: GraphProto) -> dict[str, Array]:
     """Return the tensors without elements by name: those that are computed, and those stored."""
     found = {}
     for graph in list_graphs(inferred):
         for value in (*graph.input, *graph.value_info, *graph.output):
-            shape, kind = shapes.of_value(value), value.type.tensor_type.elem_type
+            shape, kind = shapes.read_value_shape(value), value.type.tensor_type.elem_type
             if shape is not None and 0 in shape and kind in DTYPES:
                 found[value.name] = np.empty(shape, DTYPES[kind][0])
         constants = (one for one in map(read_constant, graph.node) if one is not None)

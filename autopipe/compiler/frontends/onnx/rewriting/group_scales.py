@@ -11,7 +11,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import Names
 from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 
-def by_instances(graph: GraphProto) -> None:
+def rewrite_group_norms(graph: GraphProto) -> None:
     """Write each GroupNormalization of a graph and of those inside it as InstanceNormalization."""
     names = Names(graph)
     for inner in list_graphs(graph):

@@ -81,30 +81,30 @@ class _Origins:
         """By the identity of the node, which `_kept` keeps alive."""
         self._kept = [node for graph in list_graphs(after) for node in graph.node]
         self._makers = {name: node for node in before.node for name in node.output if name}
-        self._visit(after, Nodes())
+        self._number_graph(after, Nodes())
         self._follow_merged(before, after, weights)
 
     def of(self, node: NodeProto) -> Nodes:
         """Return the numbers of a node."""
         return self._numbers.get(_make_key(node), Nodes())
 
-    def _visit(self, graph: GraphProto, owner: Nodes) -> None:
+    def _number_graph(self, graph: GraphProto, owner: Nodes) -> None:
         """Number the nodes of a graph; one that is new is numbered after its readers."""
         readers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in graph.node:
             for name in _list_inputs(node):
                 readers[name].append(node)
         for node in reversed(graph.node):
-            own = _read_marks(node) or self._made(node)
+            own = _read_marks(node) or self._find_earlier_marks(node)
             if not own:
                 own = Nodes().union(
                     *(self.of(one) for name in node.output for one in readers[name])
                 )
             self._numbers[_make_key(node)] = own or owner
             for body in list_bodies(node):
-                self._visit(body, own or owner)
+                self._number_graph(body, own or owner)
 
-    def _made(self, node: NodeProto) -> Nodes:
+    def _find_earlier_marks(self, node: NodeProto) -> Nodes:
         """Return the number of the node that made one of these values before."""
         makers = (self._makers.get(name) for name in node.output if name)
         return Nodes().union(*(_read_marks(maker) for maker in makers if maker is not None))

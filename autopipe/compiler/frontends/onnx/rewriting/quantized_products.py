@@ -74,7 +74,7 @@ def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProt
     operands = [list(node.input[:3]), list(node.input[3:6])]
     axes = (1, 0) if kind == "Conv" else (-2, -1)
     for names, axis, part in zip(operands, axes, "ab", strict=True):
-        names[1] = yield from _in_float32(graph, names[1], f"{output}/{part} scale")
+        names[1] = yield from _cast_scale(graph, names[1], f"{output}/{part} scale")
         yield helper.make_node("DequantizeLinear", names, [f"{output}/{part}"], axis=axis)
     inputs = [f"{output}/a", f"{output}/b"]
     if bias := [name for name in node.input[8:] if name]:
@@ -89,12 +89,12 @@ def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProt
     product = helper.make_node(kind, inputs, [f"{output}/product"])
     product.attribute.extend(node.attribute)
     yield product
-    step = yield from _in_float32(graph, node.input[6], f"{output}/step")
+    step = yield from _cast_scale(graph, node.input[6], f"{output}/step")
     names = [f"{output}/product", step, node.input[7]]
     yield helper.make_node("QuantizeLinear", names, [output], name=output)
 
 
-def _in_float32(graph: QuantizedGraph, name: str, other: str) -> Generator[NodeProto, None, str]:
+def _cast_scale(graph: QuantizedGraph, name: str, other: str) -> Generator[NodeProto, None, str]:
     """Return the name of a scale in float32, which is what products are computed in."""
     values = graph.constant(name)
     if values is not None and values.dtype == np.float32:
@@ -114,7 +114,7 @@ def _find_product(graph: QuantizedGraph, node: NodeProto) -> _Product | None:
         return None
     stored = graph.constant(right.values)
     rank = 0 if stored is None else stored.ndim
-    if not _along_columns(node, right, rank) or (node.op_type == "Conv" and not rank):
+    if not _has_column_scales(node, right, rank) or (node.op_type == "Conv" and not rank):
         return None
     added = _find_addend(graph, node, left.scale * right.scale)
     columns = (-1, *[1] * (rank - 2)) if node.op_type == "Conv" else (-1,)
@@ -147,7 +147,7 @@ def _find_operand(graph: QuantizedGraph, name: str) -> _Operand | None:
     return _Operand(values, "" if nothing else zero, factors, _read_attributes(node).get("axis", 1))
 
 
-def _along_columns(node: NodeProto, right: _Operand, rank: int) -> bool:
+def _has_column_scales(node: NodeProto, right: _Operand, rank: int) -> bool:
     """Tell whether there is one scale, or one a column or output channel."""
     if right.scale.size == 1:
         return True

@@ -62,11 +62,11 @@ def _move_operator(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str
     data = list(node.input) if node.op_type == "Concat" else list(node.input[:1])
     makers = _find_dequantizers(graph, data, after)
     if makers is not None and after is not None:
-        yield node.output[0], list(_on_bytes(graph, node, after, makers))
+        yield node.output[0], list(_rewrite_on_int8(graph, node, after, makers))
         yield after.output[0], []
 
 
-def _on_bytes(
+def _rewrite_on_int8(
     graph: QuantizedGraph, node: NodeProto, after: NodeProto, makers: list[NodeProto]
 ) -> Iterator[NodeProto]:
     """Yield an operator on bytes of the scale of its result, and what makes them such."""

@@ -91,7 +91,9 @@ def _extend_chain(view: GraphView, chain: _Chain, node: NodeProto | None) -> _Ch
     if node.op_type not in {"Mul", "Add"} or len(others) != 1:
         return None
     values = view.constant(others[0])
-    by_channel = None if values is None else _by_channel(values, chain.scale.size, chain.rank)
+    by_channel = (
+        None if values is None else _read_channel_values(values, chain.scale.size, chain.rank)
+    )
     if by_channel is None:
         return None
     nodes = (*chain.nodes, node)
@@ -113,7 +115,7 @@ def _read_norm(view: GraphView, node: NodeProto) -> tuple[Array, Array] | None:
     return scale, beta - mean * scale
 
 
-def _by_channel(values: Array, channels: int, rank: int) -> Array | None:
+def _read_channel_values(values: Array, channels: int, rank: int) -> Array | None:
     """Return a constant as one value a channel, None if it differs within one or adds axes."""
     if values.ndim > rank:
         return None
@@ -155,7 +157,7 @@ def _emit_convolution(view: GraphView, chain: _Chain) -> list[NodeProto] | None:
     weights, bias = _read_float64(view, node.input[1]), chain.shift
     if name_operand(node, 2):
         bias = bias + _read_float64(view, node.input[2]) * chain.scale
-    by_weight = _laid_along(node, weights, chain.scale)
+    by_weight = _reshape_to_weights(node, weights, chain.scale)
     with np.errstate(all="ignore"):
         values = [(weights * by_weight).astype(dtype), bias.astype(dtype)]
     if not all(np.isfinite(each).all() for each in values):
@@ -170,7 +172,7 @@ def _emit_convolution(view: GraphView, chain: _Chain) -> list[NodeProto] | None:
     return [whole]
 
 
-def _laid_along(node: NodeProto, weights: Array, scale: Array) -> Array:
+def _reshape_to_weights(node: NodeProto, weights: Array, scale: Array) -> Array:
     """Return a number for each output channel in a shape that multiplies the weights."""
     if node.op_type == "Conv":
         return scale.reshape(-1, *[1] * (weights.ndim - 1))

@@ -85,7 +85,11 @@ class _ConstantFolding:
         """Compute a node, if that is possible; tell whether its values are in its place."""
         if not has_trait(node, Trait.FOLDABLE) or any(list_bodies(node)):
             return False
-        values = self._of_shape(node) or self._of_constants(node) or self._of_partial(node)
+        values = (
+            self._fold_shape(node)
+            or self._fold_constant_node(node)
+            or self._fold_partial_shape(node)
+        )
         if values is None:
             return False
         self._values.update(values)
@@ -121,7 +125,7 @@ class _ConstantFolding:
             return self._values[name]
         return self._view.constant(name)
 
-    def _of_shape(self, node: NodeProto) -> dict[str, Array] | None:
+    def _fold_shape(self, node: NodeProto) -> dict[str, Array] | None:
         """Return what Shape and Size tell of a value whose type is known."""
         if node.op_type not in {"Shape", "Size"}:
             return None
@@ -133,15 +137,15 @@ class _ConstantFolding:
             whole = np.prod(numbers, dtype=np.int64)
             return None if _OPEN in numbers else {node.output[0]: np.asarray(whole)}
         ends = {each.name: each.i for each in node.attribute}
-        return self._sorted(node, numbers[slice(ends.get("start"), ends.get("end"))])
+        return self._store_sizes(node, numbers[slice(ends.get("start"), ends.get("end"))])
 
-    def _of_constants(self, node: NodeProto) -> dict[str, Array] | None:
+    def _fold_constant_node(self, node: NodeProto) -> dict[str, Array] | None:
         if not node.input or not all(self._is_known(name) for name in node.input if name):
             return None  # before any tensor is read
         known = {name: self._known(name) for name in node.input if name}
-        return self._evaluated(node, known)
+        return self._evaluate_node(node, known)
 
-    def _of_partial(self, node: NodeProto) -> dict[str, Array] | None:
+    def _fold_partial_shape(self, node: NodeProto) -> dict[str, Array] | None:
         """Return what is moved out of a shape, if it is known, unlike the whole shape."""
         if node.op_type not in _MOVES or self._partial.keys().isdisjoint(node.input):
             return None
@@ -152,28 +156,30 @@ class _ConstantFolding:
                 known[name] = self._partial[name]
             elif name:
                 known[name] = self._known(name)
-        values = self._evaluated(node, known)
-        return None if values is None else self._sorted(node, values[node.output[0]])
+        values = self._evaluate_node(node, known)
+        return None if values is None else self._store_sizes(node, values[node.output[0]])
 
     def _is_known(self, name: str) -> bool:
         return name in self._values or name in self._view.stored
 
-    def _evaluated(
+    def _evaluate_node(
         self, node: NodeProto, known: dict[str, Array | None]
     ) -> dict[str, Array] | None:
         """Return what a node computes; None if that has another type than ONNX infers."""
         given = {name: values for name, values in known.items() if values is not None}
         values = evaluate_node(node, given, self._view.opset) if len(given) == len(known) else None
-        if values is None or not all(self._fits(name, each) for name, each in values.items()):
+        if values is None or not all(
+            self._has_inferred_type(name, each) for name, each in values.items()
+        ):
             return None
         return values
 
-    def _fits(self, name: str, values: Array) -> bool:
+    def _has_inferred_type(self, name: str, values: Array) -> bool:
         kind = self._view.type_of(name)
         is_of_type = kind.element in {0, np_dtype_to_tensor_dtype(values.dtype)}
         return is_of_type and kind.shape in {None, values.shape}
 
-    def _sorted(self, node: NodeProto, sizes: Array) -> dict[str, Array] | None:
+    def _store_sizes(self, node: NodeProto, sizes: Array) -> dict[str, Array] | None:
         """Return sizes as the values of a node if all are known; else keep them in mind."""
         if _OPEN not in sizes:
             return {node.output[0]: sizes}

@@ -19,7 +19,7 @@ def merge_duplicates(view: GraphView) -> bool:
     `Clip(x, "", c)`. A result of the graph keeps its node.
     """
     first: dict[Hashable, list[str]] = {}
-    names = _equal_tensors(view.graph)
+    names = _find_equal_tensors(view.graph)
     kept = []
     for node in view.graph.node:
         redirect_inputs(node, names)
@@ -46,7 +46,7 @@ def _make_key(node: NodeProto) -> Hashable:
     return node.domain, node.op_type, tuple(node.input), tuple(attributes), tuple(given)
 
 
-def _equal_tensors(graph: GraphProto) -> dict[str, str]:
+def _find_equal_tensors(graph: GraphProto) -> dict[str, str]:
     """Return the names of tensors that an earlier one equals, with its name; they stay stored."""
     kinds = Counter(map(_read_kind, graph.initializer))
     first: dict[Hashable, str] = {}

@@ -130,51 +130,51 @@ def _pass_first(_: _Case) -> int | None:
     return 0
 
 
-def _if_alone(case: _Case) -> int | None:
+def _match_single_input(case: _Case) -> int | None:
     return 0 if len(case.node.input) == 1 else None
 
 
-def _if_same_shape(case: _Case) -> int | None:
+def _match_same_shape(case: _Case) -> int | None:
     return 0 if case.keeps_shape(0) else None
 
 
-def _of_dropout(case: _Case) -> int | None:
+def _match_dropout(case: _Case) -> int | None:
     drops = case.constant(_TRAINING) if name_operand(case.node, _TRAINING) else np.zeros(())
     ratio = case.constant(1) if name_operand(case.node, 1) else np.ones(())
     is_never = (drops is not None and not drops.any()) or (ratio is not None and not ratio.any())
     return 0 if is_never else None
 
 
-def _of_cast(case: _Case) -> int | None:
+def _match_cast(case: _Case) -> int | None:
     to = find_attribute(case.node, "to")
     return 0 if to is not None and to.i == case.element(0) else None
 
 
-def _of_cast_like(case: _Case) -> int | None:
+def _match_cast_like(case: _Case) -> int | None:
     return 0 if case.element(0) and case.element(0) == case.element(1) else None
 
 
-def _of_transpose(case: _Case) -> int | None:
+def _match_transpose(case: _Case) -> int | None:
     order = find_attribute(case.node, "perm")
     if order is not None:
         return 0 if list(order.ints) == sorted(order.ints) else None
     return 0 if case.rank(0) in {0, 1} else None
 
 
-def _of_pad(case: _Case) -> int | None:
+def _match_pad(case: _Case) -> int | None:
     given = find_attribute(case.node, "pads")
     pads = case.constant(1) if given is None else np.array(given.ints)
     return None if pads is None or pads.any() else 0
 
 
-def _of_slice(case: _Case) -> int | None:
+def _match_slice(case: _Case) -> int | None:
     """A slice of full length by positive steps is all of it."""
     steps = case.constant(4) if name_operand(case.node, 4) else np.ones(1)
     is_forward = steps is not None and (steps > 0).all()
     return 0 if is_forward and case.keeps_shape(0) else None
 
 
-def _of_concat(case: _Case) -> int | None:
+def _match_concat(case: _Case) -> int | None:
     """The only input that is not empty."""
     axis = find_attribute(case.node, "axis")
     filled = [
@@ -185,32 +185,34 @@ def _of_concat(case: _Case) -> int | None:
     return filled[0] if len(filled) == 1 else None
 
 
-def _of_mul(case: _Case) -> int | None:
+def _match_mul(case: _Case) -> int | None:
     return next((1 - index for index in (1, 0) if case.is_filled(index, 1)), None)
 
 
-def _of_add(case: _Case) -> int | None:
+def _match_add(case: _Case) -> int | None:
     return next(
         (1 - index for index in (1, 0) if case.is_filled(index, 0, negative_zero=True)), None
     )
 
 
-def _of_sub(case: _Case) -> int | None:
+def _match_sub(case: _Case) -> int | None:
     return 0 if case.is_filled(1, 0) else None
 
 
-def _of_div(case: _Case) -> int | None:
+def _match_div(case: _Case) -> int | None:
     return 0 if case.is_filled(1, 1) else None
 
 
 _OF_TYPES: Final[_Rules] = {
-    "Identity": _pass_first, "Dropout": _of_dropout, "Cast": _of_cast, "CastLike": _of_cast_like,
-    "Transpose": _of_transpose, "Pad": _of_pad, "Max": _if_alone, "Mean": _if_alone,
-    "Min": _if_alone, "Sum": _if_alone,
+    "Identity": _pass_first, "Dropout": _match_dropout, "Cast": _match_cast,
+    "CastLike": _match_cast_like,
+    "Transpose": _match_transpose, "Pad": _match_pad, "Max": _match_single_input,
+    "Mean": _match_single_input, "Min": _match_single_input, "Sum": _match_single_input,
 }  # fmt: skip
 _OF_SHAPES: Final[_Rules] = {
-    "Add": _of_add, "Concat": _of_concat, "Div": _of_div, "Expand": _if_same_shape,
-    "Flatten": _if_same_shape, "Mul": _of_mul, "Reshape": _if_same_shape, "Slice": _of_slice,
-    "Split": _if_same_shape, "Squeeze": _if_same_shape, "Sub": _of_sub, "Tile": _if_same_shape,
-    "Unsqueeze": _if_same_shape,
+    "Add": _match_add, "Concat": _match_concat, "Div": _match_div, "Expand": _match_same_shape,
+    "Flatten": _match_same_shape, "Mul": _match_mul, "Reshape": _match_same_shape,
+    "Slice": _match_slice,
+    "Split": _match_same_shape, "Squeeze": _match_same_shape, "Sub": _match_sub,
+    "Tile": _match_same_shape, "Unsqueeze": _match_same_shape,
 }  # fmt: skip

@@ -46,7 +46,7 @@ def note_types(model: ModelProto) -> None:
     Only shapes of tensors reach inference, so that no weight is copied.
     """
     try:
-        inferred = infer_types(_without_data(model))
+        inferred = infer_types(_strip_large_tensors(model))
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes cannot be inferred: {error}") from error
     for graph, known in zip(list_graphs(model.graph), list_graphs(inferred.graph), strict=True):
@@ -81,7 +81,7 @@ def _read_type(kind: TypeProto) -> ValueType:
     return ValueType(tensor.elem_type, tuple(sizes))
 
 
-def _without_data(model: ModelProto) -> ModelProto:
+def _strip_large_tensors(model: ModelProto) -> ModelProto:
     """Return a copy in which a large tensor is an input of its type."""
     graph = model.graph
     large = [tensor for tensor in graph.initializer if tensor.ByteSize() > _SHORT]
