@@ -109,6 +109,19 @@ def test_functions_stay_short():
     assert {name: lines for name, lines in functions if lines > 45} == {}
 
 
+def test_functions_are_named_by_a_verb_and_a_noun():
+    """One word is enough where the module's name makes the phrase, as in `foreign.read`."""
+    functions = [
+        (f"{path.relative_to(ROOT)}:{node.name}", "_" in node.name.strip("_"))
+        for path in SOURCES
+        if path.parent.name != "cli"  # commands have the name of their function
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    ]
+    short = [name for name, is_phrase in functions if not is_phrase]
+    assert len(short) < 0.025 * len(functions), short
+
+
 def test_a_file_is_called_after_what_is_in_it():
     vague = {"utils", "util", "helpers", "common", "base", "manager", "misc"}
     assert vague.isdisjoint(path.stem for path in SOURCES)

@@ -142,7 +142,8 @@ def test_a_hostile_name_does_not_reach_the_terminal(cli, package):
 
 def test_neither_tvm_nor_numpy_nor_the_library_is_loaded(package):
     code = (
-        "import sys; from pathlib import Path; from autopipe.packaging.examine import examine_package;"
+        "import sys; from pathlib import Path;"
+        "from autopipe.packaging.examine import examine_package;"
         "import autopipe.cli.app; examine_package(Path(sys.argv[1]));"
         "print({'tvm', 'tvm_ffi', 'numpy', 'cyclonedx', 'onnx'} & sys.modules.keys())"
     )
