@@ -20,7 +20,7 @@ class TuneStage(Stage, frozen=True):
     """Measures candidates until the budget is spent; an interrupted run goes on where it was."""
 
     name: ClassVar[str] = "tune"
-    version: ClassVar[int] = 17
+    version: ClassVar[int] = 18
     produces: ClassVar[Kind] = Kind.RECORDS
     seconds: ClassVar[float | None] = None
     needs: ClassVar[Mapping[str, Need]] = {
