@@ -92,9 +92,9 @@ def test_variables_that_are_read_are_named(section):
 def test_our_processes_are_started_with_named_variables():
     """One is not, which asks a driver and sees no model; and one needs credentials besides."""
     starts = {
-        path.relative_to(ROOT / "autopipe").as_posix(): "select_variables" in path.read_text("utf-8")
+        path.relative_to(ROOT / "autopipe").as_posix(): "select_variables" in source
         for path in SOURCES
-        if "sys.executable" in path.read_text("utf-8")
+        if "sys.executable" in (source := path.read_text("utf-8"))
     }
     assert {name for name, named in starts.items() if not named} == {"environment/cuda.py"}
     assert starts["processes/start.py"]
