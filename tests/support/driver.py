@@ -92,5 +92,5 @@ def main() -> None:
     vars(flow)["Zygote"] = Zygote  # not one that the tests keep, which is no child of a fork
     vars(tasks).update(write_scripts=scripts, list_offers=offers)
     if "EXAMINE" in os.environ:
-        vars(flow)["examine"] = resolve_name(os.environ["EXAMINE"])
+        vars(flow)["examine_tvm"] = resolve_name(os.environ["EXAMINE"])
     app.main()
