@@ -36,7 +36,7 @@ _LONGEST: Final = 500
 _LAST_WORDS: Final = 2.0
 """Seconds that a process gets to say where it hangs."""
 
-_OURS: Final = re.compile(r'\n  File "\S*contained\.py", line \d+ in _serve\n')
+_OURS: Final = re.compile(r'\n  File "\S*contained\.py", line \d+ in _serve_requests\n')
 """Where a stack that faulthandler has written goes on with what every child has."""
 
 Handler = Callable[[Any], Any]
