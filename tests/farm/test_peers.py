@@ -70,7 +70,11 @@ def peer_of(place, data=b"", *, tls=True):
         context = channel.load_tls(place.address, str(place.folder), server=False)
         assert context is not None
         found = context.wrap_socket(found)
-    found.sendall(data)
+    try:
+        found.sendall(data)
+    except OSError:
+        found.close()
+        raise
     return found
 
 
