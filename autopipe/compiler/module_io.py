@@ -10,7 +10,7 @@ import tvm
 from tvm_ffi import serialization
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
-from autopipe.host.copy_file import STRETCH
+from autopipe.host.copy_file import LongWriter
 from autopipe.runtime.weights import write_weights
 from autopipe.store import arrays
 
@@ -58,7 +58,7 @@ def save_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
 def save_aligned_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
     """Write named arrays so that they can be used where the file is mapped. Raises OSError."""
     plan = {name: (array.dtype.name, array.shape) for name, array in weights.items()}
-    with path.open("wb", buffering=STRETCH) as out:
+    with LongWriter(path.open("wb")) as out:
         write_weights(out.write, plan, weights.__getitem__)
 
 

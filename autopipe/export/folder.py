@@ -18,7 +18,7 @@ from autopipe.export.runtime_files import (
     list_licences,
     unpack_wheels,
 )
-from autopipe.host.copy_file import STRETCH
+from autopipe.host.copy_file import LongWriter
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import WEIGHTS
 from autopipe.packaging.open import open_package
@@ -118,7 +118,7 @@ def _write_folder(contents: PackageContents, runtime: RuntimeFiles, to: Path) ->
     stated = needs.model_dump(mode="json")
     stored = contents.map(WEIGHTS)
     try:
-        with (to / WEIGHTS).open("xb", buffering=STRETCH) as out:
+        with LongWriter((to / WEIGHTS).open("xb")) as out:
             placed = widen_weights(stored, list_halves(stated), out)
     except ValueError as error:
         raise PackageError(f"{WEIGHTS} can not be read: {error}") from None

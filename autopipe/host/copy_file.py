@@ -1,7 +1,8 @@
-"""Copies of files that are mapped later."""
+"""Writes of files that are mapped later."""
 
 import shutil
-from typing import BinaryIO, Final
+from types import TracebackType
+from typing import BinaryIO, Final, Self
 
 STRETCH: Final = 8 << 20
 """Bytes of a write. Where a write is that long, Linux keeps what it holds of a file in large pages,
@@ -11,3 +12,39 @@ and so maps it: a model that reads 98 MiB of weights takes a sixth less time."""
 def copy_content(source: BinaryIO, out: BinaryIO) -> None:
     """Copy what is left of a file in long writes. Raises OSError."""
     shutil.copyfileobj(source, out, STRETCH)
+
+
+class LongWriter:
+    """Writes `STRETCH` bytes at a time, however short or long the parts are that it is given.
+
+    Python's own buffer is written, however little it holds, when the next part does not fit.
+    """
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._waiting = bytearray()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take the next bytes. Raises OSError."""
+        rest = memoryview(data)
+        while rest:
+            part = rest[: STRETCH - len(self._waiting)]
+            self._waiting += part
+            rest = rest[len(part) :]
+            if len(self._waiting) == STRETCH:
+                self._flush()
+
+    def _flush(self) -> None:
+        self._out.write(self._waiting)
+        self._waiting.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if error is None:
+            self._flush()
+        self._out.close()

@@ -12,7 +12,7 @@ import math
 import mmap
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,6 +48,13 @@ class PlacedWeight(NamedTuple):
     def size(self) -> int:
         """Return its bytes."""
         return math.prod(self.shape) * _to_storage_dtype(self.dtype).itemsize
+
+
+class Writer(Protocol):
+    """Takes the bytes of a file, one part after the other."""
+
+    def write(self, data: bytes | memoryview, /) -> object:
+        """Take the next bytes. Raises OSError."""
 
 
 def read_header(data: memoryview) -> dict[str, PlacedWeight]:
@@ -170,7 +177,7 @@ def _build_header_entry(code: str, shape: tuple[int, ...], at: int, size: int) -
 
 
 def widen_weights(
-    data: np.ndarray[Any, Any], halves: Collection[str], out: BinaryIO
+    data: np.ndarray[Any, Any], halves: Collection[str], out: Writer
 ) -> dict[str, PlacedWeight]:
     """Write weights aligned, and those of `halves`, which are float16, as float32.
 
