@@ -45,6 +45,6 @@ class LongWriter:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        if error is None:
-            self._flush()
-        self._out.close()
+        with self._out:  # which is closed on a full disk, too
+            if error is None:
+                self._flush()

@@ -22,6 +22,10 @@ class Recorded(io.BytesIO):
         return len(data)
 
 
+def refuse(_):
+    raise OSError("no space")
+
+
 @pytest.mark.parametrize(
     "parts", [[3], [STRETCH], [5, STRETCH - 6, 7, 3 * STRETCH + 1], [STRETCH // 3] * 10, []]
 )
@@ -42,3 +46,11 @@ def test_what_waits_is_not_written_after_an_error():
         writer.write(b"begun")
         raise ValueError("damaged")
     assert (out.written, out.closed) == (b"", True)
+
+
+def test_a_full_disk_closes_the_file(monkeypatch):
+    out = Recorded()
+    monkeypatch.setattr(out, "write", refuse)
+    with pytest.raises(OSError, match="no space"), LongWriter(out) as writer:
+        writer.write(b"begun")
+    assert out.closed

@@ -184,10 +184,7 @@ def _prepare_weights(machine: "Module", library: str, weights: Sequence[Any]) ->
 
 
 def _move_to_large_pages(weight: Any) -> object:  # noqa: ANN401 - a tensor of TVM
-    """Return a copy of a weight that was transformed, which TVM puts into pages of 4 KiB.
-
-    U-Net, with 13 of them, takes 40.3 in place of 41.6 ms on two threads.
-    """
+    """Return a copy of a weight that was transformed, which TVM puts into pages of 4 KiB."""
     if str(weight.dtype) != "float32":
         return weight
     array = np.from_dlpack(weight)
