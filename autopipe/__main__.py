@@ -2,15 +2,23 @@
 
 import gc
 import os
+import resource
 import signal
 import sys
 
-from autopipe.errors import SetupError
-from autopipe.host.memory import read_address_limit
-from autopipe.host.refusal import explain_memory_refusal, to_final_error
+_NEEDED = 256 << 20
+"""Bytes of addresses to run a command that imports no TVM (64 MiB) and to tell of its failure.
 
-_ENOUGH = 1 << 30
-"""Addresses that are always enough to import the command line."""
+With fewer, CPython may say anything: bad syntax, a failed import, or nothing at all.
+"""
+
+_addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+if resource.RLIM_INFINITY != _addresses < _NEEDED:
+    sys.stderr.write(
+        f"error: out of memory; addresses are limited to {_addresses >> 20} MiB and a command needs"
+        f" {_NEEDED >> 20}: raise `ulimit -v`\n"
+    )
+    sys.exit(5)  # as `SetupError`, whose module is not imported any more
 
 # What is imported stays. To look for garbage in it takes a tenth of the time of a short command.
 gc.set_threshold(100_000)
@@ -20,17 +28,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` takes over: nothing has begun
 
-try:
-    from autopipe.cli.app import main
-except Exception as error:  # as where there are too few addresses for it
-    found = to_final_error(error)
-    if found is None and read_address_limit() < _ENOUGH:
-        # CPython 3.11 may take a refusal for bad syntax: "field 'target' is required for AnnAssign"
-        found = SetupError(explain_memory_refusal("MemoryError"))
-    if found is None:
-        raise
-    sys.stderr.write(f"error: {found}\n")
-    sys.exit(SetupError.exit_code)
+from autopipe.cli.app import main  # noqa: E402 -- after what its imports depend on
 
 __all__ = ["main"]
 
