@@ -58,6 +58,7 @@ class Host:
         self._target = target
         self._store = store
         self._examine = examine
+        self._known: dict[Facet, Mapping[str, object]] = {}
 
     def facts(self, facets: Iterable[Facet]) -> Facts:
         """Return what the facets say, asking TVM only if nobody has on this installation."""
@@ -71,26 +72,33 @@ class Host:
         return known
 
     def known(self, facets: Iterable[Facet]) -> Facts | None:
-        """Return what the facets say, or None where TVM was never asked."""
-        backend = BACKENDS[self._target.kind]
-        found: dict[Facet, Mapping[str, object]] = {}
+        """Return what the facets say, or None where TVM was never asked.
+
+        What a facet has said it says again: a run rests on one state of the machine.
+        """
+        found = {}
         for facet in facets:
-            if facet in {Facet.TVM, Facet.TARGET}:
-                stack = _recall(self._store)
-                if stack is None:
-                    return None
-                found[facet] = (
-                    _describe_tvm(stack)
-                    if facet is Facet.TVM
-                    else resolve_target(self._target, stack)
-                )
-            elif facet is Facet.TOOLCHAIN:
-                found[facet] = {**describe_toolchain(self._target), **backend.describe_toolchain()}
-            elif facet is Facet.DEVICE:
-                found[facet] = {**describe_device(), **backend.describe_device()}
-            else:
-                found[facet] = _FACTS[facet]()
+            facts = self._known.get(facet) or self._find_facts(facet)
+            if facts is None:
+                return None
+            found[facet] = self._known[facet] = facts
         return found
+
+    def _find_facts(self, facet: Facet) -> Mapping[str, object] | None:
+        """Return what a facet says now; None where TVM would have to be asked first."""
+        backend = BACKENDS[self._target.kind]
+        if facet in {Facet.TVM, Facet.TARGET}:
+            stack = _recall(self._store)
+            if stack is None:
+                return None
+            return (
+                _describe_tvm(stack) if facet is Facet.TVM else resolve_target(self._target, stack)
+            )
+        if facet is Facet.TOOLCHAIN:
+            return {**describe_toolchain(self._target), **backend.describe_toolchain()}
+        if facet is Facet.DEVICE:
+            return {**describe_device(), **backend.describe_device()}
+        return _FACTS[facet]()
 
 
 def resolve_target(target: Target, stack: Stack) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """How much memory there is, who was ended for want of it, and what can be done."""
 
-import ctypes
 import math
 import os
 import resource
@@ -53,6 +52,8 @@ def give_back() -> None:
 
     By itself it keeps freed blocks up to a size that grows to 32 MiB, among others that are in use.
     """
+    import ctypes
+
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -11,7 +11,6 @@ from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import describe_memory_limit
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.logs import forward_logs
 from autopipe.pipeline.stage import Context, Diagnostics, Stage
 from autopipe.processes.ceiling import ceiling, hold
 
@@ -59,6 +58,8 @@ def run_packed_stage(argument: Mapping[str, Any], emit: Emit) -> str:
         forced=argument["forced"],
         diagnostics=_parse_diagnostics(**argument["diagnostics"]),
     )
+    from autopipe.pipeline.logs import forward_logs  # only a child logs
+
     limit = hold(ceiling())
     try:
         with forward_logs(emit, stage.name, ctx.diagnostics.verbosity):
