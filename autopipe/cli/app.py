@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Annotated, Final
 
@@ -43,6 +44,9 @@ COMMANDS: Final = {
 
 GROUPS: Final = ("baseline", "cache", "records")
 """Modules whose `app` is a group of commands, by the name of the group."""
+
+AHEAD: Final = {"infer": "autopipe.packaging.infer_child"}
+"""Modules of the children that are started while the arguments of a command are still read."""
 
 
 def build_app(command: str | None = None) -> typer.Typer:
@@ -95,8 +99,9 @@ def main() -> None:
     """Run a command; an expected failure ends in one message and its exit code."""
     code = 0
     try:
-        with raise_on_signals():
-            build_app(_named_command())()
+        command = _named_command()
+        with raise_on_signals(), _start_child_ahead(command):
+            build_app(command)()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except Interrupted as error:
@@ -108,6 +113,14 @@ def main() -> None:
     hang_up()
     gc.freeze()  # or the interpreter looks for garbage in all of it before it ends
     sys.exit(code)
+
+
+def _start_child_ahead(command: str | None) -> AbstractContextManager[None]:
+    if command not in AHEAD:
+        return nullcontext()
+    from autopipe.processes.call import start_ahead
+
+    return start_ahead(AHEAD[command])
 
 
 def _named_command() -> str | None:

@@ -10,9 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import IO, Any, Final, NamedTuple
 
 from autopipe.errors import AutopipeError, StageError, StoreError
 from autopipe.host import refusal
@@ -28,6 +28,45 @@ _NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
 """From 1.29 on, importing onnxruntime uploads what it learns, unless this is set before."""
 
 
+class _WaitingProgram(NamedTuple):
+    process: "subprocess.Popen[bytes]"
+    link: Link
+    printed: IO[bytes]
+    """What it prints."""
+
+
+_AHEAD: Final[dict[str, _WaitingProgram]] = {}
+"""Programs that are started, by the module that they run, and have no request yet."""
+
+
+@contextmanager
+def start_ahead(module: str) -> Iterator[None]:
+    """Start the program of a module at once, so that its imports do not wait for the request.
+
+    The next `run_module` of the module takes it. One that nobody took is ended.
+    """
+    _AHEAD[module] = _start_program(module)
+    try:
+        yield
+    finally:
+        if module in _AHEAD:
+            unused = _AHEAD.pop(module)
+            unused.link.close()
+            end_process(unused.process, group=False)
+            unused.printed.close()
+
+
+def _start_program(module: str) -> _WaitingProgram:
+    printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the program
+    try:
+        return _WaitingProgram(
+            *program(module, printed, more=_NO_TELEMETRY, session=False), printed
+        )
+    except BaseException:
+        printed.close()
+        raise
+
+
 def run_module(
     module: str, request: Mapping[str, object], *, timeout: float | None = None
 ) -> Answer:
@@ -36,8 +75,9 @@ def run_module(
     Raises the AutopipeError the child raised; StageError where it crashed, broke, or took longer
     than `timeout` seconds; StoreError where a disk or a limit refused something.
     """
-    with tempfile.TemporaryFile() as printed:
-        process, link = program(module, printed, more=_NO_TELEMETRY, session=False)
+    started = _AHEAD.pop(module) if module in _AHEAD else _start_program(module)
+    process, link, printed = started
+    with printed:
         try:
             line = _receive_answer(process, link, request, timeout)
         except (TimeoutError, subprocess.TimeoutExpired):

@@ -20,7 +20,7 @@ def answer(request):
     match request["do"]:
         case "echo":
             print("noise"); os.system("echo more noise")
-            return {"got": request["value"]}
+            return {"got": request["value"], "pid": os.getpid()}
         case "refuse":
             raise errors.GateError("no: it is 'wrong'")
         case "die":
@@ -43,7 +43,21 @@ def serving(tmp_path, monkeypatch):
 
 
 def test_answers_a_request_whatever_else_it_prints(serving):
-    assert call.run_module(serving, {"do": "echo", "value": "ä"}) == {"got": "ä"}
+    assert call.run_module(serving, {"do": "echo", "value": "ä"})["got"] == "ä"
+
+
+def test_a_program_that_was_started_ahead_answers_one_request(serving):
+    echo = {"do": "echo", "value": 1}
+    with call.start_ahead(serving):
+        (ahead,) = psutil.Process().children()
+        assert call.run_module(serving, echo)["pid"] == ahead.pid
+        assert call.run_module(serving, echo)["pid"] != ahead.pid
+
+
+def test_a_program_that_nobody_took_is_ended(serving):
+    with call.start_ahead(serving):
+        assert len(psutil.Process().children()) == 1
+    assert psutil.Process().children() == []
 
 
 def test_an_expected_error_is_raised_here(serving):
