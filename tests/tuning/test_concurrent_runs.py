@@ -4,10 +4,11 @@ import pytest
 
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
+from autopipe.schedules.policy import Contender
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.search.concurrent_runs import ConcurrentRuns
 from tests.records.written import record
-from tests.tuning.states import ANSOR, HERE, STATIC, state
+from tests.tuning.states import ANSOR, HERE, STATIC, TEMPLATES, state
 
 
 @pytest.fixture
@@ -58,3 +59,13 @@ def test_what_another_run_has_found_is_what_the_task_has_to_beat(journals):
     assert (own.best, own.trials, own.bandit.arms[ANSOR].best) == (1e-3, 0, 1e-3)
     own.bandit.count_batch(ANSOR, [1.5e-3], own.best, 1.0)
     assert own.bandit.arms[ANSOR].stats.brought == 0  # it was not this search's merit
+
+
+def test_a_search_of_a_template_knows_the_filled_setting_of_the_same_implementation(journals):
+    journal, _ = journals
+    own = state(contenders=(TEMPLATES, ANSOR), starts={STATIC: "filled"})
+    write(journal, own, "filled", 2e-3, STATIC)
+    write(journal, own, "filled, too", 2e-3, Contender("static", "winograd4"))
+    others = ConcurrentRuns(journal)
+    assert [each.schedule for each in others.known(own, TEMPLATES)] == ["filled"]
+    assert others.known(own, ANSOR) == []

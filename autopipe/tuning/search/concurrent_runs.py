@@ -3,7 +3,8 @@
 Two runs that tune the same task at the same time would else have the same schedules measured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from autopipe.records.store import StoredRecord
 from autopipe.schedules.engines.engine import MeasuredSchedule
@@ -11,6 +12,10 @@ from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
+
+_FILLS: Final[Mapping[str, str]] = {"autotvm": "static"}
+"""The engine that fills the templates which another one searches: it has measured a setting of the
+search before that begins."""
 
 
 class ConcurrentRuns:
@@ -23,7 +28,10 @@ class ConcurrentRuns:
         """The newest row that the search of a contender for a workload knows, or has made."""
 
     def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
-        """Return all that was ever measured of a contender's schedules on this platform."""
+        """Return all that was ever measured of a contender's schedules on this platform.
+
+        So engine `autotvm` knows the time of the filled setting, which is not measured again.
+        """
         return _to_measured_schedules(self._read_new_rows(state, by, 0))
 
     def news(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
@@ -46,7 +54,8 @@ class ConcurrentRuns:
         every = self._journal.rows(state, last)
         own = state.task.workload, by
         self._told[own] = max((row.id for row in every), default=self._told.get(own, 0))
-        return [row for row in every if Proposal.of(row.record).by == by]
+        sources = {by, Contender(_FILLS.get(by.engine, by.engine), by.implementation)}
+        return [row for row in every if Proposal.of(row.record).by in sources]
 
 
 def _to_measured_schedules(rows: Sequence[StoredRecord]) -> list[MeasuredSchedule]:

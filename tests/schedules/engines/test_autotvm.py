@@ -193,6 +193,16 @@ def test_the_first_settings_are_the_filled_one_its_neighbours_and_distant_ones()
     assert max(changed[4:]) >= 3
 
 
+@pytest.mark.parametrize("others", [(), (32, 128)])
+def test_a_filled_setting_that_was_measured_as_a_start_is_left_out_of_the_first_settings(others):
+    model = CostModel()
+    for size in others:
+        tuned(ModelGuided(toy(size), 0, model), toy(size), 96, size=size)
+    untold, told = (ModelGuided(toy(), 0, model) for _ in range(2))
+    told.learn({0: 1e-3})
+    assert told.choose(7, {0}) == untold.choose(7, {0})
+
+
 def test_where_the_template_estimates_its_best_guesses_come_first():
     def estimate(found, knobs, _hardware):
         return 3 * (1 + abs(knobs.rows - 16) + found.extents[-1] * abs(knobs.columns - 2))

@@ -77,7 +77,7 @@ class CostModel:
         known = [
             sample
             for sample in self._samples
-            if min(sample.seconds.values(), default=math.inf) < math.inf
+            if len(sample.seconds) > 1 and min(sample.seconds.values()) < math.inf
         ]
         if not known:
             return

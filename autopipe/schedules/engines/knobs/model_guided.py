@@ -54,7 +54,7 @@ class ModelGuided:
         promise = self._model.predict(self._features)
         order = np.argsort(-promise[unseen], kind="stable") if promise is not None else ()
         promised = [unseen[place] for place in order]
-        if not promised or not self._sample.seconds:
+        if not promised or self._sample.seconds.keys() <= {0}:
             return self._choose_first_batch(count, unseen, promised)
         explored = int(_EXPLORE * count + self._rng.random())
         best, rest = promised[: count - explored], promised[count - explored :]
