@@ -1,4 +1,4 @@
-"""All that a build is compared on, a batch at a time: with open sizes it may be a lot of memory."""
+"""Generate the cases that a build is compared on, in batches that bound the memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,98 +24,103 @@ class Batch:
     """Cases that are compared together."""
 
     drawn: Sequence[Case]
-    """What a model is made for, and edges near it."""
+    """Typical inputs, and edge cases near them."""
     special: Sequence[Case] = ()
-    """What most models never see."""
+    """Inputs with special values, which most models never receive."""
     real: frozenset[str] = field(default=frozenset())
     """Names of the cases that are real inputs."""
 
 
 class CaseSource:
-    """Makes the cases of a build."""
+    """Generates the cases of a build."""
 
-    def __init__(self, signature: Signature, imported: Path, options: Verify) -> None:
-        """Take how the build is called, and the artifact of *import* that it was built from."""
-        self._signature, self._imported, self._options = signature, imported, options
+    def __init__(self, signature: Signature, import_artifact: Path, options: Verify) -> None:
+        """Set the signature of a build, and the artifact of *import* that it was built from."""
+        self._signature, self._imported, self._options = signature, import_artifact, options
         self._likely = list_likely_sizes(signature.dimensions) or ({},)
-        self._selects = ImportedModel.read(imported).selects
-        self._limits = find_input_limits(imported, signature.at(self._likely[0]))
+        self._selects = ImportedModel.read(import_artifact).selects
+        self._limits = find_input_limits(import_artifact, signature.at(self._likely[0]))
         self._vary = bool(signature.dimensions) and self._depends_on_sizes()
 
-    def batches(self, given: Mapping[str, Path]) -> Iterator[Batch]:
-        """Yield every likely size with all cases, then the others with a random case each.
+    def batches(self, real_inputs: Mapping[str, Path]) -> Iterator[Batch]:
+        """Yield a full batch for each specialized size, then one random case for each other size.
 
-        The library for every size is asked at likely sizes, too. A build without open sizes is one
-        batch. `given` are files of real inputs by the names of their cases.
+        The generic library runs at specialized sizes, too. A build with static shapes is one batch.
+        `real_inputs` maps the names of cases to files.
         """
         for place, sizes in enumerate(self._likely):
             batch = self._build_full_batch(sizes)
-            yield self._add_real_cases(batch, given) if place == 0 else batch
+            yield self._add_real_cases(batch, real_inputs) if place == 0 else batch
         if self._signature.dimensions:
             yield from self._list_other_batches()
 
-    def find_case(self, given: Mapping[str, Path], name: str | None) -> Case:
-        """Return the first case, or the first of a name. Raises ConfigError where none has it."""
-        known: dict[str, None] = {}
-        for batch in self.batches(given):
+    def find_case(self, real_inputs: Mapping[str, Path], name: str | None) -> Case:
+        """Return the first case with a name, or the first of all. Raises ConfigError if none."""
+        names: dict[str, None] = {}
+        for batch in self.batches(real_inputs):
             for case in (*batch.drawn, *batch.special):
                 if name in {None, case.name}:
                     return case
-                known[case.name] = None
-        raise ConfigError(f"there is no case {name!r}; there are {', '.join(known)}")
+                names[case.name] = None
+        raise ConfigError(f"there is no case {name!r}; there are {', '.join(names)}")
 
     def count_sizes(self) -> int:
-        """Return at how many sizes the batches are, those of real inputs apart."""
+        """Count the distinct sizes of all batches, except those of real inputs."""
         dimensions = self._signature.dimensions
-        others = len(list(choose_trial_sizes(dimensions, self._options.seed))) if dimensions else 0
-        return len(self._likely) + others
+        trial_count = (
+            len(list(choose_trial_sizes(dimensions, self._options.seed))) if dimensions else 0
+        )
+        return len(self._likely) + trial_count
 
     def redrawn(self, case: Case, place: int) -> Iterator[Case]:
-        """Yield other inputs for a case, the one at some place of its batch."""
+        """Yield alternative inputs for the case at an index of its batch."""
         ports, limits = self._bind_ports(case.sizes)
         return redraw_case(case, ports, limits, (self._options.seed, place))
 
     def _depends_on_sizes(self) -> bool:
-        """Tell whether integers have to be smaller at some sizes: a length is no longer than that.
+        """Whether the bounds of integer inputs depend on the sizes, such as those of a length.
 
-        At the smallest sizes they are, if they are anywhere; where there are no integers, none is.
+        It suffices to look at the smallest sizes. False without integer inputs.
         """
-        known, dimensions = self._selects, self._signature.dimensions
+        index_limits, dimensions = self._selects, self._signature.dimensions
         first = {
             name: size or dimensions[name].multiple
             for name, size in list_end_sizes(dimensions)[0].items()
         }
         smallest = self._signature.at(first)
-        return self._limits != known or find_input_limits(self._imported, smallest) != known
+        return (
+            self._limits != index_limits
+            or find_input_limits(self._imported, smallest) != index_limits
+        )
 
     def _build_full_batch(self, sizes: Sizes) -> Batch:
         ports, limits = self._bind_ports(sizes)
         count, seed = self._options.cases, self._options.seed
-        drawn = list(cases(ports, limits, count=count, seed=seed, sizes=sizes))
+        drawn_cases = list(cases(ports, limits, count=count, seed=seed, sizes=sizes))
         if sizes:
-            drawn.append(self._draw_case(sizes, generic=True))
-        return Batch(drawn, list(list_special_cases(ports, limits, seed=seed, sizes=sizes)))
+            drawn_cases.append(self._draw_case(sizes, generic=True))
+        return Batch(drawn_cases, list(list_special_cases(ports, limits, seed=seed, sizes=sizes)))
 
-    def _add_real_cases(self, batch: Batch, given: Mapping[str, Path]) -> Batch:
-        """Return a batch with real inputs, each at its own sizes."""
-        drawn = [*batch.drawn]
+    def _add_real_cases(self, batch: Batch, real_inputs: Mapping[str, Path]) -> Batch:
+        """Append the cases of real inputs, each at its own sizes."""
+        cases_of_batch = [*batch.drawn]
         inputs, dimensions = self._signature.inputs, self._signature.dimensions
-        for name, file in given.items():
+        for name, file in real_inputs.items():
             sizes = samples.read_sizes(file, inputs, dimensions)
-            # not the limits that inputs are drawn within
+            # not the limits of random inputs
             arrays = samples.load(file, self._signature.at(sizes), self._selects)
-            drawn.append(Case(name, edge=False, arrays=arrays, sizes=sizes))
-        return Batch(drawn, batch.special, frozenset(given))
+            cases_of_batch.append(Case(name, edge=False, arrays=arrays, sizes=sizes))
+        return Batch(cases_of_batch, batch.special, frozenset(real_inputs))
 
     def _list_other_batches(self) -> Iterator[Batch]:
-        held: list[Case] = []
+        batch: list[Case] = []
         for sizes in choose_trial_sizes(self._signature.dimensions, self._options.seed):
-            held.append(self._draw_case(sizes))
-            if sum(a.nbytes for case in held for a in case.arrays.values()) > _AT_ONCE:
-                yield Batch(held)
-                held = []
-        if held:
-            yield Batch(held)
+            batch.append(self._draw_case(sizes))
+            if sum(a.nbytes for case in batch for a in case.arrays.values()) > _AT_ONCE:
+                yield Batch(batch)
+                batch = []
+        if batch:
+            yield Batch(batch)
 
     def _draw_case(self, sizes: Sizes, *, generic: bool = False) -> Case:
         ports, limits = self._bind_ports(sizes)
@@ -123,6 +128,6 @@ class CaseSource:
         return Case("random-0", edge=False, arrays=arrays, sizes=sizes, generic=generic)
 
     def _bind_ports(self, sizes: Sizes) -> tuple[tuple[Port, ...], Mapping[str, int]]:
-        """Return the inputs at certain sizes, and how large their integers may be there."""
+        """Return the inputs at certain sizes, and the bounds of their integers there."""
         ports = self._signature.at(sizes)
         return ports, find_input_limits(self._imported, ports) if self._vary else self._limits

@@ -1,13 +1,13 @@
-"""The rule that says whether two outputs are the same numbers.
+"""The rule that decides whether two outputs are equal within tolerance.
 
 An element passes if `|ours - reference| <= atol + rtol * |reference|`, computed in float64: the
-rule of numpy's `allclose`. Unlike there, nothing broadcasts and dtypes must agree. What is not a
-number must be none in both, and an infinity the same one. Integers and bools must be equal.
+rule of numpy's `allclose`. Unlike there, nothing broadcasts and dtypes must agree. NaN must be
+NaN in both, and an infinity must have the same sign. Integers and bools must be equal.
 
-`rtol` is relative to the element. It can not cover elements near zero, where rounding errors of
-the terms that cancelled are left over; `atol` covers them, and is thus meant relative to the
-magnitude of the whole output: the defaults are multiplied by its root mean square, or a softmax
-over a thousand classes would pass with any values. An `atol` that the user gives is literal.
+`rtol` is relative to the element. It cannot cover elements near zero, where rounding errors of
+cancelled terms remain; `atol` covers them, and is thus relative to the magnitude of the whole
+output: the defaults are multiplied by its root mean square, or a softmax over a thousand classes
+would pass with any values. An `atol` in the pipeline file is absolute.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ _LARGEST_FLOOR = 1 / 2
 moves by two of them."""
 
 _SATURATION = 2.0**-7
-"""What it may be of any output: twice what float16 loses where a sigmoid saturates."""
+"""Upper bound of the floor of any output: twice the error of float16 where a sigmoid saturates."""
 
 _EDGE_SLACK = 10.0
 """On constant inputs a normalization divides rounding errors by a variance of nothing else; two
@@ -69,53 +69,57 @@ def compute_tolerance(
     )
 
 
-def widen_tolerance(allowed: Tolerance, reference: np.ndarray, nudged: np.ndarray) -> Tolerance:
-    """Return the tolerance, wider where the reference itself wavers on inputs a rounding away.
+def widen_tolerance(
+    tolerance: Tolerance, reference: np.ndarray, nudged_reference: np.ndarray
+) -> Tolerance:
+    """Widen a tolerance by the reference's own change on inputs that differ by one rounding.
 
-    Far outside what a model is made for, a softmax may have to tell numbers apart that differ by
-    less than their rounding; two right programs then need not agree.
+    Far outside its typical inputs, a softmax may have to distinguish numbers that differ by less
+    than their rounding; two correct programs then need not agree.
     """
-    if reference.dtype.kind != "f" or reference.shape != nudged.shape:
-        return allowed
+    if reference.dtype.kind != "f" or reference.shape != nudged_reference.shape:
+        return tolerance
     with np.errstate(all="ignore"):
-        wavers = np.abs(reference.astype(np.float64) - nudged.astype(np.float64)).max(initial=0.0)
+        wavers = np.abs(reference.astype(np.float64) - nudged_reference.astype(np.float64)).max(
+            initial=0.0
+        )
     if not np.isfinite(wavers):
-        return allowed
-    return Tolerance(rtol=allowed.rtol, atol=allowed.atol + _WAVERING * float(wavers))
+        return tolerance
+    return Tolerance(rtol=tolerance.rtol, atol=tolerance.atol + _WAVERING * float(wavers))
 
 
-def measure_noise_share(reference: np.ndarray, nudged: np.ndarray) -> float | None:
-    """Return by which part of itself a rounding of the inputs moves an output that is noise.
+def measure_noise_share(reference: np.ndarray, nudged_reference: np.ndarray) -> float | None:
+    """Return the relative change of an output on inputs a rounding away; None unless it is noise.
 
     A HuBERT without biases normalizes what a constant leaves, which is rounding errors, four times
     over: its exact answer is 2e-6 there, that of any program in float32 is between -4 and 4.
     """
-    if reference.dtype.kind != "f" or reference.shape != nudged.shape:
+    if reference.dtype.kind != "f" or reference.shape != nudged_reference.shape:
         return None
     size = compute_rms(reference)
     with np.errstate(all="ignore"):
-        share = compute_rms(reference - nudged) / size if size else 0.0
+        share = compute_rms(reference - nudged_reference) / size if size else 0.0
     return share if share > _UNDETERMINED else None
 
 
-def compute_noise_tolerance(allowed: Tolerance, reference: np.ndarray) -> Tolerance:
-    """Return the tolerance of an output that is noise: that it is as large as the reference's."""
+def compute_noise_tolerance(tolerance: Tolerance, reference: np.ndarray) -> Tolerance:
+    """Return the tolerance of an output that is noise: only its magnitude is compared."""
     peak = float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0))
-    return Tolerance(rtol=allowed.rtol, atol=allowed.atol + _WAVERING * peak)
+    return Tolerance(rtol=tolerance.rtol, atol=tolerance.atol + _WAVERING * peak)
 
 
-def coarsen_tolerance(allowed: Tolerance, floor: float) -> Tolerance:
-    """Return the tolerance, no finer than an absolute error."""
-    return Tolerance(rtol=allowed.rtol, atol=max(allowed.atol, floor))
+def coarsen_tolerance(tolerance: Tolerance, floor: float) -> Tolerance:
+    """Raise the absolute tolerance to at least a floor."""
+    return Tolerance(rtol=tolerance.rtol, atol=max(tolerance.atol, floor))
 
 
-def coarsen_to_floor(allowed: Tolerance, floor: float, scale: float) -> Tolerance:
-    """Return the tolerance, no finer than what the last operators of the model can tell apart.
+def coarsen_to_floor(tolerance: Tolerance, floor: float, scale: float) -> Tolerance:
+    """Raise the absolute tolerance to the resolution of the model's last operators.
 
     A `floor` comes from a file of *import*, which may be forged: it counts up to a part of `scale`,
     the magnitude of the output.
     """
-    return coarsen_tolerance(allowed, min(floor, max(_LARGEST_FLOOR * scale, _SATURATION)))
+    return coarsen_tolerance(tolerance, min(floor, max(_LARGEST_FLOOR * scale, _SATURATION)))
 
 
 def compute_rms(array: np.ndarray) -> float:
@@ -127,14 +131,16 @@ def compute_rms(array: np.ndarray) -> float:
 
 
 def fill_undefined_outputs(
-    given: Iterable[np.ndarray], ours: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]
+    inputs: Iterable[np.ndarray],
+    ours: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Return outputs as the reference has them where ONNX does not define them.
+    """Replace elements that ONNX leaves undefined by those of the reference.
 
-    What `inf - inf` and `0 * inf` are, ONNX leaves open: there the reference has what is not a
-    number, though none was given.
+    ONNX does not define `inf - inf` and `0 * inf`: there the reference has NaN although no input
+    has.
     """
-    if any(array.dtype.kind == "f" and np.isnan(array).any() for array in given):
+    if any(array.dtype.kind == "f" and np.isnan(array).any() for array in inputs):
         return dict(ours)
     return {
         name: np.where(np.isnan(reference[name]), reference[name], array)
@@ -144,8 +150,8 @@ def fill_undefined_outputs(
     }
 
 
-def _is_comparable(one: np.ndarray, other: np.ndarray | None) -> bool:
-    return other is not None and (one.shape, one.dtype) == (other.shape, other.dtype)
+def _is_comparable(ours: np.ndarray, reference: np.ndarray | None) -> bool:
+    return reference is not None and (ours.shape, ours.dtype) == (reference.shape, reference.dtype)
 
 
 def check_names(ours: Sequence[str], reference: Sequence[str]) -> None:
@@ -165,77 +171,80 @@ def check_names(ours: Sequence[str], reference: Sequence[str]) -> None:
 def check_shapes(ports: Sequence[Port], sizes: Sizes, outputs: Mapping[str, np.ndarray]) -> None:
     """Raise a GateError for an output whose shape is none that its package would state."""
     for port in ports:
-        shape, stated = outputs[port.name].shape, port.at(sizes)
-        if not stated.takes(shape):
-            words = ", ".join(stated.words)
+        shape, stated_shape = outputs[port.name].shape, port.at(sizes)
+        if not stated_shape.takes(shape):
+            words = ", ".join(stated_shape.words)
             raise GateError(
                 f"output {port.name!r} is {list(shape)}, and a package would state [{words}]"
             )
 
 
 def compare_outputs(
-    output: str, ours: np.ndarray, reference: np.ndarray, allowed: Tolerance
+    output: str, ours: np.ndarray, reference: np.ndarray, tolerance: Tolerance
 ) -> OutputComparison:
     """Compare one output with its reference."""
-    for what, mine, theirs in (
+    for property_name, mine, theirs in (
         ("shape", list(ours.shape), list(reference.shape)),
         ("dtype", ours.dtype, reference.dtype),
     ):
         if mine != theirs:
-            failure = f"its {what} is {mine}, the reference's is {theirs}"
-            return OutputComparison(output=output, tolerance=allowed, failure=failure)
-    for owner, array, other in (("the build", ours, reference), ("the reference", reference, ours)):
-        strange = ~np.isfinite(array) & ~_compare_with_nan(array, other)
+            failure = f"its {property_name} is {mine}, the reference's is {theirs}"
+            return OutputComparison(output=output, tolerance=tolerance, failure=failure)
+    for owner, array, counterpart in (
+        ("the build", ours, reference),
+        ("the reference", reference, ours),
+    ):
+        strange = ~np.isfinite(array) & ~_compare_with_nan(array, counterpart)
         if strange.any():
             failure = (
                 f"{_format_bad_count(strange)} of {owner} are not finite, first "
                 f"{_format_first_bad(array, strange)}"
             )
-            failure += f" against {other[_find_first_index(strange)]}"
+            failure += f" against {counterpart[_find_first_index(strange)]}"
             first = _find_first_index(strange)
             return OutputComparison(
-                output=output, tolerance=allowed, failure=failure, first_bad=first
+                output=output, tolerance=tolerance, failure=failure, first_bad=first
             )
     if reference.dtype.kind == "f":
         finite = np.isfinite(reference)  # and ours is finite in the same places
         ours, reference = (np.where(finite, array, 0) for array in (ours, reference))
-        return _compare_floats(output, ours, reference, allowed)
+        return _compare_floats(output, ours, reference, tolerance)
     return _compare_exact(output, ours, reference)
 
 
 def find_non_finite_failure(
-    output: str, reference: np.ndarray, allowed: Tolerance
+    output: str, reference: np.ndarray, tolerance: Tolerance
 ) -> OutputComparison | None:
-    """Return the failure of an output whose reference holds nothing to compare, if it does."""
+    """Return the failure of an output whose reference has no finite element, or None."""
     if not reference.size or np.isfinite(reference).any():
         return None
     strange = np.ones(reference.shape, bool)
-    found = (
+    failure = (
         f"{_format_bad_count(strange)} of the reference are not finite, first "
         f"{_format_first_bad(reference, strange)}"
     )
-    found += ", however inputs are drawn (model.inputs.NAME.value says what one always is)"
-    return OutputComparison(output=output, tolerance=allowed, failure=found)
+    failure += ", however inputs are drawn (model.inputs.NAME.value says what one always is)"
+    return OutputComparison(output=output, tolerance=tolerance, failure=failure)
 
 
-def _compare_with_nan(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    both: np.ndarray = (one == other) | (np.isnan(one) & np.isnan(other))
-    return both
+def _compare_with_nan(ours: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    equal: np.ndarray = (ours == reference) | (np.isnan(ours) & np.isnan(reference))
+    return equal
 
 
 def explain_constant_output(outputs: Iterable[np.ndarray]) -> str | None:
-    """Return why these results of one output, for different inputs, prove nothing; or None."""
+    """Explain why the values of one output, for different inputs, prove nothing, or return None."""
     first: np.ndarray | None = None
-    uniform = same = True
+    uniform = constant = True
     count = 0
     for array in outputs:
         first = array if first is None else first
         count += 1
         uniform = uniform and array.size > 1 and bool(np.all(array == array.flat[0]))
-        same = same and np.array_equal(array, first)
+        constant = constant and np.array_equal(array, first)
     if uniform:
         return "is one value everywhere"
-    return "is the same for all inputs" if same and count > 1 else None
+    return "is the same for all inputs" if constant and count > 1 else None
 
 
 def _compare_exact(output: str, ours: np.ndarray, reference: np.ndarray) -> OutputComparison:
@@ -254,27 +263,27 @@ def _compare_exact(output: str, ours: np.ndarray, reference: np.ndarray) -> Outp
 
 
 def _compare_floats(
-    output: str, ours: np.ndarray, reference: np.ndarray, allowed: Tolerance
+    output: str, ours: np.ndarray, reference: np.ndarray, tolerance: Tolerance
 ) -> OutputComparison:
     size = np.abs(reference.astype(np.float64))
     with np.errstate(all="ignore"):
         error = np.abs(ours.astype(np.float64) - reference.astype(np.float64))
-        limit = allowed.atol + allowed.rtol * size
+        limit = tolerance.atol + tolerance.rtol * size
         bad = ~(error <= limit)
         relative = (error / size)[size > 0]
-        used = (error / limit)[error > 0]
+        error_ratio = (error / limit)[error > 0]
     result = OutputComparison(
         output=output,
-        tolerance=allowed,
+        tolerance=tolerance,
         max_abs=_to_finite(error.max(initial=0.0)),
         max_rel=_to_finite(relative.max(initial=0.0)),
-        used=_to_finite(used.max(initial=0.0)),
+        used=_to_finite(error_ratio.max(initial=0.0)),
     )
     if not bad.any():
         return result
     with np.errstate(all="ignore"):
-        enough_atol = (error * _ROUNDING - allowed.rtol * size)[bad].max()
-        enough_rtol = ((error * _ROUNDING - allowed.atol) / size)[bad].max()
+        enough_atol = (error * _ROUNDING - tolerance.rtol * size)[bad].max()
+        enough_rtol = ((error * _ROUNDING - tolerance.atol) / size)[bad].max()
     update = {
         "failure": f"{_format_bad_count(bad)} differ too much, "
         f"{_format_bad_pair(ours, reference, bad)}",
@@ -286,7 +295,7 @@ def _compare_floats(
 
 
 def _round_up_to_two_digits(value: float) -> float | None:
-    """Return the next number of two digits, or None beyond what a pipeline file may say."""
+    """Round up to two significant digits; None beyond the range of the pipeline file's field."""
     if not 0 < value < _LARGEST:
         return None
     step = 10.0 ** (np.floor(np.log10(value)) - 1)

@@ -1,4 +1,4 @@
-"""A build that runs in a process of its own, so that the case on which it crashes can be told."""
+"""Run a build in a process of its own, so that the case on which it crashes can be reported."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from autopipe.compiler.library.open_model import OpenModel
 
 _LOADING: Final = 600.0
-"""To load the build, on top of the time for a case."""
+"""Seconds to load the build, on top of the time for a case."""
 
 
 class BuildCrash(StageError):  # noqa: N818 -- says what happened
@@ -29,20 +29,20 @@ class BuildCrash(StageError):  # noqa: N818 -- says what happened
 
 
 class ContainedBuild:
-    """Called like the model that was built; it crashes alone."""
+    """Called like the compiled model; a crash ends only its own process."""
 
     short: Short | None = None
-    """What multiplies in bfloat16."""
+    """The kind of kernels that multiply in bfloat16."""
 
     def __init__(self, library: Path, work: Path, target: Mapping[str, Any]) -> None:
-        """Start nothing yet; `library` is the artifact of *build*, and `work` takes arrays.
+        """Read the artifact of *build*, `library`, without starting a process; `work` holds arrays.
 
-        `target` has the facts of what it was built for, as they are known here.
+        `target` is the target that it was built for.
         """
-        built = BuiltLibrary.read(library)
-        self.signature: Signature = built.signature
-        self.rounded = built.rounded
-        self.short = built.short
+        built_library = BuiltLibrary.read(library)
+        self.signature: Signature = built_library.signature
+        self.rounded = built_library.rounded
+        self.short = built_library.short
         self.target = target
         self._library = library
         self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
@@ -51,7 +51,7 @@ class ContainedBuild:
     def __call__(
         self, inputs: Mapping[str, np.ndarray], *, generic: bool = False
     ) -> dict[str, np.ndarray]:
-        """Return the outputs by name; with `generic`, of the library for every size.
+        """Return the outputs by name; with `generic`, those of the library for dynamic shapes.
 
         Raises BuildCrash where a signal ends the process, StageError for any other failure.
         """
@@ -67,10 +67,10 @@ class ContainedBuild:
         return dict(load_file(self._outputs))
 
     def _load_in_child(self) -> Handler:
-        """Load the build in the child; return what runs it and returns why it could not.
+        """Load the build in the child; return a function that runs it and returns its error.
 
-        All of that happens in a thread of its own: TVM's pool belongs to the thread that calls it,
-        and the pool of the thread that forked has lost its threads, and would be waited for.
+        All of that happens in a thread of its own: TVM's pool belongs to the calling thread, and
+        the pool of the thread that forked has lost its threads and would wait for them forever.
         """
         from safetensors.numpy import load_file
 
@@ -80,10 +80,10 @@ class ContainedBuild:
         model = thread.submit(load_artifact, self._library).result()
 
         def run(generic: bool) -> str | None:  # noqa: FBT001 - JSON
-            called = partial(cast("OpenModel", model), generic=True) if generic else model
+            run_model = partial(cast("OpenModel", model), generic=True) if generic else model
             try:
                 inputs = load_file(self._inputs)
-                outputs = thread.submit(called, inputs).result()
+                outputs = thread.submit(run_model, inputs).result()
                 if isinstance(model, LoadedModel) and model.has_destinations:
                     thread.submit(_compare_written, model, inputs, outputs).result()
                 arrays.save(outputs, self._outputs)
@@ -103,11 +103,13 @@ class ContainedBuild:
 def _compare_written(
     model: "LoadedModel", inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> None:
-    """Raise a StageError unless kernels write the same outputs to memory of the caller."""
+    """Raise a StageError unless kernels write the same outputs to memory of the caller's."""
     from autopipe.compiler.library.runtime import allocate_aligned
 
-    written = {name: allocate_aligned(array.shape, array.dtype) for name, array in outputs.items()}
-    model(inputs, outputs=written)
-    for name, array in written.items():
+    destinations = {
+        name: allocate_aligned(array.shape, array.dtype) for name, array in outputs.items()
+    }
+    model(inputs, outputs=destinations)
+    for name, array in destinations.items():
         if array.tobytes() != outputs[name].tobytes():
             raise StageError(f"output {name!r} is another one where kernels write to the caller's")

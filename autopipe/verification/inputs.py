@@ -1,4 +1,4 @@
-"""Inputs to compare on: seeded random ones, and edges where kernels go wrong."""
+"""Inputs to compare on: seeded random ones, and edge cases where kernels go wrong."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,12 +11,12 @@ from autopipe.artifacts.signature import Port
 from autopipe.config.dimension import Sizes
 
 ARBITRARY_INTEGERS = 128
-"""Upper bound of integers that select nothing: large enough to tell values apart."""
+"""Exclusive upper bound of integers that are no indices: large enough to distinguish values."""
 _NUDGE = 2.0
 """Units in the last place."""
 _FACTORS = {"large": 100.0, "small": 1e-3}
 _SPARSE = 32
-"""One in so many elements is special where some are: the others tell what it does to them."""
+"""One in so many elements is special where some are: the others show its effect on them."""
 _LEAST, _MOST = 0.01, 0.99
 _NO_SIZES: Final[Sizes] = MappingProxyType({})
 _Drawn = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -26,7 +26,7 @@ _OTHERWISE: Mapping[str, _Drawn] = {
     "between 0 and 1": lambda generator, shape: generator.uniform(_LEAST, _MOST, shape),
     "above 1": lambda generator, shape: 1 + _LEAST + np.abs(generator.standard_normal(shape)),
 }
-"""How floats are drawn where a model has no answer to standard normal ones."""
+"""Distributions of floats for models whose outputs are not finite on standard normal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Case:
     """One set of inputs."""
 
     name: str
-    """What is special about it, such as `random-0` or `zeros`."""
+    """Names its distribution, such as `random-0` or `zeros`."""
     edge: bool
-    """Whether it may lie outside what the model is made for."""
+    """Whether it may lie outside the model's typical inputs."""
     arrays: Mapping[str, np.ndarray]
     sizes: Sizes = field(default_factory=dict)
-    """The size of each open dimension."""
+    """The size of each dynamic dimension."""
     generic: bool = False
-    """Whether the library for every size is asked, although there is one for just these sizes."""
+    """Whether the generic library runs, although there is one specialized for these sizes."""
 
 
 def cases(
@@ -52,11 +52,10 @@ def cases(
     seed: int,
     sizes: Sizes = _NO_SIZES,
 ) -> Iterator[Case]:
-    """Yield `count` random cases, then the edges.
+    """Yield `count` random cases, then the edge cases.
 
-    `limits` bounds integer inputs that select something: an index beyond it reads foreign
-    memory. Floats are standard normal, never denormal; `large` is a hundred times that, `small`
-    a thousandth.
+    `limits` bounds integer inputs that are indices: one beyond it reads out of bounds. Floats are
+    standard normal, never denormal; `large` is a hundred times that, `small` a thousandth.
     """
     for index in range(count):
         arrays = draw_inputs(ports, limits, (seed, index))
@@ -73,36 +72,36 @@ def cases(
 
 
 def nudged(case: Case, seed: int, share: float = 0.0) -> Case:
-    """Return the case with each float moved by a share of itself, by a few roundings at least.
+    """Perturb each float of a case by a relative share, at least by a few units in the last place.
 
-    So few are what no program can tell apart. Zeros alone are moved by that share of 1: where a
-    model normalizes what a constant leaves, over and over, they show that it is noise.
+    No program can distinguish so few. All-zero inputs are perturbed by that share of 1: where a
+    model normalizes the rounding errors of a constant repeatedly, they show that it is noise.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
     arrays = {}
     for name, array in case.arrays.items():
-        moved = array
+        perturbed_array = array
         if array.dtype.kind == "f":
             signs = generator.choice([-1.0, 1.0], array.shape)
             by = max(share, _NUDGE * float(np.finfo(array.dtype).eps))
             near = array * (1 + signs * by) if array.any() else signs * by
-            moved = np.asarray(near, array.dtype)
-        arrays[name] = moved
+            perturbed_array = np.asarray(near, array.dtype)
+        arrays[name] = perturbed_array
     return replace(case, name=f"{case.name}, nudged", arrays=arrays)
 
 
 def redraw_case(
     case: Case, ports: Sequence[Port], limits: Mapping[str, int], seed: tuple[int, ...]
 ) -> Iterator[Case]:
-    """Yield other inputs for a case on which the reference is not finite, such as positive ones.
+    """Yield alternative inputs, such as positive ones, where the reference is not finite.
 
-    Each is named after how its floats are drawn.
+    Each is named after the distribution of its floats.
     """
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
     base = draw_inputs(ports, limits, seed)
-    for how, drawn in _OTHERWISE.items():
+    for how, draw in _OTHERWISE.items():
         arrays = {
-            name: np.asarray(drawn(generator, array.shape), array.dtype)
+            name: np.asarray(draw(generator, array.shape), array.dtype)
             if array.dtype.kind == "f"
             else array
             for name, array in base.items()
@@ -116,36 +115,36 @@ def list_special_cases(
     """Yield cases with a few special elements in each float input, and one of signed integers.
 
     `tiny` has zeros of both signs and denormal numbers, `huge` the largest there are, `infinite`
-    and `nan` what they say. Zero is no signed integer: nothing divides by it.
+    and `nan` the values they name. The signed integers exclude zero, a divisor in some models.
     """
     base = draw_inputs(ports, limits, (seed, len(_SPECIAL)))
     if any(array.dtype.kind == "f" for array in base.values()):
         for name, values in _SPECIAL.items():
             arrays = {port: _insert_values(array, values, seed) for port, array in base.items()}
             yield Case(name, edge=True, arrays=arrays, sizes=sizes)
-    signed = {
+    signed_arrays = {
         name: np.where(array % 2 == 0, array + 1, -array)
         for name, array in base.items()
         if array.dtype.kind == "i" and array.dtype.itemsize > 1 and name not in limits
     }
-    if signed:
-        yield Case("signed", edge=True, arrays=base | signed, sizes=sizes)
+    if signed_arrays:
+        yield Case("signed", edge=True, arrays=base | signed_arrays, sizes=sizes)
 
 
 def _insert_values(
     array: np.ndarray, values: Callable[[np.finfo[Any]], list[float]], seed: int
 ) -> np.ndarray:
-    """Return a copy with the values at random places, each at least once if there is room."""
+    """Copy an array with the values at random positions, each at least once if there is room."""
     if array.dtype.kind != "f" or not array.size:
         return array
     generator = np.random.Generator(np.random.PCG64(seed))
-    wanted = np.asarray(values(np.finfo(array.dtype)), array.dtype)
-    count = min(array.size, max(len(wanted), array.size // _SPARSE))
-    changed = array.copy()
-    changed.reshape(-1)[generator.choice(array.size, count, replace=False)] = np.resize(
-        wanted, count
+    special_values = np.asarray(values(np.finfo(array.dtype)), array.dtype)
+    count = min(array.size, max(len(special_values), array.size // _SPARSE))
+    copy = array.copy()
+    copy.reshape(-1)[generator.choice(array.size, count, replace=False)] = np.resize(
+        special_values, count
     )
-    return changed
+    return copy
 
 
 def _list_tiny_values(info: np.finfo[Any]) -> list[float]:
@@ -169,7 +168,7 @@ _SPECIAL: Mapping[str, Callable[[np.finfo[Any]], list[float]]] = {
 def draw_inputs(
     ports: Sequence[Port], limits: Mapping[str, int], seed: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Return random arrays for the ports; the same seed gives the same arrays."""
+    """Draw random arrays for the ports; the same seed gives the same arrays."""
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
     arrays = {}
     for port in ports:
@@ -197,8 +196,8 @@ def _make_edge_array(edge: str, array: np.ndarray, limit: int | None) -> np.ndar
     if edge in {"zeros", "ones"}:
         return np.full_like(array, edge == "ones" and limit != 1)
     if array.dtype.kind == "f":
-        changed = -np.abs(array) if edge == "negative" else array * _FACTORS[edge]
-        return np.asarray(changed, array.dtype)
+        edge_array = -np.abs(array) if edge == "negative" else array * _FACTORS[edge]
+        return np.asarray(edge_array, array.dtype)
     if edge == "large":
         return np.full_like(array, _choose_integer_bounds(array.dtype, limit)[1] - 1)
     return array

@@ -1,4 +1,4 @@
-"""Compares a build with what one reference answers to a case."""
+"""Compare a build with one reference's outputs for a case."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ from autopipe.verification.inputs import Case, nudged
 from autopipe.verification.oracle import Oracle, ReferenceAnswer, compute_finite_share
 
 _INSIDE = 2.0**-12
-"""Share that inputs are moved by to see where roundings to bytes fall: far less than a step."""
+"""Relative perturbation that shows where roundings to int8 fall: far less than a step."""
 
 
 _HAIR = 2.0**-14
-"""Share that inputs are moved by to see which rows are chosen for less: some hundred roundings,
-since a model adds up many."""
+"""Relative perturbation that shows which rows are chosen by rounding: some hundred units in the
+last place, since a model accumulates many."""
 _HAIRS = 3
-"""Times that they are moved."""
+"""Number of such perturbations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +47,21 @@ class CaseJudge:
     options: Verify
     promises: OutputPromises
     typical: Mapping[Hashable, Mapping[str, float]]
-    """Each output's magnitude on random inputs, by the sizes: on an edge there may be noise alone.
-    """
+    """Each output's magnitude on random inputs, by the sizes: an edge case may yield noise."""
     steps: bool
-    """Whether there are steps inside, at which two right programs may part."""
+    """Whether the model quantizes inside, so that two correct programs may differ by a step."""
 
     def checked(self, case: Case, theirs: ReferenceAnswer) -> CheckedCase:
-        """Compare a case that a model is made for, or near it."""
+        """Compare a case of typical inputs, or an edge case near them."""
         if case.edge and (theirs.refusal is not None or compute_finite_share(theirs) < 1):
             return _build_checked_case(case, skipped=True)
         try:
             ours = self._run_build(case)
         except BuildCrash as crash:
             return self._build_crashed_case(case, theirs, crash)
-        drawn = any(array.size for array in case.arrays.values())  # others change nothing
+        has_elements = any(array.size for array in case.arrays.values())
         outputs = [
-            (find_non_finite_failure(name, array, allowed) if drawn else None)
+            (find_non_finite_failure(name, array, allowed) if has_elements else None)
             or compare_outputs(name, ours[name], array, allowed)
             for name, array in theirs.items()
             for allowed in [self._compute_tolerance(case, name, array)]
@@ -75,7 +74,7 @@ class CaseJudge:
         return self._check_stated_shapes(case, ours, outputs)
 
     def special(self, case: Case, theirs: ReferenceAnswer) -> CheckedCase:
-        """Compare a case with numbers that most models never see."""
+        """Compare a case with special values, which most models never receive."""
         if theirs.refusal is not None:
             return _build_checked_case(case, skipped=True)
         try:
@@ -99,7 +98,7 @@ class CaseJudge:
     def _check_stated_shapes(
         self, case: Case, ours: Mapping[str, np.ndarray], outputs: Sequence[OutputComparison]
     ) -> CheckedCase:
-        """Return a compared case; of one that passes, a package has to state the right shapes."""
+        """Build a compared case; if it passes, check the shapes that a package would state."""
         if not any(output.failure for output in outputs):
             check_shapes(self.model.signature.outputs, case.sizes, ours)
         return _build_checked_case(case, outputs)
@@ -107,7 +106,7 @@ class CaseJudge:
     def _build_crashed_case(
         self, case: Case, theirs: ReferenceAnswer, crash: BuildCrash
     ) -> CheckedCase:
-        """Return a case that the build did not survive."""
+        """Build the result of a case that crashes the build."""
         why = f"the build crashed on it ({crash}), as a package of it would"
         outputs = [
             OutputComparison(
@@ -118,12 +117,12 @@ class CaseJudge:
         return _build_checked_case(case, outputs, crashed=True)
 
     def binds(self, case: Case | CheckedCase, theirs: ReferenceAnswer) -> bool:
-        """Tell whether a build has to pass a special case."""
+        """Whether a build has to pass a special case."""
         finite, device = compute_finite_share(theirs) == 1, self.model.signature.device
         return self.promises.binds(case.name, finite=finite, device=device)
 
     def _run_build(self, case: Case) -> dict[str, np.ndarray]:
-        """Run the build. With open sizes, one that refuses a size counts as crashed."""
+        """Run the build. With dynamic shapes, a size that it refuses counts as a crash."""
         try:
             if case.generic:
                 return self.model(case.arrays, generic=True)
@@ -138,10 +137,10 @@ class CaseJudge:
     def _compute_tolerance(self, case: Case, name: str, array: np.ndarray) -> Tolerance:
         scale = max(self.typical[to_size_key(case)][name], compute_rms(array))
         rtol, atol = self.options.rtol, self.options.atol
-        allowed = compute_tolerance(array.dtype, scale, rtol, atol, edge=case.edge)
+        tolerance = compute_tolerance(array.dtype, scale, rtol, atol, edge=case.edge)
         if self.options.atol is not None:
-            return allowed
-        return coarsen_to_floor(allowed, self.promises.error_floors.get(name, 0.0), scale)
+            return tolerance
+        return coarsen_to_floor(tolerance, self.promises.error_floors.get(name, 0.0), scale)
 
     def _compare_with_nudges(
         self,
@@ -150,30 +149,30 @@ class CaseJudge:
         ours: dict[str, np.ndarray],
         outputs: Sequence[OutputComparison],
     ) -> list[OutputComparison]:
-        """Compare once more, where the reference itself wavers by more than is allowed.
+        """Compare again with the tolerance widened by the reference's change on perturbed inputs.
 
-        How far a few roundings move one number hangs on luck, so of three moves the farthest tells.
+        How far a few roundings change one number is random, so the largest of three changes counts.
         """
         moves = [_INSIDE if self.steps else 0.0] * 3
-        moved = [nudged(case, self.options.seed + i, by) for i, by in enumerate(moves)]
-        answers, _ = self.oracle.ask([replace(near, edge=True) for near in moved])
+        nudged_cases = [nudged(case, self.options.seed + i, by) for i, by in enumerate(moves)]
+        answers, _ = self.oracle.ask([replace(near, edge=True) for near in nudged_cases])
         if self.steps and all(a.dtype.kind != "f" for a in case.arrays.values()):
             seeds = [self.options.seed + i for i in range(len(moves))]
             answers += self.oracle.moved(case, seeds, _INSIDE)
-        found = []
+        comparisons = []
         for output in outputs:
-            name, allowed = output.output, output.tolerance
+            name, tolerance = output.output, output.tolerance
             noise: float | None = None
             for answer in answers:
                 if name in answer:
                     wider = widen_tolerance(output.tolerance, theirs[name], answer[name])
-                    allowed = coarsen_tolerance(allowed, wider.atol)
-                    if case.edge and not self.steps:  # with steps, moves are no roundings
+                    tolerance = coarsen_tolerance(tolerance, wider.atol)
+                    if case.edge and not self.steps:  # with steps, perturbations are no roundings
                         noise = measure_noise_share(theirs[name], answer[name])
-            allowed = compute_noise_tolerance(allowed, theirs[name]) if noise else allowed
-            compared = compare_outputs(name, ours[name], theirs[name], allowed)
-            found.append(compared.model_copy(update={"undetermined": noise}))
-        return found
+            tolerance = compute_noise_tolerance(tolerance, theirs[name]) if noise else tolerance
+            comparison = compare_outputs(name, ours[name], theirs[name], tolerance)
+            comparisons.append(comparison.model_copy(update={"undetermined": noise}))
+        return comparisons
 
     def _compare_chosen_rows(
         self,
@@ -182,33 +181,36 @@ class CaseJudge:
         ours: dict[str, np.ndarray],
         outputs: Sequence[OutputComparison],
     ) -> list[OutputComparison]:
-        """Compare once more the rows that a model chooses, as `rows` says."""
+        """Compare again the rows that a model selects, as module `rows` describes."""
         seeds = [self.options.seed + i for i in range(_HAIRS)]
         near = [replace(nudged(case, seed, _HAIR), edge=True) for seed in seeds]
-        moved = [*self.oracle.ask(near)[0], *self.oracle.moved(case, seeds, _HAIR)]
+        perturbed_answers = [*self.oracle.ask(near)[0], *self.oracle.moved(case, seeds, _HAIR)]
         shapes = {port.name: port.shape for port in self.model.signature.outputs}
-        mine, wanted = (
+        mine, expected_rows = (
             rows.drop_unit_batch_axes(ours, shapes),
             rows.drop_unit_batch_axes(theirs, shapes),
         )
         hair = [
-            rows.drop_unit_batch_axes(answer, shapes) for answer in moved if answer.refusal is None
+            rows.drop_unit_batch_axes(answer, shapes)
+            for answer in perturbed_answers
+            if answer.refusal is None
         ]
-        allowed = {output.output: output.tolerance for output in outputs}
-        found = {output.output: output for output in outputs}
-        for names in rows.group_by_row_count(wanted):
-            if not any(found[name].failure for name in names):
+        tolerances = {output.output: output.tolerance for output in outputs}
+        comparisons = {output.output: output for output in outputs}
+        for names in rows.group_by_row_count(expected_rows):
+            if not any(comparisons[name].failure for name in names):
                 continue
-            count = rows.count_unmatched_rows(mine, wanted, names, allowed)
-            others = (
-                rows.count_unmatched_rows(other, wanted, names, allowed) or 0 for other in hair
+            count = rows.count_unmatched_rows(mine, expected_rows, names, tolerances)
+            reference_counts = (
+                rows.count_unmatched_rows(other, expected_rows, names, tolerances) or 0
+                for other in hair
             )
-            if count is not None and count <= max(others, default=0):
+            if count is not None and count <= max(reference_counts, default=0):
                 for name in names:
-                    found[name] = OutputComparison(
-                        output=name, tolerance=allowed[name], elsewhere=count
+                    comparisons[name] = OutputComparison(
+                        output=name, tolerance=tolerances[name], elsewhere=count
                     )
-        return list(found.values())
+        return list(comparisons.values())
 
 
 def _build_checked_case(
@@ -225,5 +227,5 @@ def _build_checked_case(
 
 
 def to_size_key(case: Case) -> Hashable:
-    """Return the sizes of a case, by which outputs are of one magnitude."""
+    """Return the sizes of a case as a key: outputs of equal sizes have one magnitude."""
     return tuple(case.sizes.values())

@@ -20,32 +20,32 @@ _INTEGERS: Final = frozenset({"int16", "int32", "int64", "uint16", "uint32", "ui
 
 
 def find_input_limits(model: Path, ports: Sequence[Port]) -> dict[str, int]:
-    """Return, by input name, an exclusive upper bound of its values; not all inputs have one.
+    """Map names of inputs to exclusive upper bounds of their values; not all inputs have one.
 
-    `model` is the artifact of *import*, which states the inputs that are indices. Other integers,
-    such as lengths and positions, are halved until onnxruntime accepts them.
+    `model` is the artifact of *import*, which lists the inputs that are indices. Bounds of other
+    integers, such as lengths and positions, are halved until onnxruntime accepts them.
     """
     limits = ImportedModel.read(model).selects
     free = [port for port in ports if port.dtype in _INTEGERS and port.name not in limits]
     if not free or not (model / MODEL).exists():
         return limits
     with TemporaryDirectory() as work:
-        tried = {
+        trial_files = {
             bound: _write_trial_inputs(Path(work), ports, limits, free, bound) for bound in _BOUNDS
         }
-        files = [file for pair in tried.values() for file in pair]
+        files = [file for pair in trial_files.values() for file in pair]
         try:
-            refused = reference.expect(RUNTIMES, model, files, files).refused
+            refused_files = reference.expect(RUNTIMES, model, files, files).refused
         except AutopipeError:  # it is not installed, or does not take the model
             return limits
-    taken = [
+    accepted_bounds = [
         bound
-        for bound, pair in tried.items()
-        if not any(file.with_suffix(".expected") in refused for file in pair)
+        for bound, pair in trial_files.items()
+        if not any(file.with_suffix(".expected") in refused_files for file in pair)
     ]
-    if not taken or taken[0] == ARBITRARY_INTEGERS:
+    if not accepted_bounds or accepted_bounds[0] == ARBITRARY_INTEGERS:
         return limits
-    return limits | {port.name: taken[0] for port in free}
+    return limits | {port.name: accepted_bounds[0] for port in free}
 
 
 def _write_trial_inputs(
@@ -55,10 +55,10 @@ def _write_trial_inputs(
     free: Sequence[Port],
     bound: int,
 ) -> tuple[Path, Path]:
-    """Write inputs whose free integers stay below a bound: drawn ones, and the largest ones."""
-    drawn = draw_inputs(ports, {**limits, **{port.name: bound for port in free}}, (bound,))
-    largest = {port.name: np.full_like(drawn[port.name], bound - 1) for port in free}
+    """Write inputs whose free integers stay below a bound: random ones, and the largest ones."""
+    drawn_arrays = draw_inputs(ports, {**limits, **{port.name: bound for port in free}}, (bound,))
+    largest = {port.name: np.full_like(drawn_arrays[port.name], bound - 1) for port in free}
     files = (folder / f"{bound}.safetensors", folder / f"{bound}-largest.safetensors")
-    arrays.save(drawn, files[0])
-    arrays.save(drawn | largest, files[1])
+    arrays.save(drawn_arrays, files[0])
+    arrays.save(drawn_arrays | largest, files[1])
     return files

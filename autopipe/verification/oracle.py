@@ -1,4 +1,4 @@
-"""The reference as verification asks it: cases in, and what it answers to each."""
+"""Run the reference for verification: cases in, an answer for each out."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from autopipe.verification.reference import Expected
 
 
 class ReferenceAnswer(dict[str, np.ndarray]):
-    """The outputs of the reference for one case, or why it refused it."""
+    """The outputs of the reference for one case, or the reason of its refusal."""
 
     refusal: str | None = None
     engine: str = ""
@@ -25,35 +25,37 @@ class ReferenceAnswer(dict[str, np.ndarray]):
 
 
 class Oracle:
-    """Asks the reference, case by case in files."""
+    """Runs the reference on cases that it passes as files."""
 
-    def __init__(self, imported: Path, engines: Sequence[str], work: Path) -> None:
-        """Take the artifact of *import*, the engines to try, and a folder for inputs."""
-        self._imported, self.engines, self._work = imported, engines, work
+    def __init__(self, import_artifact: Path, engines: Sequence[str], work: Path) -> None:
+        """Set the artifact of *import*, the engines to try in order, and a folder for inputs."""
+        self._imported, self.engines, self._work = import_artifact, engines, work
         self._asked = 0
 
     def ask(
-        self, wanted: Sequence[Case], model: Path | None = None
+        self, cases: Sequence[Case], model: Path | None = None
     ) -> tuple[list[ReferenceAnswer], Expected]:
-        """Return what the reference computes for each case; it may refuse an edge.
+        """Compute the reference's outputs for each case; it may refuse an edge case.
 
         `model` is the folder of another reference than that of *import*. Raises ModelError where
-        the model itself can not run at the sizes of a case.
+        the model itself cannot run at the sizes of a case.
         """
         paths = []
-        for case in wanted:
+        for case in cases:
             paths.append(self._work / f"{self._asked}.safetensors")
             arrays.save(case.arrays, paths[-1])
             self._asked += 1
-        pairs = list(zip(wanted, paths, strict=True))
+        pairs = list(zip(cases, paths, strict=True))
         optional = [path for case, path in pairs if case.edge]
-        sized = [path for case, path in pairs if case.sizes]
-        expected = reference.expect(self.engines, model or self._imported, paths, optional, sized)
+        sized_paths = [path for case, path in pairs if case.sizes]
+        expected = reference.expect(
+            self.engines, model or self._imported, paths, optional, sized_paths
+        )
         self.engines = tuple(one for one in self.engines if one not in expected.failed)
         answers = [_read_answer(file, expected) for file in expected.files]
         for path in (*paths, *expected.files):
             path.unlink(missing_ok=True)
-        for case, answer in zip(wanted, answers, strict=True):
+        for case, answer in zip(cases, answers, strict=True):
             if answer.refusal is not None and not case.edge:
                 engine = append_sizes(expected.engine, case.sizes)
                 raise ModelError(
@@ -63,34 +65,36 @@ class Oracle:
         return answers, expected
 
     def others(self) -> Iterator["Oracle"]:
-        """Yield an oracle of each engine behind the first one, which may contradict it."""
+        """Yield an oracle for each engine after the first one."""
         for engine in self.engines[1:]:
             yield Oracle(self._imported, (engine,), self._work)
 
     def plain(self) -> "Oracle":
-        """Return the oracle that runs the plain loops of TVM."""
+        """Return the oracle that runs TVM's unscheduled loops."""
         return Oracle(self._imported, (reference.PLAIN,), self._work)
 
-    def opinions(self, wanted: Sequence[Case]) -> list[ReferenceAnswer | None]:
+    def opinions(self, cases: Sequence[Case]) -> list[ReferenceAnswer | None]:
         """Return the outputs for each case; None where the reference fails."""
         try:
-            answers, _ = self.ask([replace(case, edge=True) for case in wanted])
+            answers, _ = self.ask([replace(case, edge=True) for case in cases])
         except AutopipeError:
-            return [None] * len(wanted)
+            return [None] * len(cases)
         return [answer if answer.refusal is None else None for answer in answers]
 
     def better(
-        self, drawn: Iterator[Case], answer: ReferenceAnswer
+        self, drawn_cases: Iterator[Case], answer: ReferenceAnswer
     ) -> tuple[Case, ReferenceAnswer] | None:
-        """Return the one of other inputs on which most is finite; None if that is no more."""
+        """Select the inputs with the most finite outputs; None if they are no improvement."""
         if compute_finite_share(answer) == 1:
             return None
-        others = list(drawn)
-        found = max(zip(others, self.ask(others)[0], strict=True), key=_measure_usefulness)
-        return found if _measure_usefulness(found) > compute_finite_share(answer) else None
+        candidates = list(drawn_cases)
+        candidate = max(
+            zip(candidates, self.ask(candidates)[0], strict=True), key=_measure_usefulness
+        )
+        return candidate if _measure_usefulness(candidate) > compute_finite_share(answer) else None
 
     def moved(self, case: Case, seeds: Sequence[int], share: float) -> Iterator[ReferenceAnswer]:
-        """Yield what the reference computes for a case with its weights moved, seed by seed."""
+        """Yield the reference's outputs for a case with perturbed weights, for each seed."""
         optional = Case(case.name, edge=True, arrays=case.arrays)
         for seed in seeds:
             folder = self._work / f"moved-{seed}"
@@ -99,7 +103,7 @@ class Oracle:
 
 
 def compute_finite_share(answer: ReferenceAnswer) -> float:
-    """Return which part of the outputs is finite, from 0 to 1."""
+    """Return the finite share of the outputs, from 0 to 1."""
     shares = [float(np.isfinite(array).mean()) for array in answer.values() if array.size]
     return sum(shares) / len(shares) if shares else 1.0
 
@@ -109,10 +113,10 @@ def _read_answer(file: Path, expected: Expected) -> ReferenceAnswer:
     answer.refusal = expected.refused.get(file)
     answer.engine = expected.engines.get(file, expected.engine)
     if answer.refusal is None:
-        with safe_open(file, framework="np") as stored:
-            answer.update((name, stored.get_tensor(name)) for name in expected.outputs)
+        with safe_open(file, framework="np") as tensor_file:
+            answer.update((name, tensor_file.get_tensor(name)) for name in expected.outputs)
     return answer
 
 
-def _measure_usefulness(drawn: tuple[Case, ReferenceAnswer]) -> float:
-    return compute_finite_share(drawn[1])
+def _measure_usefulness(case_answer: tuple[Case, ReferenceAnswer]) -> float:
+    return compute_finite_share(case_answer[1])

@@ -1,7 +1,7 @@
-"""Computes the expected outputs, in a process of its own.
+"""Compute the expected outputs, in a process of its own.
 
-For an ONNX model by a runtime that is not TVM. Any model has `plain` besides: TVM's own loops
-without schedules, which tell a wrong schedule, layout, fusion or packing, but not a wrong operator.
+For an ONNX model by a runtime that is not TVM. Any model has `plain` besides: TVM's unscheduled
+loops, which reveal a wrong schedule, layout, fusion or packing, but not a wrong operator.
 """
 
 import os
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 RUNTIMES = ("onnxruntime", "unoptimized onnxruntime")
-"""The runtime, and once more without its optimizations, of which some refuse valid models."""
+"""The runtime with and without its optimizations, of which some refuse valid models."""
 
 ENGINES = (*RUNTIMES, "onnx")
-"""Those that run ONNX models, in the order of `auto`."""
+"""Engines that run ONNX models, in the order of `auto`."""
 
 PLAIN = "plain"
 
 MODEL = "reference.onnx"
-"""What `ENGINES` run, in the artifact of *import*; a model that is not ONNX has none."""
+"""The file that `ENGINES` run, in the artifact of *import*; a model that is not ONNX has none."""
 
 ORIGINAL = "original.onnx"
-"""The model as its author wrote it, beside it: where onnxruntime takes that, it is what counts."""
+"""The unmodified model beside it, which takes precedence where onnxruntime accepts it."""
 
 STORED = "reference.weights"
-"""Its weights, beside it."""
+"""The weights of `MODEL`, beside it."""
 
 MODULE, WEIGHTS = "module.json", "weights.safetensors"
-"""What `PLAIN` runs, in the artifact of *import*."""
+"""The files that `PLAIN` runs, in the artifact of *import*."""
 
 SECONDS: Final = 600.0
-"""For one case. What takes longer is taken for a loop that never ends."""
+"""Time limit of one case. A longer run counts as an infinite loop."""
 
 _LATE: Final = "a case took longer than its time"
 
 EXACT_BYTES: Final = ("session.x64quantprecision", "1")
-"""Where a processor lacks VNNI, onnxruntime adds products of bytes in 16 bits, which overflow,
-unless it is told not to. As a rival it may be so fast; as a reference it has to be right."""
+"""Where a processor lacks VNNI, onnxruntime adds int8 products in 16 bits, which overflow, unless
+this option is set. As a competitor it may be so fast; as a reference it has to be right."""
 
 _PACKAGES = {**dict.fromkeys(RUNTIMES, "onnxruntime"), "onnx": "onnx", PLAIN: "apache-tvm"}
 _PROGRAMS = {PLAIN: "autopipe.compiler.library.plain_reference"}
@@ -59,22 +59,22 @@ _PROGRAMS = {PLAIN: "autopipe.compiler.library.plain_reference"}
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The outputs that references computed."""
+    """The expected outputs, and the engines that computed them."""
 
     engine: str
-    """The engine that computed the first case that any did."""
+    """The engine of the first case that was computed."""
     outputs: tuple[str, ...]
     """Names of the outputs, in order."""
     files: tuple[Path, ...]
     """The outputs of each case, as safetensors."""
     refusals: tuple[str, ...]
-    """Why engines could not compute some case, or any, and which ones took their place."""
+    """The reasons of engines that failed on some case, or all, and their replacements."""
     failed: frozenset[str] = frozenset()
-    """Engines that do not take the model at all."""
+    """Engines that refuse the model."""
     refused: Mapping[Path, str] = field(default_factory=dict)
-    """Why none took some case that may be refused, by file; the file is missing then."""
+    """The reason why all engines refused an optional case, by file; the file is missing then."""
     engines: Mapping[Path, str] = field(default_factory=dict)
-    """The engine that computed a file, where it is another one."""
+    """The engine that computed a file, where it is not `engine`."""
 
     @property
     def version(self) -> str:
@@ -90,28 +90,29 @@ def find_version(engine: str) -> str:
 _Run = Callable[[dict[str, np.ndarray]], Sequence[object]]
 
 
-def choose_engines(wanted: str, model: Path) -> tuple[str, ...]:
+def choose_engines(engine_name: str, model: Path) -> tuple[str, ...]:
     """Return the engines to try, in order, for `onnxruntime`, `onnx`, `plain` or `auto`.
 
     `model` is the artifact of *import*. Raises SetupError where none is installed, since a build
-    is never verified against nothing, and ConfigError for one that can not run the model.
+    is never verified against nothing, and ConfigError for one that cannot run the model.
     """
     is_onnx = (model / MODEL).exists()
-    if wanted in ENGINES and not is_onnx:
+    if engine_name in ENGINES and not is_onnx:
         raise ConfigError(
-            f"verify.reference: {wanted} runs ONNX models, and this is none; did you mean 'plain'?"
+            f"verify.reference: {engine_name} runs ONNX models, and this is none; "
+            "did you mean 'plain'?"
         )
-    by_name = RUNTIMES if wanted == RUNTIMES[0] else (wanted,)
-    candidates = by_name if wanted != "auto" else ENGINES if is_onnx else (PLAIN,)
-    installed = tuple(
+    by_name = RUNTIMES if engine_name == RUNTIMES[0] else (engine_name,)
+    candidates = by_name if engine_name != "auto" else ENGINES if is_onnx else (PLAIN,)
+    installed_engines = tuple(
         engine for engine in candidates if engine == PLAIN or find_spec(_PACKAGES[engine])
     )
-    if not installed:
+    if not installed_engines:
         raise SetupError(
-            f"the reference {wanted!r} is not installed: pip install {candidates[0]}, "
+            f"the reference {engine_name!r} is not installed: pip install {candidates[0]}, "
             "or set `verify: null` to publish unchecked builds"
         )
-    return installed
+    return installed_engines
 
 
 def expect(
@@ -123,51 +124,51 @@ def expect(
 ) -> Expected:
     """Compute the outputs for each case, a safetensors file, into a file beside it.
 
-    `model` is the artifact of *import*. The first engine that takes a case computes it:
-    onnxruntime has kernels for fewer dtypes than ONNX has, and ends at a division by zero. The
-    `optional` cases it may refuse, the `doubtful` ones all engines may. Raises StageError where all
-    of them refuse the model or another case, and ModelError where a case takes longer than
-    `SECONDS`.
+    `model` is the artifact of *import*. The first engine that accepts a case computes it:
+    onnxruntime has kernels for fewer dtypes than ONNX, and crashes at a division by zero. An
+    engine may refuse `optional` cases; all engines may refuse `doubtful` ones. Raises StageError
+    where all of them refuse the model or another case, and ModelError where a case takes longer
+    than `SECONDS`.
     """
     files = {case: case.with_suffix(".expected") for case in cases}
-    found = _Answers(list(cases))
+    progress = _Answers(list(cases))
     for engine in engines:
         try:
-            answer = _ask(engine, model, {case: files[case] for case in found.waiting})
+            answer = _ask(engine, model, {case: files[case] for case in progress.waiting})
         except StageError as error:
-            found.failed[engine] = str(error)
+            progress.failed[engine] = str(error)
             continue
         reasons = {Path(case): str(why) for case, why in answer.get("refused", {}).items()}
-        found.take(engine, tuple(answer["outputs"]), reasons, optional)
-        if not found.waiting:
+        progress.take(engine, tuple(answer["outputs"]), reasons, optional)
+        if not progress.waiting:
             break
-    if not found.outputs or not set(found.waiting) <= set(doubtful):
-        raise StageError("; ".join(found.told()))
-    main = next(iter(found.engine_of.values()), "") or engine
+    if not progress.outputs or not set(progress.waiting) <= set(doubtful):
+        raise StageError("; ".join(progress.told()))
+    main = next(iter(progress.engine_of.values()), "") or engine
     return Expected(
         engine=main,
-        outputs=found.outputs,
+        outputs=progress.outputs,
         files=tuple(files.values()),
-        refusals=tuple(found.replacements()),
-        failed=frozenset(found.failed),
-        refused={files[case]: why for case, why in found.refused.items()},
-        engines={files[case]: by for case, by in found.engine_of.items() if by != main},
+        refusals=tuple(progress.replacements()),
+        failed=frozenset(progress.failed),
+        refused={files[case]: why for case, why in progress.refused.items()},
+        engines={files[case]: by for case, by in progress.engine_of.items() if by != main},
     )
 
 
 @dataclass(slots=True)
 class _Answers:
-    """What the engines answered so far."""
+    """The answers of the engines so far."""
 
     waiting: list[Path]
-    """Cases that the next engine is asked for."""
+    """Cases that the next engine shall compute."""
     outputs: tuple[str, ...] = ()
     engine_of: dict[Path, str] = field(default_factory=dict)
     refused: dict[Path, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """Engines that do not take the model, and why."""
+    """Engines that refuse the model, with the reason."""
     partly: dict[str, str] = field(default_factory=dict)
-    """Engines that refuse a case that they should take, and why."""
+    """Engines that refuse a case that is not optional, with the reason."""
 
     def take(
         self,
@@ -176,7 +177,7 @@ class _Answers:
         reasons: Mapping[Path, str],
         optional: Collection[Path],
     ) -> None:
-        """Note what an engine computed, and what it refused."""
+        """Record the cases that an engine computed, and those that it refused."""
         self.outputs = outputs
         self.engine_of |= {case: engine for case in self.waiting if case not in reasons}
         self.refused |= reasons
@@ -187,24 +188,26 @@ class _Answers:
             self.partly[engine] = reasons[self.waiting[0]]
 
     def told(self) -> Iterator[str]:
-        """Yield why engines failed, in their order, a reason that several have once."""
-        known: set[str] = set()
+        """Yield the failures of engines in their order, each distinct reason once."""
+        reasons: set[str] = set()
         for engine, why in (self.failed | self.partly).items():
-            if why not in known:
+            if why not in reasons:
                 where = " on a case" if engine in self.partly else ""
                 yield f"the reference {engine} failed{where}: {why}"
-            known.add(why)
+            reasons.add(why)
 
     def replacements(self) -> Iterator[str]:
-        """Yield why engines failed, and which ones took their place."""
-        doubted = self.failed | self.partly
-        stand_ins = [by for by in dict.fromkeys(self.engine_of.values()) if by not in doubted]
+        """Yield the failures of engines with their replacements."""
+        failed_engines = self.failed | self.partly
+        stand_ins = [
+            by for by in dict.fromkeys(self.engine_of.values()) if by not in failed_engines
+        ]
         for text in self.told():
             yield f"{text}; {' and '.join(stand_ins) or 'none'} took its place"
 
 
 def _ask(engine: str, model: Path, files: Mapping[Path, Path]) -> call.Answer:
-    """Have an engine compute cases, in a process of its own. Raises as `expect`."""
+    """Run an engine on cases in a process of its own. Raises as `expect`."""
     request = {
         "engine": engine, "model": str(model), "seconds": SECONDS,
         "cases": [(str(case), str(file)) for case, file in files.items()],
@@ -223,7 +226,7 @@ def _ask(engine: str, model: Path, files: Mapping[Path, Path]) -> call.Answer:
 def _answer_request(request: call.Answer) -> call.Answer:
     from safetensors.numpy import load_file
 
-    refused: dict[str, str] = {}
+    refusals: dict[str, str] = {}
     try:
         names, run = _start_engine(request["engine"], str(Path(request["model"], MODEL)))
         for case, file in request["cases"]:
@@ -231,21 +234,21 @@ def _answer_request(request: call.Answer) -> call.Answer:
                 with _exit_after(request.get("seconds", SECONDS)):
                     results = run(load_file(case))
             except Exception as error:  # noqa: BLE001 - the runtimes' errors have no base in common
-                refused[case] = _first_line(error)
+                refusals[case] = _first_line(error)
                 continue
             outputs = zip(names, results, strict=True)
             arrays.save({name: _check_array(name, value) for name, value in outputs}, Path(file))
     except Exception as error:
         raise StageError(_first_line(error)) from error
-    return {"outputs": names, "refused": refused}
+    return {"outputs": names, "refused": refusals}
 
 
 @contextmanager
 def _exit_after(seconds: float) -> Iterator[None]:
-    """End this process if what is inside takes longer: a runtime can not be interrupted."""
+    """End this process if the block takes longer: a runtime cannot be interrupted."""
 
     def give_up() -> None:
-        os.write(2, f"{_LATE}\n".encode())  # the last line is what the parent is told
+        os.write(2, f"{_LATE}\n".encode())  # the parent reports the last line
         os._exit(1)
 
     timer = threading.Timer(seconds, give_up)
@@ -277,7 +280,7 @@ def _start_engine(engine: str, model: str) -> tuple[list[str], _Run]:
 
 
 def _open_onnx_session(onnxruntime: ModuleType, model: Path, options: object) -> "InferenceSession":
-    """Return a session of the model as its author wrote it, or of `model` where that is refused."""
+    """Open a session of the unmodified model, or of `model` where onnxruntime refuses that."""
     providers = ["CPUExecutionProvider"]
     original = model.with_name(ORIGINAL)
     if original.exists():

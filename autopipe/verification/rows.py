@@ -1,9 +1,9 @@
-"""Rows that a model chooses, compared with those that its reference chooses.
+"""Compare the rows that a model selects, such as boxes, with those of its reference.
 
-Which boxes are left, and in which order, hangs on scores that differ by less than their rounding:
-two right programs may then leave others, or leave them in another order. So where rows do not
-agree one by one, it is counted how many are not there in their order, and the same is counted
-of the reference itself, its inputs moved by a hair. A build may have no more of them.
+The selection and its order depend on scores that may differ by less than their rounding: two
+correct programs may then select other rows, or another order. So where rows do not agree one by
+one, the rows that do not match in order are counted, and the same for the reference itself on
+slightly perturbed inputs. A build may have no more of them.
 
 Example: rows A B C D of the reference and A C B E of the build have A and B in common in the same
 order, or A and C: two of four are elsewhere.
@@ -18,7 +18,7 @@ import numpy as np
 from autopipe.artifacts.verification import Tolerance
 
 _MOST: Final = 2**28
-"""Pairs of elements that are compared."""
+"""Upper bound of the pairs of elements that are compared."""
 
 Outputs = Mapping[str, np.ndarray]
 
@@ -26,45 +26,45 @@ Outputs = Mapping[str, np.ndarray]
 def drop_unit_batch_axes(
     outputs: Outputs, shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, np.ndarray]:
-    """Return outputs whose first axes count rows: a batch that is always one is left away.
+    """Drop leading batch axes of extent one, so that the first axis of each output counts rows.
 
-    `shapes` are those of the model, -1 where a size is known only when it runs.
+    `shapes` are those of the model, -1 for a data-dependent size.
     """
-    found = {}
+    reshaped_outputs = {}
     for name, array in outputs.items():
         batch = 0
         while batch < array.ndim - 1 and shapes[name][batch : batch + 1] == (1,):
             batch += 1
-        found[name] = array.reshape(array.shape[batch:])
-    return found
+        reshaped_outputs[name] = array.reshape(array.shape[batch:])
+    return reshaped_outputs
 
 
 def count_unmatched_rows(
-    ours: Outputs, theirs: Outputs, names: Sequence[str], allowed: Mapping[str, Tolerance]
+    ours: Outputs, theirs: Outputs, names: Sequence[str], tolerances: Mapping[str, Tolerance]
 ) -> int | None:
-    """Return how many rows of some outputs are not the same in the same order.
+    """Count the rows of some outputs that do not match in order.
 
-    All of these outputs have as many rows as each other. None where there are too many to compare,
-    or they are no rows of the same kind.
+    All of these outputs have the same number of rows. None if there are too many to compare, or
+    their shapes or dtypes differ.
     """
-    pairs = [(ours[name], theirs[name], allowed[name]) for name in names]
+    pairs = [(ours[name], theirs[name], tolerances[name]) for name in names]
     if any(a.shape[1:] != b.shape[1:] or a.dtype != b.dtype for a, b, _ in pairs):
         return None
     counts = {(len(a), len(b)) for a, b, _ in pairs}
     if len(counts) != 1:
         return None
-    ((mine, wanted),) = counts
+    ((mine, expected_count),) = counts
     if mine * sum(b.size for _, b, _ in pairs) > _MOST:
         return None
-    same = np.ones((mine, wanted), bool)
+    matches = np.ones((mine, expected_count), bool)
     for a, b, tolerance in pairs:
         width = math.prod(b.shape[1:])
-        same &= _match_rows(a.reshape(mine, width), b.reshape(wanted, width), tolerance)
-    return max(mine, wanted) - _count_common_rows(same)
+        matches &= _match_rows(a.reshape(mine, width), b.reshape(expected_count, width), tolerance)
+    return max(mine, expected_count) - _count_common_rows(matches)
 
 
 def group_by_row_count(outputs: Outputs) -> Iterator[list[str]]:
-    """Yield the names of outputs that have as many rows as each other."""
+    """Group the names of outputs by their number of rows."""
     lengths: dict[int, list[str]] = {}
     for name, array in outputs.items():
         if array.ndim:
@@ -72,22 +72,22 @@ def group_by_row_count(outputs: Outputs) -> Iterator[list[str]]:
     yield from lengths.values()
 
 
-def _match_rows(ours: np.ndarray, theirs: np.ndarray, allowed: Tolerance) -> np.ndarray:
-    """Return which rows agree with which: [ours, theirs]."""
-    found = np.empty((len(ours), len(theirs)), bool)
+def _match_rows(ours: np.ndarray, theirs: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    """Compute which rows match: bool[ours, theirs]."""
+    matches = np.empty((len(ours), len(theirs)), bool)
     wide = theirs.astype(np.float64)
-    limit = allowed.atol + allowed.rtol * np.abs(wide)
+    limit = tolerance.atol + tolerance.rtol * np.abs(wide)
     with np.errstate(all="ignore"):
         for place, row in enumerate(ours):
-            same = (np.abs(row.astype(np.float64) - wide) <= limit) | (row == theirs)
-            found[place] = (same | (np.isnan(row) & np.isnan(wide))).all(axis=1)
-    return found
+            equal = (np.abs(row.astype(np.float64) - wide) <= limit) | (row == theirs)
+            matches[place] = (equal | (np.isnan(row) & np.isnan(wide))).all(axis=1)
+    return matches
 
 
-def _count_common_rows(same: np.ndarray) -> int:
-    """Return the length of the longest part that two sequences of rows have in the same order."""
-    best = np.zeros(same.shape[1] + 1, np.int64)
-    for row in same:
+def _count_common_rows(matches: np.ndarray) -> int:
+    """Return the length of the longest common subsequence of two sequences of rows."""
+    best = np.zeros(matches.shape[1] + 1, np.int64)
+    for row in matches:
         one_more = np.where(row, best[:-1] + 1, best[1:])
         best[1:] = np.maximum.accumulate(np.maximum(one_more, best[1:]))
     return int(best[-1])

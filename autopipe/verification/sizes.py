@@ -1,4 +1,4 @@
-"""Open sizes to compare at besides the likely ones: where the tail of a tile may go wrong."""
+"""Choose sizes of dynamic dimensions besides the specialized ones, where tile tails may fail."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -8,70 +8,73 @@ import numpy as np
 from autopipe.config.dimension import Dimension, Sizes, list_likely_sizes
 
 _MOST: Final = 20
-"""Sizes that are tried, about."""
+"""Approximate number of sizes."""
 _RANDOM: Final = 4
 _TILES: Final = (8, 16)
-"""What extents of tiles are multiples of; small multiples of them are tried."""
+"""Common divisors of tile extents; small multiples of them are tried."""
 _MULTIPLES: Final = 4
 
 
 def choose_trial_sizes(dimensions: Mapping[str, Dimension], seed: int) -> tuple[Sizes, ...]:
-    """Return sizes that are not likely, each once; the same seed gives the same.
+    """Choose distinct sizes besides the specialized ones; the same seed gives the same sizes.
 
-    First the ends of all ranges, each with each where these are few; then sizes at the boundaries
-    of tiles and one step off, then random ones. Small sizes are as frequent as large ones: there
-    are the tails, and they cost little.
+    First the ends of all ranges, then sizes at tile boundaries and one step off, then random
+    ones. Small sizes are as frequent as large ones: they have the tails, and cost little.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
-    found = _list_end_sizes(dimensions)
+    candidate_sizes = _list_end_sizes(dimensions)
     near = {
         name: generator.permutation(_list_tile_boundary_sizes(one))
         for name, one in dimensions.items()
     }
     for place in range(max(map(len, near.values()))):
-        found.append({name: int(sizes[place % len(sizes)]) for name, sizes in near.items()})
-    wanted = [_to_sizes_key(sizes) for sizes in list_likely_sizes(dimensions)]
-    kept = _select_new_sizes(found, wanted)[: _MOST - _RANDOM]
-    drawn = [_draw_sizes(dimensions, generator) for _ in range(_RANDOM)]
-    return tuple(_select_new_sizes([*kept, *drawn], wanted))
+        candidate_sizes.append(
+            {name: int(sizes[place % len(sizes)]) for name, sizes in near.items()}
+        )
+    specialized_sizes = [_to_sizes_key(sizes) for sizes in list_likely_sizes(dimensions)]
+    boundary_sizes = _select_new_sizes(candidate_sizes, specialized_sizes)[: _MOST - _RANDOM]
+    random_sizes = [_draw_sizes(dimensions, generator) for _ in range(_RANDOM)]
+    return tuple(_select_new_sizes([*boundary_sizes, *random_sizes], specialized_sizes))
 
 
 def _list_end_sizes(dimensions: Mapping[str, Dimension]) -> list[Sizes]:
-    """Return all smallest and all largest sizes, and each at its other end alone."""
+    """List the sizes at the ends: all smallest, all largest, and each alone at its other end."""
     first = {name: one.first for name, one in dimensions.items()}
     last = {name: one.last for name, one in dimensions.items()}
-    found: list[Sizes] = [first, last]
+    end_sizes: list[Sizes] = [first, last]
     for name in dimensions:
-        found += [{**first, name: last[name]}, {**last, name: first[name]}]
-    return found
+        end_sizes += [{**first, name: last[name]}, {**last, name: first[name]}]
+    return end_sizes
 
 
 def _list_tile_boundary_sizes(dimension: Dimension) -> list[int]:
-    """Return sizes at boundaries of tiles and a step off, counted as they are or in multiples."""
-    step, found = dimension.multiple, set[int]()
+    """List sizes at tile boundaries and one step off, in elements and in multiples."""
+    step, candidate_sizes = dimension.multiple, set[int]()
     powers = {2**power for power in range(dimension.last.bit_length())}
     tiles = {tile * times for tile in _TILES for times in range(1, _MULTIPLES + 1)}
     for boundary in powers | tiles:
         for middle in (boundary * step, boundary // step * step):
-            found.update((middle - step, middle, middle + step))
-    return sorted(size for size in found if dimension.refusal(size) is None)
+            candidate_sizes.update((middle - step, middle, middle + step))
+    return sorted(size for size in candidate_sizes if dimension.refusal(size) is None)
 
 
 def _draw_sizes(dimensions: Mapping[str, Dimension], generator: np.random.Generator) -> Sizes:
-    found = {}
-    for name, one in dimensions.items():
-        low, high = one.first // one.multiple, one.last // one.multiple
+    sizes = {}
+    for name, dimension in dimensions.items():
+        low, high = dimension.first // dimension.multiple, dimension.last // dimension.multiple
         steps = np.exp(generator.uniform(np.log(max(low, 1)), np.log(high + 1)))
-        found[name] = min(max(int(steps), low), high) * one.multiple
-    return found
+        sizes[name] = min(max(int(steps), low), high) * dimension.multiple
+    return sizes
 
 
-def _select_new_sizes(found: Sequence[Sizes], known: Sequence[tuple[int, ...]]) -> list[Sizes]:
-    """Return sizes in order, those once that are several times there, without known ones."""
+def _select_new_sizes(
+    candidate_sizes: Sequence[Sizes], known_keys: Sequence[tuple[int, ...]]
+) -> list[Sizes]:
+    """Remove duplicate and known sizes, keeping the order."""
     return [
         sizes
-        for key, sizes in {_to_sizes_key(one): one for one in found}.items()
-        if key not in known
+        for key, sizes in {_to_sizes_key(one): one for one in candidate_sizes}.items()
+        if key not in known_keys
     ]
 
 
