@@ -39,7 +39,7 @@ from autopipe.schedules.analysis.simple_indices import to_simple_indices
 from autopipe.schedules.effort import has_costly_functions
 from autopipe.schedules.guarded import guard_nest, guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import CYCLES, ELEMENTS, PRODUCTS
+from autopipe.schedules.parallel_work import CYCLES, ELEMENTS
 from autopipe.schedules.primitives import inline_blocks, replace_sums, spread_vectors
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import loops, promise, tile
@@ -130,7 +130,7 @@ class ContractionTemplate(Template[Contraction, Tile]):
     def settings(self, match: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
         """Yield every setting of the knobs; reductions do not fetch."""
         if match.sums_products:
-            return tile.list_tiles(match, hardware)
+            return promise.list_settings(match, hardware)
         room = replace(hardware, registers=hardware.registers // match.results)
         return (one for one in tile.list_tiles(match, room) if not one.fetched and not one.ahead)
 
@@ -147,7 +147,7 @@ class ContractionTemplate(Template[Contraction, Tile]):
     def apply(self, sch: Schedule, match: Contraction, tile: Tile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         if match.sums_products:
-            terms = Terms(partial(Product.of, open_sizes=True), PRODUCTS)
+            terms = Terms(partial(Product.of, open_sizes=True), tile.shared_from)
         else:
             terms = Terms(_match_reduction, _find_parallel_threshold(sch, match, tile))
         tile_contraction(sch, match, tile, terms)

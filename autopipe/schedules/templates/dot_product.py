@@ -44,8 +44,9 @@ from autopipe.schedules.tiling.promise import (
     STORE,
     TILE,
     UNFETCHED,
+    count_jobs,
     needs_outer_rows,
-    pays_for_threads,
+    shares_tiles,
 )
 from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, choose_fetch_distance, list_tile_sizes
 
@@ -156,10 +157,9 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         step = STEP + step_cycles(hardware.machine, vectors * dot.cost, loads, latency)
         step += late * UNFETCHED
         steps = math.prod(sums.terms) // dot.group
-        strips, bands = -(-sums.breadth // tile.columns), -(-sums.height // tile.rows)
-        jobs = strips * bands * math.prod(sums.extents[axis] for axis in sums.others)
-        cores = hardware.cores if pays_for_threads(sums) else 1
-        return -(-jobs // cores) * (steps * step + vectors * STORE + TILE)
+        whole = _to_contraction_tile(tile)
+        cores = hardware.cores if shares_tiles(sums, whole) else 1
+        return -(-count_jobs(sums, whole) // cores) * (steps * step + vectors * STORE + TILE)
 
     def apply(self, sch: Schedule, match: DotProducts, tile: DotProductTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""

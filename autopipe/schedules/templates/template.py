@@ -14,7 +14,7 @@ the same schedule from it again.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import tvm
@@ -118,12 +118,19 @@ def knob_values(knobs: "DataclassInstance") -> dict[str, Any]:
 
     So a knob that is added later, with the default that was always so, leaves older records true.
     """
-    usual = {field.name: field.default for field in fields(knobs) if field.default is not MISSING}
     return {
-        name: value
-        for name, value in asdict(knobs).items()
-        if name not in usual or value != usual[name]
+        field.name: _to_json_value(value)
+        for field in fields(knobs)
+        if (value := getattr(knobs, field.name)) != field.default
     }
+
+
+def _to_json_value(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return knob_values(value)
+    if isinstance(value, tuple | list):
+        return [_to_json_value(part) for part in value]
+    return value
 
 
 def serves_dynamic(schedule: str) -> bool:

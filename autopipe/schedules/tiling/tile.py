@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.tiling.form import Contraction
 
 MAX_VECTORS: Final = 8
@@ -42,6 +43,8 @@ class Tile:
     """Whether the memory that a tile writes is brought near while its sums are added."""
     ahead: int = 0
     """How many steps of the sum before they are read packed weights are fetched; 0: never."""
+    shared_from: int = PRODUCTS
+    """Multiply-adds from which on threads share the tiles."""
 
 
 def list_tiles(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:

@@ -320,12 +320,23 @@ def test_any_way_to_say_what_is_inside_a_border_is_understood():
 def test_many_threads_compute_the_same(case, monkeypatch):
     for where in (primitives, padding, contraction):
         monkeypatch.setattr(where, "ELEMENTS", 1)
-    monkeypatch.setattr(contraction, "PRODUCTS", 1)
-    tile = CONTRACTION.fill(recognized(case), SMALL)
+    tile = replace(CONTRACTION.fill(recognized(case), SMALL), shared_from=1)
     sch = Schedule(module(case))
     CONTRACTION.apply(sch, recognized(case), tile)
     assert sch.mod.script().count("T.parallel") == 2
     assert_same(module(case), sch.mod)
+
+
+def test_threads_share_a_product_from_as_many_multiply_adds_as_the_knob_says():
+    x, w = te.placeholder((8, 64), "float32", "x"), te.placeholder((64, 256), "float32", "w")
+    function = te.create_prim_func([x, w, topi.matmul(x, w)])
+    for few, threads in ((1 << 17, 1), (1 << 18, 0)):
+        sch = Schedule(tvm.IRModule({"main": function}))
+        found = CONTRACTION.match(sch)
+        assert found is not None
+        tile = replace(CONTRACTION.fill(found, NARROW), shared_from=few)
+        CONTRACTION.apply(sch, found, tile)
+        assert sch.mod.script().count("T.parallel") == threads
 
 
 @pytest.mark.parametrize(("steps", "threads"), [(64, 0), (512, 1)])

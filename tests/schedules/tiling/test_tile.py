@@ -6,10 +6,11 @@ import pytest
 
 from autopipe.environment.machines import MACHINES
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.templates.template import knob_values
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
-from autopipe.schedules.tiling.promise import choose_tile, estimate_cycles
+from autopipe.schedules.tiling.promise import choose_tile, estimate_cycles, list_settings
 from autopipe.schedules.tiling.tile import Tile, list_tile_shapes, list_tiles
 
 WIDE = HardwareParams(
@@ -130,3 +131,23 @@ def test_some_steps_are_written_out_on_a_mesh():
     assert choose_tile(product(64, 128, terms=256), WIDE).unroll == 4
     assert choose_tile(product(64, 128, terms=255), WIDE).unroll == 1
     assert choose_tile(product(64, 128, terms=256), NARROW).unroll == 1
+
+
+@pytest.mark.parametrize(("steps", "choices", "chosen"), [
+    (64, {PRODUCTS}, PRODUCTS),  # 2 us on one thread: a second one takes as long to start
+    (128, {PRODUCTS, 1 << 18}, PRODUCTS),  # 4.4 us: a search may find out
+    (256, {PRODUCTS, 1 << 19}, 1 << 19),  # 8.9 us
+    (512, {PRODUCTS}, PRODUCTS),  # threads share it anyway
+])  # fmt: skip
+def test_threads_share_few_products_where_a_second_one_pays(steps, choices, chosen):
+    zen4 = replace(WIDE, machine=MACHINES["zen-4"])
+    some = product(8, 256, terms=steps)
+    assert {tile.shared_from for tile in list_settings(some, zen4)} == choices
+    assert choose_tile(some, zen4).shared_from == chosen
+    assert {tile.shared_from for tile in list_settings(some, replace(zen4, cores=1))} == {PRODUCTS}
+
+
+def test_a_single_tile_is_shared_by_no_threads():
+    zen4 = replace(WIDE, machine=MACHINES["zen-4"])
+    for tile in list_settings(product(8, 32, terms=2048), zen4):
+        assert tile.shared_from == PRODUCTS or tile.rows < 8 or tile.columns < 32
