@@ -44,7 +44,7 @@ class PreparedChecks:
     def prepare(self, suspect: Suspect) -> None:
         """Have the plain loops of a schedule compiled with others, if it needs a check."""
         if self._folder is not None and self._checker.needs_check(suspect):
-            packing = split_weights(suspect.scheduled).packing
+            packing = split_weights(suspect.scheduled).compiled_packing
             self._waiting[suspect[:4]] = PlainSource(suspect.workload, packing)
         links = [child.link for child, _ in self._running]
         if len(self._waiting) >= _BATCH and len(wait_for_readable(links, 0.0)) == len(links):

@@ -9,6 +9,7 @@ from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.library import linking
+from autopipe.compiler.loops.element_copies import ElementCopies
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,12 @@ class SplitKernel:
     """Takes weights as the workload has them, then the packed ones, which it writes."""
     positions: tuple[int, ...] = ()
     """Which arguments of the kernel are packed, in the order of `packing`."""
+
+    @property
+    def compiled_packing(self) -> PrimFunc | None:
+        """The packing if it does more than `ElementCopies`, which take no machine code."""
+        copies = self.packing is not None and ElementCopies.of(self.packing)
+        return None if copies else self.packing
 
 
 def split_weights(module: tvm.IRModule) -> SplitKernel:

@@ -9,6 +9,7 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler.library import linking
+from autopipe.compiler.loops.element_copies import ElementCopies
 from autopipe.measure.build import SplitKernel, split_weights
 from autopipe.measure.cases import Instance
 from autopipe.measure.check import (
@@ -51,7 +52,7 @@ def check_kernel(
         return False
     function = library.get_function(name, query_imports=True)
     linking.load_libraries(scheduled)
-    loops = PlainLoops(workload, target, split.packing, plain)
+    loops = PlainLoops(workload, target, split.compiled_packing, plain)
 
     def call(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
         packed = _pack_weights(loops, split, instance, inputs)
@@ -78,9 +79,17 @@ def _pack_weights(
     loops: PlainLoops, split: SplitKernel, instance: Instance, inputs: list[np.ndarray]
 ) -> dict[int, np.ndarray]:
     """Return the packed weights among the arguments of a kernel, by position."""
-    if loops.packing is None:
+    if split.packing is None:
         return {}
     given = [inputs[at] for at in split.positions]
+    if copies := ElementCopies.of(split.packing):
+        try:
+            copied = copies.apply(given)
+        except IndexError as error:
+            case = instance.case
+            raise WrongAnswer(f"packs weights wrongly on {case} inputs: {error}", case) from error
+        return dict(zip(split.positions, copied, strict=True))
+    assert loops.packing is not None  # noqa: S101 - compiled, as it does more than copy
     infos = ArgInfo.from_prim_func(split.packing)[len(given) :]
     empty = [np.empty([int(n) for n in info.shape], np.dtype(str(info.dtype))) for info in infos]
     arguments = Surrounded([*given, *empty], AROUND_SCHEDULE)

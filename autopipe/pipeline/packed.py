@@ -12,6 +12,7 @@ from autopipe.host import refusal
 from autopipe.host.memory import describe_memory_limit
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Context, Diagnostics, Stage
+from autopipe.pipeline.zygote import MEANWHILE
 from autopipe.processes.ceiling import ceiling, hold
 
 Emit = Callable[[Event], None]
@@ -31,6 +32,7 @@ def pack_stage(stage: Stage, ctx: Context) -> Message:
     return {
         "stage": f"{type(stage).__module__}:{type(stage).__qualname__}",
         "params": params,
+        MEANWHILE: stage.imported_meanwhile,
         "inputs": {name: os.fspath(path) for name, path in ctx.inputs.items()},
         "facts": {facet.value: dict(facts) for facet, facts in ctx.facts.items()},
         **{name: os.fspath(getattr(ctx, name)) for name in ("out", "work", "records")},

@@ -89,6 +89,9 @@ class Stage(Frozen, ABC, frozen=True):
     runs_passes: ClassVar[bool] = False
     """Whether it runs passes of the compiler, which `Diagnostics` shows."""
 
+    imported_meanwhile: ClassVar[tuple[str, ...]] = ()
+    """Modules of the stages after it, which are imported once while it runs, on another core."""
+
     seconds: ClassVar[float | None] = 30 * 60.0
     """How long it may take at most, whatever a model makes it do; None where a budget says."""
 

@@ -3,6 +3,7 @@
 `isolate` starts it. In: first `{"path", "preload"}`, then `{"entry": "module:function",
 "argument"}` a call. Out: `{"ready"}`, then for each call `{"pid"}`, what the child says -
 `{"event"}` any number of times, and what it has found or how it failed - and `{"exit", "used"}`.
+An argument may name modules under `MEANWHILE`, which are imported once while its child works.
 It starts no thread, so that a fork of it is a sound process.
 """
 
@@ -13,10 +14,11 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from autopipe.host import memory
 from autopipe.pipeline.events import Event
@@ -25,6 +27,8 @@ from autopipe.processes.ending import end_process
 from autopipe.processes.lifeline import die_with_parent
 from autopipe.processes.link import Link
 from autopipe.processes.start import fork_process, open_parent_link, read_parent_pid
+
+MEANWHILE: Final = "imported_meanwhile"
 
 _groups: set[int] = set()
 """Process groups of children that are running; `_kill_groups` can be told in no other way."""
@@ -61,12 +65,25 @@ def _serve_call(link: Link, call: dict[str, Any]) -> None:
     starved = memory.count_oom_kills()
     child = fork_process(lambda: _run_child(link, call))
     _groups.add(child.pid)
+    _import_modules(call["argument"].get(MEANWHILE, ()))
     status = child.wait()
     end_process(child)
     _groups.clear()
     link.write(b"\n")  # it may have died in the middle of a line
     used = memory.Used.of(child.usage, starved)
     link.send({"exit": status, "used": asdict(used)})
+
+
+def _import_modules(names: Sequence[str]) -> None:
+    """Import what later calls need, on another core than the child; what fails is left to them."""
+    if not names:
+        return
+    gc.disable()
+    for name in names:
+        with suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
 
 
 def _run_child(link: Link, call: dict[str, Any]) -> None:

@@ -26,6 +26,20 @@ class ImportStage(Stage, frozen=True):
     produces: ClassVar[Kind] = Kind.MODEL
     seconds: ClassVar[float | None] = 10 * 60.0
     runs_passes: ClassVar[bool] = True
+    imported_meanwhile: ClassVar[tuple[str, ...]] = (
+        "autopipe.building.compiling",
+        "autopipe.building.map_nodes",
+        "autopipe.building.weight_pool",
+        "autopipe.compiler.dynamic_sizes.fix_sizes",
+        "autopipe.compiler.lowering",
+        "autopipe.records.proofs",
+        "autopipe.safety.inspection",
+        "autopipe.schedules.model_weights",
+        "autopipe.schedules.schedulable",
+        "autopipe.tasks.filters",
+        "numpy.random",
+        "safetensors.numpy",
+    )
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})
 
     format: FormatName

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -147,6 +148,9 @@ class Act(Fake, frozen=True):
     def do_write(self, ctx: Context) -> None:
         (ctx.out / "text").write_text(self.note or "x")
 
+    def do_find_module(self, ctx: Context) -> None:
+        (ctx.out / "text").write_text(str(self.note in sys.modules))
+
     def do_delete(self, ctx: Context) -> None:
         shutil.rmtree(ctx.out.parents[1])
         raise RuntimeError("native code says what it likes")
@@ -232,6 +236,12 @@ class Act(Fake, frozen=True):
 
     def sources(self) -> Mapping[str, Path]:
         return {"note": Path(self.note)} if self.do == "change_source" else {}
+
+
+class Early(Act, frozen=True):
+    """Has a module imported that stages after it need, and one that there is not."""
+
+    imported_meanwhile: ClassVar[tuple[str, ...]] = ("autopipe.no_module", "this")
 
 
 def demo(source: Path, trials: int = 4, workers: int = 1) -> list[Stage]:

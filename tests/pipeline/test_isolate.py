@@ -17,7 +17,7 @@ from autopipe.pipeline.events import Event, Progress
 from autopipe.pipeline.isolate import Bug, Killed, Late, Zygote
 from autopipe.store.store import open_store
 from tests.pipeline.crashes import descriptors, limits
-from tests.pipeline.fakes import Act, demo, go
+from tests.pipeline.fakes import Act, Early, demo, go
 from tests.support.kept import nothing
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -56,6 +56,15 @@ def test_stages_run_in_children_of_one_process(root: Path, zygote: Zygote) -> No
     (first, parent), (second, same) = seen
     assert parent == same != os.getpid()
     assert first != second
+
+
+def test_modules_of_later_stages_are_imported_while_one_runs(root: Path, zygote: Zygote) -> None:
+    found = []
+    for number, kind in enumerate((Early, Act)):
+        stage = kind(do="find_module", note="this")
+        _, made = go([stage], root / str(number), isolate=zygote)
+        found.append((made["act"].path / "text").read_text())
+    assert found == ["False", "True"]
 
 
 def test_inputs_facts_events_and_summaries_cross_over(

@@ -11,6 +11,7 @@ from tvm.relax import transform
 from autopipe.compiler.codegen.compile_kernels import compile_model
 from autopipe.compiler.graph.calls import list_bindings
 from autopipe.compiler.graph.weights import TRANSFORM
+from autopipe.compiler.loops.element_copies import ElementCopies
 from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.pass_observer import pass_context
 from autopipe.compiler.passes.legalize import legalize_ops
@@ -42,7 +43,7 @@ def evaluate_weights(
 
     Raises ForeignCode if the module carries code.
     """
-    moved = _move_weights(module[TRANSFORM], weights)
+    moved = _move_weights(module, weights)
     if moved is not None:
         return moved
     with target, pass_context():
@@ -65,23 +66,22 @@ def evaluate_weights(
     return [result.numpy() for result in machine[TRANSFORM](arguments)]
 
 
-def _move_weights(
-    function: relax.Function, weights: Sequence[np.ndarray]
-) -> list[np.ndarray] | None:
-    """Return the transformed weights if the function only moves elements, otherwise None."""
+def _move_weights(module: tvm.IRModule, weights: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+    """Return the transformed weights if the module only moves elements, otherwise None."""
+    function = module[TRANSFORM]
     (parameter,) = function.params
     values: dict[relax.Expr, Sequence[np.ndarray]] = {parameter: weights}
     for binding in list_bindings(function):
-        moved = _apply_move(binding.value, values)
+        moved = _apply_move(binding.value, values, module)
         if moved is None:
             return None
         values[binding.var] = moved
-    results = _apply_move(function.body.body, values)
+    results = _apply_move(function.body.body, values, module)
     return None if results is None else [np.asarray(array, order="C") for array in results]
 
 
 def _apply_move(
-    value: relax.Expr, values: Mapping[relax.Expr, Sequence[np.ndarray]]
+    value: relax.Expr, values: Mapping[relax.Expr, Sequence[np.ndarray]], module: tvm.IRModule
 ) -> Sequence[np.ndarray] | None:
     """Return the arrays of a tuple or of one tensor; None for what is not a move of `values`."""
     if value in values:
@@ -90,11 +90,19 @@ def _apply_move(
         return [values[field][0] for field in value.fields]
     if isinstance(value, relax.TupleGetItem) and value.tuple_value in values:
         return [values[value.tuple_value][value.index]]
-    if not isinstance(value, relax.Call):
-        return None
-    move = _MOVES.get(_read_op_name(value))
-    if move is not None and value.args[0] in values:
-        return [move(values[value.args[0]][0], value)]
+    return _apply_call(value, values, module) if isinstance(value, relax.Call) else None
+
+
+def _apply_call(
+    call: relax.Call, values: Mapping[relax.Expr, Sequence[np.ndarray]], module: tvm.IRModule
+) -> Sequence[np.ndarray] | None:
+    name = _read_op_name(call)
+    if name == "relax.call_tir":
+        copies = ElementCopies.of(module[call.args[0]])
+        sources = None if copies is None else _apply_move(call.args[1], values, module)
+        return None if copies is None or sources is None else copies.apply(sources)
+    if name in _MOVES and call.args[0] in values:
+        return [_MOVES[name](values[call.args[0]][0], call)]
     return None
 
 

@@ -1,0 +1,177 @@
+"""Copies that lay weights out as a schedule wants them, done by NumPy without machine code.
+
+To compile such a function takes 20 ms, and it runs once.
+
+Example: weights [32, 256] in columns of 16, [16, 32, 16], are read at the indices
+
+    packed[a, b, c] = weights[b, min(a * 16 + c, 255)]
+
+of which the second is an array [16, 1, 16], and the first an array [1, 32, 1]. A layout that
+MetaSchedule rewrites has them in the store, `packed[d // 16, b, d % 16] = weights[b, d]`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import add, floordiv, mod, mul, sub
+from typing import Any, Final, Self
+
+import numpy as np
+from tvm.ir import Expr, TensorLoad, Var
+from tvm.s_tir import SBlockRealize
+from tvm.tirx import (
+    Add,
+    BufferStore,
+    FloorDiv,
+    FloorMod,
+    For,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    Sub,
+)
+
+_AT_ONCE: Final = 1 << 22
+"""Elements whose indices are in memory at the same time."""
+
+_Ranges = Mapping[Var, np.ndarray]
+"""Values of the variables of a block, each along an axis of its own."""
+
+_OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
+    Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv, FloorMod: mod, Min: np.minimum,
+    Max: np.maximum,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A loop nest that only stores elements of one tensor in another one."""
+
+    axes: tuple[Var, ...]
+    extents: tuple[int, ...]
+    load: TensorLoad
+    store: BufferStore
+
+    @classmethod
+    def of(cls, nest: Stmt) -> Self | None:
+        """Return the copy that a loop nest is; None if it does anything else."""
+        loops: dict[Expr, int | None] = {}
+        while isinstance(nest, For):
+            loops[nest.loop_var] = _read_extent(nest.min, nest.extent)
+            nest = nest.body
+        if not isinstance(nest, SBlockRealize) or not _is_number(nest.predicate, 1):
+            return None
+        block, values = nest.block, [value for value in nest.iter_values if value in loops]
+        extents = [_read_extent(axis.dom.min, axis.dom.extent) for axis in block.iter_vars]
+        store = block.body
+        if not loops or set(values) != set(loops) or len(values) != len(loops):
+            return None
+        if None in extents or [loops[value] for value in values] != extents:
+            return None
+        if not isinstance(store, BufferStore) or not isinstance(store.value, TensorLoad):
+            return None
+        axes = tuple(axis.var for axis in block.iter_vars)
+        indices = (*store.value.indices, *store.indices)
+        if block.init is not None or not all(_is_computable(index, axes) for index in indices):
+            return None
+        return cls(axes, tuple(extent or 0 for extent in extents), store.value, store)
+
+    def apply(self, source: np.ndarray) -> np.ndarray:
+        """Return the tensor that is stored. Raises IndexError as `ElementCopies.apply`."""
+        shape = tuple(int(extent) for extent in self.store.buffer.shape)
+        result = np.empty(int(np.prod(shape)), source.dtype)
+        stored = np.zeros(result.size, np.bool_)
+        elements = np.ascontiguousarray(source).reshape(-1)
+        for ranges in self._list_ranges():
+            places = _locate_elements(self.store.indices, ranges, shape)
+            result[places] = elements[_locate_elements(self.load.indices, ranges, source.shape)]
+            stored[places] = True
+        if not stored.all():
+            raise IndexError(f"{self.store.buffer.name}: some elements are not stored")
+        return result.reshape(shape)
+
+    def _list_ranges(self) -> Iterator[_Ranges]:
+        """Yield the values of the variables, in pieces along the first axis."""
+        first, *others = self.extents
+        step = max(1, _AT_ONCE // max(1, int(np.prod(others))))
+        for begin in range(0, first, step):
+            rows = np.arange(begin, min(begin + step, first))
+            yield dict(zip(self.axes, np.ix_(rows, *map(np.arange, others)), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ElementCopies:
+    """A function that copies the elements of its first parameters to its others."""
+
+    function: PrimFunc
+    copies: tuple[_Copy, ...]
+
+    @classmethod
+    def of(cls, function: PrimFunc) -> Self | None:
+        """Return the copies that a function is made of; None if it does anything else."""
+        root = function.body.block if isinstance(function.body, SBlockRealize) else None
+        if root is None or root.alloc_buffers or root.iter_vars:
+            return None
+        nests = root.body.seq if isinstance(root.body, SeqStmt) else [root.body]
+        copies = tuple(filter(None, map(_Copy.of, nests)))
+        parameters = {parameter: at for at, parameter in enumerate(function.params)}
+        stored = [parameters.get(copy.store.buffer) for copy in copies]
+        loaded = [parameters.get(copy.load.source) for copy in copies]
+        first = len(parameters) - len(nests)
+        if len(copies) != len(nests) or set(stored) != set(range(first, len(parameters))):
+            return None
+        is_read_only = all(at is not None and at < first for at in loaded)
+        return cls(function, copies) if is_read_only else None
+
+    def apply(self, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the tensors that are stored.
+
+        Raises IndexError if an element outside of a tensor is read or stored, or one is left out.
+        """
+        parameters = {parameter: at for at, parameter in enumerate(self.function.params)}
+        results = {
+            parameters[copy.store.buffer]: copy.apply(sources[parameters[copy.load.source]])
+            for copy in self.copies
+        }
+        return [results[at] for at in sorted(results)]
+
+
+def _read_extent(begin: Expr, extent: Expr) -> int | None:
+    """Return the extent of a range that begins at zero, if it is known."""
+    return int(extent) if _is_number(begin, 0) and isinstance(extent, IntImm) else None
+
+
+def _is_number(value: object, number: int) -> bool:
+    return isinstance(value, IntImm) and int(value) == number
+
+
+def _is_computable(index: Expr, axes: Sequence[Var]) -> bool:
+    """Tell whether an index is computed of the variables of a block by known operations."""
+    if isinstance(index, Var):
+        return any(index.same_as(axis) for axis in axes)
+    if type(index) in _OPERATIONS:
+        return _is_computable(index.a, axes) and _is_computable(index.b, axes)
+    return isinstance(index, IntImm)
+
+
+def _compute_index(index: Expr, ranges: _Ranges) -> np.ndarray:
+    if isinstance(index, Var):
+        return ranges[index]
+    if isinstance(index, IntImm):
+        return np.asarray(int(index))
+    left, right = _compute_index(index.a, ranges), _compute_index(index.b, ranges)
+    return np.asarray(_OPERATIONS[type(index)](left, right))
+
+
+def _locate_elements(indices: Sequence[Expr], ranges: _Ranges, shape: Sequence[int]) -> np.ndarray:
+    """Return where elements are in memory, counted from the first. Raises IndexError."""
+    places: np.ndarray = np.zeros([1] * len(ranges), np.int64)
+    for index, extent in zip(indices, shape, strict=True):
+        computed = _compute_index(index, ranges)
+        if computed.min() < 0 or computed.max() >= extent:
+            raise IndexError(f"index {index} leaves the {extent} elements of its axis")
+        places = places * extent + computed
+    return np.broadcast_to(places, [values.size for values in ranges.values()])
